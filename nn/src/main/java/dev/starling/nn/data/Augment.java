@@ -1,0 +1,131 @@
+package dev.starling.nn.data;
+
+import java.util.Arrays;
+
+/**
+ * Turns the bytes of an image into the floats that a network is fed: random crop out of a zero-padded image, random
+ * horizontal flip, normalisation of each channel to {@code (byte / 255 - mean) / std}. Padding is black, as a byte 0
+ * is, before normalisation.
+ *
+ * <p>What is random depends on {@code (seed, epoch, image)} alone, so that any number of threads, in any order, makes
+ * the same batch. Immutable and safe for use by several threads.
+ */
+public final class Augment {
+    private final int channels;
+    private final int height;
+    private final int width;
+    private final int padding;
+    private final boolean flip;
+    /** What each byte of each channel becomes, {@code [C, 256]}. */
+    private final float[] normalized;
+
+    private Augment(int channels, int height, int width, int padding, boolean flip, float[] normalized) {
+        this.channels = channels;
+        this.height = height;
+        this.width = width;
+        this.padding = padding;
+        this.flip = flip;
+        this.normalized = normalized;
+    }
+
+    /**
+     * Normalises and does nothing random: what a test set needs.
+     *
+     * @param channels planes of an image
+     * @param height its rows
+     * @param width its columns
+     * @param mean mean of each channel over the training set, of bytes scaled to {@code [0, 1]}, {@code [C]}
+     * @param std standard deviation of the same, above 0, {@code [C]}
+     */
+    public static Augment normalize(int channels, int height, int width, float[] mean, float[] std) {
+        if (channels < 1 || height < 1 || width < 1 || mean.length != channels || std.length != channels) {
+            throw new IllegalArgumentException("expected positive channels, height and width and a mean and std for each"
+                + " channel, found " + channels + ", " + height + ", " + width + ", " + mean.length + " mean(s), "
+                + std.length + " std(s)");
+        }
+        float[] table = new float[channels * 256];
+        for (int c = 0; c < channels; c++) {
+            if (!(std[c] > 0)) {
+                throw new IllegalArgumentException("expected std above 0, found " + Arrays.toString(std));
+            }
+            for (int i = 0; i < 256; i++) {
+                table[c * 256 + i] = (i / 255f - mean[c]) / std[c];
+            }
+        }
+        return new Augment(channels, height, width, 0, false, table);
+    }
+
+    /**
+     * Adds a random crop: the image is surrounded by {@code newPadding} black pixels on each side, and an image of the
+     * old size is cut out at a position drawn uniformly.
+     */
+    public Augment randomCrop(int newPadding) {
+        if (newPadding < 0) {
+            throw new IllegalArgumentException("expected padding of 0 or more, found " + newPadding);
+        }
+        return new Augment(channels, height, width, newPadding, flip, normalized);
+    }
+
+    /** Adds a horizontal flip of every second image, on average. */
+    public Augment randomFlip() {
+        return new Augment(channels, height, width, padding, true, normalized);
+    }
+
+    /**
+     * Writes one image. Allocates nothing.
+     *
+     * @param seed seed of the run
+     * @param epoch number of the pass over the data
+     * @param image index of the image in its set
+     * @param source unsigned bytes, {@code [C, H, W]} from {@code sourceOffset} on
+     * @param target receives {@code [C, H, W]} from {@code targetOffset} on
+     */
+    public void write(long seed, int epoch, int image, byte[] source, int sourceOffset, float[] target,
+        int targetOffset) {
+        long bits = draw(seed, epoch, image);
+        int positions = 2 * padding + 1;
+        int shiftY = (int) (((bits & 0xffffff) * positions) >>> 24) - padding;
+        int shiftX = (int) (((bits >>> 24 & 0xffffff) * positions) >>> 24) - padding;
+        boolean mirrored = flip && bits < 0;
+        // Columns of the target whose source column x + shiftX lies inside the image; mirroring swaps the target's.
+        int from = Math.clamp(-shiftX, 0, width);
+        int to = Math.clamp(width - shiftX, from, width);
+        for (int c = 0; c < channels; c++) {
+            int table = c * 256;
+            float black = normalized[table];
+            for (int y = 0; y < height; y++) {
+                int row = targetOffset + (c * height + y) * width;
+                int sourceY = y + shiftY;
+                if (sourceY < 0 || sourceY >= height) {
+                    Arrays.fill(target, row, row + width, black);
+                    continue;
+                }
+                int sourceRow = sourceOffset + (c * height + sourceY) * width + shiftX;
+                if (from > 0 || to < width) {
+                    Arrays.fill(target, row, row + width, black);
+                }
+                if (mirrored) {
+                    for (int x = from; x < to; x++) {
+                        target[row + width - 1 - x] = normalized[table + (source[sourceRow + x] & 0xff)];
+                    }
+                } else {
+                    for (int x = from; x < to; x++) {
+                        target[row + x] = normalized[table + (source[sourceRow + x] & 0xff)];
+                    }
+                }
+            }
+        }
+    }
+
+    /** 64 random bits for a counter: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each coordinate. */
+    private static long draw(long seed, int epoch, int image) {
+        return mix(mix(mix(seed) + epoch) + image);
+    }
+
+    private static long mix(long counter) {
+        long z = counter + 0x9e3779b97f4a7c15L;
+        z = (z ^ z >>> 30) * 0xbf58476d1ce4e5b9L;
+        z = (z ^ z >>> 27) * 0x94d049bb133111ebL;
+        return z ^ z >>> 31;
+    }
+}

@@ -1,0 +1,72 @@
+package dev.starling.nn.data;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+
+/**
+ * The binary layout of CIFAR-10: a file is a sequence of records, each one label byte and then 32x32 pixels as a red,
+ * a green and a blue plane.
+ */
+public final class CifarFile {
+    /** Channels of an image. */
+    public static final int CHANNELS = 3;
+    /** Rows and columns of an image. */
+    public static final int SIDE = 32;
+    /** Number of classes. */
+    public static final int CLASSES = 10;
+    /** Records in each of the official files. */
+    public static final int OFFICIAL_RECORDS = 10_000;
+
+    private static final int IMAGE_SIZE = CHANNELS * SIDE * SIDE;
+    private static final int RECORD_SIZE = 1 + IMAGE_SIZE;
+
+    private CifarFile() {
+    }
+
+    /**
+     * Reads files one after another into one set of images.
+     *
+     * @param files files in the binary layout, in the order in which their images are to follow each other
+     * @param recordsPerFile records that each file must hold: {@link #OFFICIAL_RECORDS} for the official ones
+     * @return {@code files.size() * recordsPerFile} images
+     * @throws DataException if a file is absent, has another length, or holds a label above 9
+     */
+    public static LabelledImages read(List<Path> files, int recordsPerFile) {
+        int count = Math.multiplyExact(files.size(), recordsPerFile);
+        byte[] pixels = new byte[Math.multiplyExact(count, IMAGE_SIZE)];
+        byte[] labels = new byte[count];
+        for (int i = 0; i < files.size(); i++) {
+            read(files.get(i), recordsPerFile, pixels, labels, i * recordsPerFile);
+        }
+        return new LabelledImages(CHANNELS, SIDE, SIDE, CLASSES, pixels, labels);
+    }
+
+    private static void read(Path file, int records, byte[] pixels, byte[] labels, int first) {
+        long expected = (long) records * RECORD_SIZE;
+        String layout = expected + " bytes (" + records + " records of " + RECORD_SIZE + ")";
+        String remedy = "replace the file with an intact copy of the binary (not Python or Matlab) version";
+        try (InputStream in = Files.newInputStream(file)) {
+            long size = Files.size(file);
+            if (size != expected) {
+                throw new DataException(file, layout, size + " bytes", remedy);
+            }
+            byte[] record = new byte[RECORD_SIZE];
+            for (int i = 0; i < records; i++) {
+                if (in.readNBytes(record, 0, RECORD_SIZE) < RECORD_SIZE) {
+                    throw new DataException(file, layout, "a file that ends early, in record " + i, remedy);
+                }
+                if (Byte.toUnsignedInt(record[0]) >= CLASSES) {
+                    throw new DataException(file, "labels from 0 to " + (CLASSES - 1),
+                        "label " + Byte.toUnsignedInt(record[0]) + " in record " + i, remedy);
+                }
+                labels[first + i] = record[0];
+                System.arraycopy(record, 1, pixels, (first + i) * IMAGE_SIZE, IMAGE_SIZE);
+            }
+        } catch (IOException e) {
+            throw new DataException(file, "a readable file", e.toString(), "check that it is there and readable", e);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+package dev.starling.nn.data;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.Flow;
+
+/**
+ * The body of a response on its way into a file, digested as it passes. Signals arrive one at a time on the HTTP
+ * client's threads; {@link #received} and {@link #failure} may be read by any thread; the rest belongs to the thread that waits for the
+ * response.
+ */
+final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoCloseable {
+    private final FileChannel file;
+    private final MessageDigest digest;
+    private final long lengthBytes;
+    private Flow.Subscription subscription;
+    private volatile long received;
+    private volatile IOException failure;
+
+    DigestedFile(Path path, long lengthBytes) throws IOException {
+        this.lengthBytes = lengthBytes;
+        this.file = FileChannel.open(path, StandardOpenOption.WRITE);
+        try {
+            this.digest = MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException e) {
+            throw new AssertionError("every Java platform has SHA-256", e);
+        }
+    }
+
+    /** Takes note of the response's status: the body of anything but 200 is not the file. */
+    void accept(int status) {
+        if (status != 200) {
+            failure = new IOException("HTTP status " + status);
+        }
+    }
+
+    long received() {
+        return received;
+    }
+
+    /** The first thing that went wrong with the body, or null. */
+    IOException failure() {
+        return failure;
+    }
+
+    /** The digest of a body of the right length; throws what went wrong on the way. */
+    String finish() throws IOException {
+        if (failure != null) {
+            throw failure;
+        }
+        if (received != lengthBytes) {
+            throw new IOException("the body ends after " + received + " of " + lengthBytes + " bytes");
+        }
+        file.force(false);
+        return HexFormat.of().formatHex(digest.digest());
+    }
+
+    @Override
+    public void onSubscribe(Flow.Subscription newSubscription) {
+        subscription = newSubscription;
+        subscription.request(Long.MAX_VALUE);
+    }
+
+    @Override
+    public void onNext(List<ByteBuffer> buffers) {
+        try {
+            for (ByteBuffer buffer : buffers) {
+                write(buffer);
+            }
+        } catch (IOException e) {
+            failure = failure == null ? e : failure;
+            subscription.cancel();
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private void write(ByteBuffer buffer) throws IOException {
+        if (failure != null) {
+            throw failure;
+        }
+        int length = buffer.remaining();
+        if (received + length > lengthBytes) {
+            throw new IOException("the body is longer than " + lengthBytes + " bytes");
+        }
+        digest.update(buffer.duplicate());
+        while (buffer.hasRemaining()) {
+            file.write(buffer);
+        }
+        received += length;
+    }
+
+    @Override
+    public void onError(Throwable throwable) {
+        failure = failure == null ? new IOException(throwable.getMessage(), throwable) : failure;
+    }
+
+    @Override
+    public void onComplete() {
+        // finish() looks at what arrived
+    }
+
+    @Override
+    public void close() throws IOException {
+        file.close();
+    }
+}

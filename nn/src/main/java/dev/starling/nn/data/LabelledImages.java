@@ -1,0 +1,76 @@
+package dev.starling.nn.data;
+
+import java.util.Objects;
+
+/**
+ * Images of one size with a class label each, as unsigned bytes in two flat arrays that are shared, not copied.
+ *
+ * @param channels colour planes of an image: 1 grey, 3 red-green-blue
+ * @param height rows of an image
+ * @param width columns of an image
+ * @param classes number of classes; every label is in {@code [0, classes)}
+ * @param pixels unsigned bytes, {@code [N, C, H, W]}
+ * @param labels one unsigned byte an image, {@code [N]}
+ */
+public record LabelledImages(int channels, int height, int width, int classes, byte[] pixels, byte[] labels) {
+    /**
+     * Checks that the arrays fit each other and that every label names a class.
+     *
+     * @throws IllegalArgumentException if they do not
+     */
+    public LabelledImages {
+        Objects.requireNonNull(pixels, "pixels");
+        Objects.requireNonNull(labels, "labels");
+        if (channels < 1 || height < 1 || width < 1 || classes < 1 || classes > 256) {
+            throw new IllegalArgumentException("expected positive channels, height and width and 1 to 256 classes, found "
+                + channels + ", " + height + ", " + width + " and " + classes);
+        }
+        if (pixels.length != (long) labels.length * channels * height * width) {
+            throw new IllegalArgumentException("expected labels x channels x height x width = " + labels.length + "x"
+                + channels + "x" + height + "x" + width + " pixels, found " + pixels.length);
+        }
+        int wrong = firstLabelOutside(labels, classes);
+        if (wrong >= 0) {
+            throw new IllegalArgumentException("expected labels below " + classes + ", found "
+                + Byte.toUnsignedInt(labels[wrong]) + " at image " + wrong);
+        }
+    }
+
+    /** The number of images, N. */
+    public int count() {
+        return labels.length;
+    }
+
+    /** Bytes of one image, C·H·W. */
+    public int imageSize() {
+        return channels * height * width;
+    }
+
+    /**
+     * The class of an image.
+     *
+     * @param image its index, in {@code [0, count())}
+     */
+    public int label(int image) {
+        return Byte.toUnsignedInt(labels[image]);
+    }
+
+    /**
+     * Where an image begins in {@link #pixels()}.
+     *
+     * @param image its index, in {@code [0, count())}
+     */
+    public int offset(int image) {
+        return Objects.checkIndex(image, labels.length) * imageSize();
+    }
+
+    /** The index of the first label that names no class, or -1. */
+    static int firstLabelOutside(byte[] labels, int classes) {
+        for (int i = 0; i < labels.length; i++) {
+            if (Byte.toUnsignedInt(labels[i]) >= classes) {
+                return i;
+            }
+        }
+        return -1;
+    }
+}

@@ -1,0 +1,132 @@
+package dev.starling.nn.data;
+
+import java.io.BufferedInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.zip.GZIPInputStream;
+import java.util.zip.ZipException;
+
+/**
+ * Takes known files out of a {@code .tar.gz} archive. The archive has no say in where they go: a member is recognised
+ * by the last component of its name and written, under that name, to the one directory given, so no path in the
+ * archive can lead outside it, and links and devices are passed over.
+ */
+public final class TarGz {
+    private static final int BLOCK = 512;
+    private static final String REMEDY = "replace the archive with an intact copy";
+
+    private TarGz() {
+    }
+
+    /**
+     * Extracts the named plain files; each appears whole or not at all.
+     *
+     * @param archive a gzip-compressed tar archive
+     * @param directory where the files go; made if absent
+     * @param names the files wanted, without directories
+     * @param maximumBytes the largest size that a wanted file may have and the archive's other members may have
+     *     together
+     * @throws DataException if the archive is absent or corrupt, lacks a wanted file, or holds more than it may
+     */
+    public static void extract(Path archive, Path directory, Set<String> names, long maximumBytes) {
+        Set<String> missing = new HashSet<>(names);
+        try (InputStream in = new GZIPInputStream(new BufferedInputStream(Files.newInputStream(archive)), 1 << 16)) {
+            Files.createDirectories(directory);
+            long skippedBytes = 0;
+            byte[] header = new byte[BLOCK];
+            while (!missing.isEmpty() && next(archive, in, header)) {
+                long size = octal(archive, header, 124, 12);
+                String name = text(header, 0, 100);
+                name = name.substring(name.lastIndexOf('/') + 1);
+                boolean plain = header[156] == '0' || header[156] == 0;
+                boolean wanted = plain && missing.remove(name);
+                skippedBytes += wanted ? 0 : size;
+                if (size > maximumBytes || skippedBytes > maximumBytes) {
+                    throw new DataException(archive, "at most " + maximumBytes + " bytes a member",
+                        name + " of " + size + " bytes", REMEDY);
+                }
+                if (wanted) {
+                    copy(in, size, directory.resolve(name));
+                } else {
+                    in.skipNBytes(size);
+                }
+                in.skipNBytes(-size & (BLOCK - 1));
+            }
+        } catch (EOFException | ZipException e) {
+            throw new DataException(archive, "an intact .tar.gz archive", e.toString(), REMEDY, e);
+        } catch (IOException e) {
+            throw new DataException(archive, "to extract into " + directory, e.toString(),
+                "check that both are accessible and that the disk is not full", e);
+        }
+        if (!missing.isEmpty()) {
+            throw new DataException(archive, "the files " + names, "an archive without " + missing, REMEDY);
+        }
+    }
+
+    /** Reads the next header; false at the end of the archive, which a block of zeros marks. */
+    private static boolean next(Path archive, InputStream in, byte[] header) throws IOException {
+        int length = in.readNBytes(header, 0, BLOCK);
+        if (length < BLOCK) {
+            throw new EOFException("the archive ends within a header");
+        }
+        int sum = 0;
+        for (int i = 0; i < BLOCK; i++) {
+            sum += i >= 148 && i < 156 ? ' ' : Byte.toUnsignedInt(header[i]);
+        }
+        if (sum == 8 * ' ') {
+            return false;
+        }
+        if (sum != octal(archive, header, 148, 8)) {
+            throw new DataException(archive, "a tar header with checksum " + octal(archive, header, 148, 8),
+                "checksum " + sum, REMEDY);
+        }
+        return true;
+    }
+
+    private static void copy(InputStream in, long size, Path target) throws IOException {
+        Path partial = Files.createTempFile(target.toAbsolutePath().getParent(), target.getFileName() + ".", ".part");
+        partial.toFile().deleteOnExit();
+        try {
+            try (OutputStream out = Files.newOutputStream(partial)) {
+                byte[] buffer = new byte[1 << 16];
+                for (long left = size; left > 0;) {
+                    int length = in.readNBytes(buffer, 0, (int) Math.min(left, buffer.length));
+                    if (length == 0) {
+                        throw new EOFException("the archive ends within " + target.getFileName());
+                    }
+                    out.write(buffer, 0, length);
+                    left -= length;
+                }
+            }
+            Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(partial);
+        }
+    }
+
+    private static String text(byte[] header, int from, int length) {
+        int end = from;
+        while (end < from + length && header[end] != 0) {
+            end++;
+        }
+        return new String(Arrays.copyOfRange(header, from, end), StandardCharsets.UTF_8);
+    }
+
+    private static long octal(Path archive, byte[] header, int from, int length) {
+        String digits = text(header, from, length).strip();
+        try {
+            return digits.isEmpty() ? 0 : Long.parseUnsignedLong(digits, 8);
+        } catch (NumberFormatException e) {
+            throw new DataException(archive, "an octal number in a tar header", "'" + digits + "'", REMEDY, e);
+        }
+    }
+}
