@@ -1,0 +1,31 @@
+package dev.starling.samples;
+
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** The {@code starling} command: every sample is one of its subcommands. */
+@Command(
+        name = "starling",
+        description = "Deep learning that embeds in a JVM application, and flocks.",
+        version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
+        mixinStandardHelpOptions = true)
+public final class Main implements Runnable {
+    @Spec
+    private CommandSpec spec;
+
+    private Main() {
+    }
+
+    /** Runs the command that the arguments name and ends the process with its exit code. */
+    public static void main(String[] arguments) {
+        System.exit(new CommandLine(new Main()).execute(arguments));
+    }
+
+    @Override
+    public void run() {
+        throw new ParameterException(spec.commandLine(), "Name a command.");
+    }
+}
