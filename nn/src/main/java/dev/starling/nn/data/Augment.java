@@ -39,7 +39,8 @@ public final class Augment {
      */
     public static Augment normalize(int channels, int height, int width, float[] mean, float[] std) {
         if (channels < 1 || height < 1 || width < 1 || mean.length != channels || std.length != channels) {
-            throw new IllegalArgumentException("expected positive channels, height and width and a mean and std for each"
+            throw new IllegalArgumentException(
+                    "expected positive channels, height and width and a mean and std for each"
                 + " channel, found " + channels + ", " + height + ", " + width + ", " + mean.length + " mean(s), "
                 + std.length + " std(s)");
         }

@@ -14,8 +14,8 @@ import java.util.concurrent.Flow;
 
 /**
  * The body of a response on its way into a file, digested as it passes. Signals arrive one at a time on the HTTP
- * client's threads; {@link #received} and {@link #failure} may be read by any thread; the rest belongs to the thread that waits for the
- * response.
+ * client's threads; {@link #received} and {@link #failure} may be read by any thread; the rest belongs to the thread
+ * that waits for the response.
  */
 final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoCloseable {
     private final FileChannel file;

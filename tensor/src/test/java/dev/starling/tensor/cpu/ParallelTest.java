@@ -184,7 +184,8 @@ class ParallelTest {
     }
 
     private static List<Thread> helpers() {
-        return Thread.getAllStackTraces().keySet().stream().filter(t -> t.getName().startsWith("starling-cpu")).toList();
+        return Thread.getAllStackTraces().keySet().stream().filter(t -> t.getName().startsWith("starling-cpu"))
+                .toList();
     }
 
     private static void await(CountDownLatch latch) {

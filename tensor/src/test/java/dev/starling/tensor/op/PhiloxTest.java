@@ -7,7 +7,9 @@ import static org.assertj.core.api.Assertions.within;
 import org.junit.jupiter.api.Test;
 
 class PhiloxTest {
-    /** The known answers of the Random123 distribution (kat_vectors, philox4x32 10) that our counter block can express. */
+    /**
+     * The known answers of the Random123 distribution (kat_vectors, philox4x32 10) that our counter block can express.
+     */
     @Test
     void shouldGiveTheKnownAnswers() {
         assertThat(block(0, 0)).containsExactly(0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8);
