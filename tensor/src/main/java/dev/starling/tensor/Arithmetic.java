@@ -1,0 +1,446 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Binary;
+import dev.starling.tensor.op.Cast;
+import dev.starling.tensor.op.Comparison;
+import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Logic;
+import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.Where;
+
+/**
+ * Elementwise operations. Two operands broadcast together and meet in their {@link DType#promote promoted} type; a Java
+ * number takes the tensor's type, or makes an integer tensor floating if it has a fraction. Functions of analysis turn
+ * integers into {@link DType#toFloating floating} numbers.
+ */
+public sealed interface Arithmetic permits Tensor {
+    private Tensor self() {
+        return (Tensor) this;
+    }
+
+    private Tensor unary(Elementwise op) {
+        return Tensor.compute(op, self());
+    }
+
+    private Tensor floating(Elementwise op) {
+        return Tensor.compute(op, self().to(self().dtype().toFloating()));
+    }
+
+    private Tensor binary(Elementwise op, Tensor b) {
+        Tensor a = self();
+        if (a.dtype() == b.dtype()) {
+            return Tensor.compute(op, a, b);
+        }
+        DType meet = DType.promote(a.dtype(), b.dtype());
+        return Tensor.compute(op, a.to(meet), b.to(meet));
+    }
+
+    /** Returns a tensor of this shape to work with {@code value}: of a floating type if the value asks for it. */
+    private Tensor meeting(double value) {
+        boolean whole = value == Math.rint(value) && !Double.isInfinite(value);
+        if (self().dtype() == DType.BOOL) {
+            return self().to(whole ? DType.I64 : DType.F32);
+        }
+        return self().dtype().isFloating() || whole ? self() : self().to(self().dtype().toFloating());
+    }
+
+    /** Converts the elements; returns this tensor if it has the type already. See {@link Cast}. */
+    default Tensor to(DType dtype) {
+        return dtype == self().dtype() ? self() : Tensor.compute(new Cast(dtype), self());
+    }
+
+    /** Returns a scalar of this type and device. */
+    default Tensor scalarLike(double value) {
+        return Creation.full(new Spec(self().dtype(), Shape.scalar(), self().device()), value);
+    }
+
+    /** Returns zeros of this type, shape and device. */
+    default Tensor zerosLike() {
+        return Creation.full(self().spec(), 0);
+    }
+
+    /** Returns ones of this type, shape and device. */
+    default Tensor onesLike() {
+        return Creation.full(self().spec(), 1);
+    }
+
+    // ---- two operands ----
+
+    /** Returns a + b. */
+    default Tensor add(Tensor b) {
+        return binary(new Binary.Add(), b);
+    }
+
+    /** Returns a - b. */
+    default Tensor sub(Tensor b) {
+        return binary(new Binary.Sub(), b);
+    }
+
+    /** Returns a·b. */
+    default Tensor mul(Tensor b) {
+        return binary(new Binary.Mul(), b);
+    }
+
+    /** Returns aᵇ. */
+    default Tensor pow(Tensor b) {
+        return binary(new Binary.Pow(), b);
+    }
+
+    /** Returns a - ⌊a/b⌋·b. */
+    default Tensor remainder(Tensor b) {
+        return binary(new Binary.Remainder(), b);
+    }
+
+    /** Returns ⌊a/b⌋. */
+    default Tensor floorDivide(Tensor b) {
+        return binary(new Binary.FloorDivide(), b);
+    }
+
+    /** Returns the greater, NaN if one is NaN. */
+    default Tensor maximum(Tensor b) {
+        return binary(new Binary.Maximum(), b);
+    }
+
+    /** Returns the lesser, NaN if one is NaN. */
+    default Tensor minimum(Tensor b) {
+        return binary(new Binary.Minimum(), b);
+    }
+
+    /** Returns a/b, floating also for integers. */
+    default Tensor div(Tensor b) {
+        DType meet = DType.promote(self().dtype(), b.dtype()).toFloating();
+        return Tensor.compute(new Binary.Div(), self().to(meet), b.to(meet));
+    }
+
+    /** Returns the angle of the point {@code (b, this)} in radians. */
+    default Tensor atan2(Tensor b) {
+        DType meet = DType.promote(self().dtype(), b.dtype()).toFloating();
+        return Tensor.compute(new Binary.Atan2(), self().to(meet), b.to(meet));
+    }
+
+    /** Returns a + b. */
+    default Tensor add(double b) {
+        Tensor a = meeting(b);
+        return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(1, b), a) : a.add(a.scalarLike(b));
+    }
+
+    /** Returns a - b. */
+    default Tensor sub(double b) {
+        return add(-b);
+    }
+
+    /** Returns a·b. */
+    default Tensor mul(double b) {
+        Tensor a = meeting(b);
+        return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(b, 0), a) : a.mul(a.scalarLike(b));
+    }
+
+    /** Returns a/b, floating also for integers. */
+    default Tensor div(double b) {
+        Tensor a = self().to(self().dtype().toFloating());
+        return a.div(a.scalarLike(b));
+    }
+
+    /** Returns aᵇ. */
+    default Tensor pow(double b) {
+        Tensor a = b < 0 ? self().to(self().dtype().toFloating()) : meeting(b);
+        return Tensor.compute(new Unary.PowScalar(b), a.to(a.dtype().toFloating())).to(a.dtype());
+    }
+
+    /** Returns each element moved into [low, high]. */
+    default Tensor clamp(double low, double high) {
+        return Tensor.compute(new Unary.Clamp(low, high), self());
+    }
+
+    // ---- one operand ----
+
+    /** Returns -x. */
+    default Tensor neg() {
+        return unary(new Unary.Neg());
+    }
+
+    /** Returns |x|. */
+    default Tensor abs() {
+        return unary(new Unary.Abs());
+    }
+
+    /** Returns -1, 0 or 1. */
+    default Tensor sign() {
+        return unary(new Unary.Sign());
+    }
+
+    /** Returns x². */
+    default Tensor square() {
+        return unary(new Unary.Square());
+    }
+
+    /** Returns eˣ. */
+    default Tensor exp() {
+        return floating(new Unary.Exp());
+    }
+
+    /** Returns eˣ - 1, exact near 0. */
+    default Tensor expm1() {
+        return floating(new Unary.Expm1());
+    }
+
+    /** Returns the natural logarithm. */
+    default Tensor log() {
+        return floating(new Unary.Log());
+    }
+
+    /** Returns ln(1 + x), exact near 0. */
+    default Tensor log1p() {
+        return floating(new Unary.Log1p());
+    }
+
+    /** Returns the square root. */
+    default Tensor sqrt() {
+        return floating(new Unary.Sqrt());
+    }
+
+    /** Returns 1/√x. */
+    default Tensor rsqrt() {
+        return floating(new Unary.Rsqrt());
+    }
+
+    /** Returns 1/x. */
+    default Tensor reciprocal() {
+        return floating(new Unary.Reciprocal());
+    }
+
+    /** Returns the sine. */
+    default Tensor sin() {
+        return floating(new Unary.Sin());
+    }
+
+    /** Returns the cosine. */
+    default Tensor cos() {
+        return floating(new Unary.Cos());
+    }
+
+    /** Returns the tangent. */
+    default Tensor tan() {
+        return floating(new Unary.Tan());
+    }
+
+    /** Returns the arc sine. */
+    default Tensor asin() {
+        return floating(new Unary.Asin());
+    }
+
+    /** Returns the arc cosine. */
+    default Tensor acos() {
+        return floating(new Unary.Acos());
+    }
+
+    /** Returns the arc tangent. */
+    default Tensor atan() {
+        return floating(new Unary.Atan());
+    }
+
+    /** Returns the hyperbolic sine. */
+    default Tensor sinh() {
+        return floating(new Unary.Sinh());
+    }
+
+    /** Returns the hyperbolic cosine. */
+    default Tensor cosh() {
+        return floating(new Unary.Cosh());
+    }
+
+    /** Returns the hyperbolic tangent. */
+    default Tensor tanh() {
+        return floating(new Unary.Tanh());
+    }
+
+    /** Returns the inverse hyperbolic sine. */
+    default Tensor asinh() {
+        return floating(new Unary.Asinh());
+    }
+
+    /** Returns the inverse hyperbolic cosine. */
+    default Tensor acosh() {
+        return floating(new Unary.Acosh());
+    }
+
+    /** Returns the inverse hyperbolic tangent. */
+    default Tensor atanh() {
+        return floating(new Unary.Atanh());
+    }
+
+    /** Returns the error function. */
+    default Tensor erf() {
+        return floating(new Unary.Erf());
+    }
+
+    /** Returns the greatest integer not above x. */
+    default Tensor floor() {
+        return self().dtype().isFloating() ? unary(new Unary.Floor()) : self();
+    }
+
+    /** Returns the least integer not below x. */
+    default Tensor ceil() {
+        return self().dtype().isFloating() ? unary(new Unary.Ceil()) : self();
+    }
+
+    /** Returns the nearest integer, ties to even. */
+    default Tensor round() {
+        return self().dtype().isFloating() ? unary(new Unary.Round()) : self();
+    }
+
+    /** Returns the nearest integer towards 0. */
+    default Tensor trunc() {
+        return self().dtype().isFloating() ? unary(new Unary.Trunc()) : self();
+    }
+
+    /** Returns max(x, 0). */
+    default Tensor relu() {
+        return floating(new Activation.Relu());
+    }
+
+    /** Returns 1/(1 + e⁻ˣ). */
+    default Tensor sigmoid() {
+        return floating(new Activation.Sigmoid());
+    }
+
+    /** Returns x/(1 + e⁻ˣ). */
+    default Tensor silu() {
+        return floating(new Activation.Silu());
+    }
+
+    /** Returns ln(1 + eˣ). */
+    default Tensor softplus() {
+        return floating(new Activation.Softplus());
+    }
+
+    /** Returns x·Φ(x), with the error function. */
+    default Tensor gelu() {
+        return floating(new Activation.Gelu(false));
+    }
+
+    /** Returns x where x &gt; 0, else slope·x. */
+    default Tensor leakyRelu(double slope) {
+        return floating(new Activation.LeakyRelu(slope));
+    }
+
+    /** Returns x where x &gt; 0, else alpha·(eˣ - 1). */
+    default Tensor elu(double alpha) {
+        return floating(new Activation.Elu(alpha));
+    }
+
+    // ---- comparison and logic ----
+
+    /** Tells where a = b. */
+    default Tensor eq(Tensor b) {
+        return binary(new Comparison.Equal(), b);
+    }
+
+    /** Tells where a = b. */
+    default Tensor eq(double b) {
+        Tensor a = meeting(b);
+        return a.eq(a.scalarLike(b));
+    }
+
+    /** Tells where a ≠ b. */
+    default Tensor ne(Tensor b) {
+        return binary(new Comparison.NotEqual(), b);
+    }
+
+    /** Tells where a ≠ b. */
+    default Tensor ne(double b) {
+        Tensor a = meeting(b);
+        return a.ne(a.scalarLike(b));
+    }
+
+    /** Tells where a &lt; b. */
+    default Tensor lt(Tensor b) {
+        return binary(new Comparison.Less(), b);
+    }
+
+    /** Tells where a &lt; b. */
+    default Tensor lt(double b) {
+        Tensor a = meeting(b);
+        return a.lt(a.scalarLike(b));
+    }
+
+    /** Tells where a ≤ b. */
+    default Tensor le(Tensor b) {
+        return binary(new Comparison.LessEqual(), b);
+    }
+
+    /** Tells where a ≤ b. */
+    default Tensor le(double b) {
+        Tensor a = meeting(b);
+        return a.le(a.scalarLike(b));
+    }
+
+    /** Tells where a &gt; b. */
+    default Tensor gt(Tensor b) {
+        return binary(new Comparison.Greater(), b);
+    }
+
+    /** Tells where a &gt; b. */
+    default Tensor gt(double b) {
+        Tensor a = meeting(b);
+        return a.gt(a.scalarLike(b));
+    }
+
+    /** Tells where a ≥ b. */
+    default Tensor ge(Tensor b) {
+        return binary(new Comparison.GreaterEqual(), b);
+    }
+
+    /** Tells where a ≥ b. */
+    default Tensor ge(double b) {
+        Tensor a = meeting(b);
+        return a.ge(a.scalarLike(b));
+    }
+
+    /** Tells where x is NaN. */
+    default Tensor isNan() {
+        return unary(new Comparison.IsNan());
+    }
+
+    /** Tells where x is infinite. */
+    default Tensor isInf() {
+        return unary(new Comparison.IsInf());
+    }
+
+    /** Tells where x is neither NaN nor infinite. */
+    default Tensor isFinite() {
+        return unary(new Comparison.IsFinite());
+    }
+
+    /** Returns a ∧ b: logic on booleans, bit by bit on integers. */
+    default Tensor and(Tensor b) {
+        return binary(new Logic.And(), b);
+    }
+
+    /** Returns a ∨ b: logic on booleans, bit by bit on integers. */
+    default Tensor or(Tensor b) {
+        return binary(new Logic.Or(), b);
+    }
+
+    /** Returns a ⊕ b: logic on booleans, bit by bit on integers. */
+    default Tensor xor(Tensor b) {
+        return binary(new Logic.Xor(), b);
+    }
+
+    /** Returns ¬a: logic on booleans, bit by bit on integers. */
+    default Tensor not() {
+        return unary(new Logic.Not());
+    }
+
+    /** Returns, with this as a boolean condition, {@code a} where it holds and {@code b} elsewhere. */
+    default Tensor where(Tensor a, Tensor b) {
+        DType meet = DType.promote(a.dtype(), b.dtype());
+        return Tensor.compute(new Where(), self(), a.to(meet), b.to(meet));
+    }
+
+    /** Returns this tensor with {@code value} where the boolean {@code mask} holds. */
+    default Tensor maskedFill(Tensor mask, double value) {
+        return Tensor.compute(new Where(), mask, self().scalarLike(value), self());
+    }
+}

@@ -1,0 +1,34 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Fill;
+
+/** Tensors made of nothing, where {@link Tensor}'s own factories do not suffice. */
+public final class Creation {
+    private Creation() {
+    }
+
+    /** Returns a tensor of one value. */
+    public static Tensor full(Spec spec, double value) {
+        return Tensor.compute(new Fill.Full(spec, value));
+    }
+
+    /** Returns {@code start + i·step} for each element {@code i} of a spec of rank 1. */
+    public static Tensor arange(Spec spec, double start, double step) {
+        return Tensor.compute(new Fill.Range(spec, start, step));
+    }
+
+    /** Returns the i64 numbers from 0 to {@code n - 1} on the current device. */
+    public static Tensor arange(long n) {
+        return arange(new Spec(DType.I64, Shape.of(n), Device.current()), 0, 1);
+    }
+
+    /** Returns {@code n} f32 numbers from {@code first} to {@code last}, both included, on the current device. */
+    public static Tensor linspace(double first, double last, long n) {
+        return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, n > 1 ? (last - first) / (n - 1) : 0);
+    }
+
+    /** Returns an f32 matrix with ones on its diagonal on the current device. */
+    public static Tensor eye(long n) {
+        return arange(n).oneHot(n).to(DType.F32);
+    }
+}

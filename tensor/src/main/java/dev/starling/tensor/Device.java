@@ -1,0 +1,121 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.spi.Backend;
+import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.Probe;
+import java.util.List;
+import java.util.ServiceLoader;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+import java.util.Map;
+
+/** A place where tensors live and operations run. One instance per device; its backend is opened at first use. */
+public final class Device {
+    private static final Map<String, Device> DEVICES = new ConcurrentHashMap<>();
+    private static final ScopedValue<Device> CURRENT = ScopedValue.newInstance();
+    private static final Device CPU = of("cpu", 0);
+    private static final Device REFERENCE = of("reference", 0);
+
+    private final String type;
+    private final int index;
+    private volatile Backend backend;
+
+    private Device(String type, int index) {
+        this.type = type;
+        this.index = index;
+    }
+
+    /** Returns the processor, with the fast kernels. */
+    public static Device cpu() {
+        return CPU;
+    }
+
+    /** Returns the slow device that defines every operation in double precision: the tests' oracle. */
+    public static Device reference() {
+        return REFERENCE;
+    }
+
+    /** Returns an NVIDIA GPU. Its absence shows at first use, with reason and remedy. */
+    public static Device cuda(int index) {
+        return of("cuda", index);
+    }
+
+    /** Returns the device of a backend's type and index. */
+    public static Device of(String type, int index) {
+        return DEVICES.computeIfAbsent(type + ":" + index, k -> new Device(type, index));
+    }
+
+    /** Returns the device on which tensors are made where none is named: the CPU unless {@link #with} says otherwise. */
+    public static Device current() {
+        return CURRENT.isBound() ? CURRENT.get() : CPU;
+    }
+
+    /** Runs {@code body} with {@code device} as the {@link #current} one of this thread. */
+    public static <T> T with(Device device, Supplier<T> body) {
+        return ScopedValue.where(CURRENT, device).call(body::get);
+    }
+
+    /** Returns what every backend on the class or module path finds on this machine, by type. */
+    public static Map<String, Probe> probes() {
+        Map<String, Probe> found = new TreeMap<>();
+        for (BackendProvider provider : providers()) {
+            found.put(provider.type(), provider.probe());
+        }
+        return found;
+    }
+
+    private static Iterable<BackendProvider> providers() {
+        return ServiceLoader.load(BackendProvider.class, Device.class.getClassLoader());
+    }
+
+    /** Returns the backend's type, for example {@code cpu}. */
+    public String type() {
+        return type;
+    }
+
+    /** Returns the index among the devices of its type. */
+    public int index() {
+        return index;
+    }
+
+    /**
+     * Returns the backend.
+     *
+     * @throws TensorException if there is no such device, with reason and remedy
+     */
+    public Backend backend() {
+        Backend b = backend;
+        return b != null ? b : open();
+    }
+
+    private synchronized Backend open() {
+        if (backend != null) {
+            return backend;
+        }
+        for (BackendProvider provider : providers()) {
+            if (provider.type().equals(type)) {
+                Probe probe = provider.probe();
+                switch (probe) {
+                    case Probe.Missing missing -> throw new TensorException(TensorException.Problem.DEVICE,
+                            "device " + this, List.of(), missing.reason(), missing.remedy());
+                    case Probe.Ready ready -> {
+                        if (index >= ready.devices()) {
+                            throw new TensorException(TensorException.Problem.DEVICE, "device " + this, List.of(),
+                                    "there are " + ready.devices() + " devices of this type", "use a smaller index");
+                        }
+                        backend = provider.open(this);
+                        return backend;
+                    }
+                }
+            }
+        }
+        throw new TensorException(TensorException.Problem.DEVICE, "device " + this, List.of(),
+                "no backend of type " + type + " is on the class path", "add dev.starling:starling-" + type);
+    }
+
+    @Override
+    public String toString() {
+        return index == 0 && !type.equals("cuda") ? type : type + ":" + index;
+    }
+}

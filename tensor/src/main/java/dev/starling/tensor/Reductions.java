@@ -1,0 +1,177 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Scan;
+import dev.starling.tensor.op.Softmax;
+import dev.starling.tensor.op.Sorting;
+
+/** Operations that fold or order dimensions. No axis given means all of them; negative axes count from the end. */
+public sealed interface Reductions permits Tensor {
+    private Tensor self() {
+        return (Tensor) this;
+    }
+
+    private Axes axes(int... axes) {
+        return Axes.of(self().shape(), axes);
+    }
+
+    /** Returns the sum along {@code axes}, which vanish. */
+    default Tensor sum(int... axes) {
+        return sum(false, axes);
+    }
+
+    /** Returns the sum along {@code axes}. */
+    default Tensor sum(boolean keepDims, int... axes) {
+        return Tensor.compute(new Reduction.Sum(axes(axes), keepDims), self());
+    }
+
+    /** Returns the mean along {@code axes}, which vanish. */
+    default Tensor mean(int... axes) {
+        return mean(false, axes);
+    }
+
+    /** Returns the mean along {@code axes}; floating also for integers. */
+    default Tensor mean(boolean keepDims, int... axes) {
+        return Tensor.compute(new Reduction.Mean(axes(axes), keepDims), self().to(self().dtype().toFloating()));
+    }
+
+    /** Returns the variance along {@code axes}: squares about the mean over {@code n - correction}. */
+    default Tensor variance(int correction, boolean keepDims, int... axes) {
+        Tensor squares = self().sub(self().mean(true, axes)).square();
+        long n = axes(axes).extent(self().shape());
+        return squares.sum(keepDims, axes).mul(1.0 / Math.max(0, n - correction));
+    }
+
+    /** Returns the product along {@code axes}, which vanish. */
+    default Tensor prod(int... axes) {
+        return Tensor.compute(new Reduction.Prod(axes(axes), false), self());
+    }
+
+    /** Returns the greatest elements along {@code axes}, which vanish. */
+    default Tensor max(int... axes) {
+        return max(false, axes);
+    }
+
+    /** Returns the greatest elements along {@code axes}. */
+    default Tensor max(boolean keepDims, int... axes) {
+        return Tensor.compute(new Reduction.Max(axes(axes), keepDims), self());
+    }
+
+    /** Returns the least elements along {@code axes}, which vanish. */
+    default Tensor min(int... axes) {
+        return min(false, axes);
+    }
+
+    /** Returns the least elements along {@code axes}. */
+    default Tensor min(boolean keepDims, int... axes) {
+        return Tensor.compute(new Reduction.Min(axes(axes), keepDims), self());
+    }
+
+    /** Returns the i64 index of the first greatest element along {@code axes}, which vanish. */
+    default Tensor argmax(int... axes) {
+        return Tensor.compute(new Reduction.ArgMax(axes(axes), false), self());
+    }
+
+    /** Returns the i64 index of the first least element along {@code axes}, which vanish. */
+    default Tensor argmin(int... axes) {
+        return Tensor.compute(new Reduction.ArgMin(axes(axes), false), self());
+    }
+
+    /** Tells whether any element along {@code axes} is not 0. */
+    default Tensor any(int... axes) {
+        return Tensor.compute(new Reduction.Any(axes(axes), false), self());
+    }
+
+    /** Tells whether all elements along {@code axes} are not 0. */
+    default Tensor all(int... axes) {
+        return Tensor.compute(new Reduction.All(axes(axes), false), self());
+    }
+
+    /** Returns ln Σeˣ along {@code axes}, without overflow. */
+    default Tensor logSumExp(boolean keepDims, int... axes) {
+        Tensor top = Recorder.with(Recorder.NONE, () -> {
+            Tensor m = self().max(true, axes);
+            return m.isFinite().where(m, m.zerosLike());
+        });
+        Tensor sum = self().sub(top).exp().sum(true, axes).log().add(top);
+        return keepDims ? sum : sum.reshape(axes(axes).reduce(self().shape(), false));
+    }
+
+    /** Returns the Euclidean norm along {@code axes}, which vanish. */
+    default Tensor norm(int... axes) {
+        return self().square().sum(axes).sqrt();
+    }
+
+    /** Returns the running sum along {@code axis}. */
+    default Tensor cumsum(int axis) {
+        return Tensor.compute(new Scan.CumSum(self().shape().axis(axis), false), self());
+    }
+
+    /** Returns eˣ/Σeˣ along {@code axis}. */
+    default Tensor softmax(int axis) {
+        return Tensor.compute(new Softmax.Exponentials(self().shape().axis(axis)), self());
+    }
+
+    /** Returns x - ln Σeˣ along {@code axis}. */
+    default Tensor logSoftmax(int axis) {
+        return Tensor.compute(new Softmax.Logarithms(self().shape().axis(axis)), self());
+    }
+
+    /**
+     * Ordered elements and where they were.
+     *
+     * @param values in order
+     * @param indices i64, of the values along the axis
+     */
+    record Ordered(Tensor values, Tensor indices) { }
+
+    /** Returns the elements along {@code axis} in order; equals keep theirs; NaN counts as the greatest. */
+    default Ordered sort(int axis, boolean descending) {
+        Tensor[] r = Tensor.apply(new Sorting.Sort(self().shape().axis(axis), descending), self());
+        return new Ordered(r[0], r[1]);
+    }
+
+    /** Returns the {@code k} greatest (greatest first) or least (least first) elements along {@code axis}. */
+    default Ordered topk(long k, int axis, boolean largest) {
+        Tensor[] r = Tensor.apply(new Sorting.TopK(k, self().shape().axis(axis), largest), self());
+        return new Ordered(r[0], r[1]);
+    }
+
+    /** Returns the sum over the dimensions that broadcasting to this shape would have repeated. */
+    default Tensor sumTo(Shape shape) {
+        Shape from = self().shape();
+        if (from.equals(shape)) {
+            return self();
+        }
+        int lead = from.rank() - shape.rank();
+        int mask = 0;
+        for (int i = 0; i < from.rank(); i++) {
+            if (i < lead || shape.dim(i - lead) == 1 && from.dim(i) != 1) {
+                mask |= 1 << i;
+            }
+        }
+        Tensor sum = mask == 0 ? self() : Tensor.compute(new Reduction.Sum(new Axes(mask), true), self());
+        return sum.reshape(shape);
+    }
+
+    /** Matrix product; one-dimensional operands are a row on the left, a column on the right; leading dimensions broadcast. */
+    default Tensor matmul(Tensor b) {
+        Tensor a = self();
+        if (a.dtype() != b.dtype()) {
+            DType meet = DType.promote(a.dtype(), b.dtype());
+            return a.to(meet).matmul(b.to(meet));
+        }
+        if (a.rank() == 1 && b.rank() == 1) {
+            return a.unsqueeze(0).matmul(b.unsqueeze(1)).reshape();
+        }
+        if (a.rank() == 1) {
+            return a.unsqueeze(0).matmul(b).squeeze(-2);
+        }
+        if (b.rank() == 1) {
+            return a.matmul(b.unsqueeze(1)).squeeze(-1);
+        }
+        return Tensor.compute(new Contraction.MatMul(), a, b);
+    }
+}

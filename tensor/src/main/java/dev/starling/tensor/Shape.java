@@ -1,0 +1,165 @@
+package dev.starling.tensor;
+
+import java.util.Arrays;
+
+/** The sizes of a tensor's dimensions, outermost first. Immutable; a scalar has rank 0 and one element. */
+public final class Shape {
+    /** The greatest rank that a tensor can have. */
+    public static final int MAX_RANK = 16;
+    private static final Shape SCALAR = new Shape(new long[0]);
+
+    private final long[] dims;
+    private final long count;
+    private final long[] strides;
+
+    private Shape(long[] dims) {
+        this.dims = dims;
+        strides = new long[dims.length];
+        long n = 1;
+        for (int i = dims.length - 1; i >= 0; i--) {
+            strides[i] = n;
+            n = Math.multiplyExact(n, Math.max(dims[i], 1));
+        }
+        for (long d : dims) {
+            n = d == 0 ? 0 : n;
+        }
+        count = n;
+    }
+
+    /**
+     * Makes a shape.
+     *
+     * @throws TensorException if a size is negative or the rank exceeds {@link #MAX_RANK}
+     */
+    public static Shape of(long... dims) {
+        if (dims.length == 0) {
+            return SCALAR;
+        }
+        for (long d : dims) {
+            if (d < 0) {
+                throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims), "give sizes");
+            }
+        }
+        if (dims.length > MAX_RANK) {
+            throw TensorException.argument("shape", "rank must be <= " + MAX_RANK + ", got " + dims.length,
+                    "merge dimensions with reshape");
+        }
+        return new Shape(dims.clone());
+    }
+
+    /** Returns the shape of a scalar. */
+    public static Shape scalar() {
+        return SCALAR;
+    }
+
+    /** Returns the number of dimensions. */
+    public int rank() {
+        return dims.length;
+    }
+
+    /** Returns the size of dimension {@code axis}; negative counts from the end. */
+    public long dim(int axis) {
+        return dims[axis(axis)];
+    }
+
+    /** Returns the number of elements. */
+    public long count() {
+        return count;
+    }
+
+    /** Returns the sizes as a new array. */
+    public long[] dims() {
+        return dims.clone();
+    }
+
+    /** Returns {@code axis} counted from the front, checked against the rank. */
+    public int axis(int axis) {
+        int a = axis < 0 ? axis + dims.length : axis;
+        if (a < 0 || a >= dims.length) {
+            throw TensorException.argument("shape", "axis " + axis + " is not in " + this, "use -rank <= axis < rank");
+        }
+        return a;
+    }
+
+    /** Returns the strides, in elements, of a row-major tensor of this shape. The array is shared: read it only. */
+    public long[] contiguousStrides() {
+        return strides;
+    }
+
+    /** Returns this shape with dimension {@code axis} replaced by {@code size}. */
+    public Shape with(int axis, long size) {
+        long[] d = dims.clone();
+        d[axis(axis)] = size;
+        return of(d);
+    }
+
+    /** Returns this shape without dimension {@code axis}. */
+    public Shape without(int axis) {
+        int a = axis(axis);
+        long[] d = new long[dims.length - 1];
+        for (int i = 0, j = 0; i < dims.length; i++) {
+            if (i != a) {
+                d[j++] = dims[i];
+            }
+        }
+        return of(d);
+    }
+
+    /** Returns this shape with a dimension of {@code size} inserted before {@code axis}. */
+    public Shape insert(int axis, long size) {
+        int a = axis < 0 ? axis + dims.length + 1 : axis;
+        long[] d = new long[dims.length + 1];
+        for (int i = 0, j = 0; i < d.length; i++) {
+            d[i] = i == a ? size : dims[j++];
+        }
+        return of(d);
+    }
+
+    /** Returns the dimensions from {@code from} (inclusive) to {@code to} (exclusive). */
+    public Shape slice(int from, int to) {
+        return of(Arrays.copyOfRange(dims, from, to));
+    }
+
+    /** Returns this shape followed by {@code other}. */
+    public Shape concat(Shape other) {
+        long[] d = Arrays.copyOf(dims, dims.length + other.dims.length);
+        System.arraycopy(other.dims, 0, d, dims.length, other.dims.length);
+        return of(d);
+    }
+
+    /** Returns the shape that both broadcast to by NumPy's rule, or {@code null} if there is none. */
+    public static Shape broadcast(Shape a, Shape b) {
+        if (a == b || a.equals(b)) {
+            return a;
+        }
+        int rank = Math.max(a.rank(), b.rank());
+        long[] d = new long[rank];
+        for (int i = 0; i < rank; i++) {
+            int ia = i - rank + a.rank();
+            int ib = i - rank + b.rank();
+            long da = ia < 0 ? 1 : a.dims[ia];
+            long db = ib < 0 ? 1 : b.dims[ib];
+            if (da != db && da != 1 && db != 1) {
+                return null;
+            }
+            d[i] = da == 1 ? db : da;
+        }
+        return of(d);
+    }
+
+    @Override
+    public boolean equals(Object o) {
+        return this == o || o instanceof Shape s && Arrays.equals(dims, s.dims);
+    }
+
+    @Override
+    public int hashCode() {
+        return Arrays.hashCode(dims);
+    }
+
+    /** Returns the sizes in brackets, for example {@code [2, 3]}. */
+    @Override
+    public String toString() {
+        return Arrays.toString(dims);
+    }
+}

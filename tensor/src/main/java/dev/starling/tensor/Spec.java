@@ -1,0 +1,31 @@
+package dev.starling.tensor;
+
+/**
+ * What is known of a tensor without its elements: type, shape and device.
+ *
+ * @param dtype the element type
+ * @param shape the sizes
+ * @param device where the elements live
+ */
+public record Spec(DType dtype, Shape shape, Device device) {
+    /** Returns this spec with another shape. */
+    public Spec with(Shape other) {
+        return other.equals(shape) ? this : new Spec(dtype, other, device);
+    }
+
+    /** Returns this spec with another element type. */
+    public Spec with(DType other) {
+        return other == dtype ? this : new Spec(other, shape, device);
+    }
+
+    /** Returns the size of the elements in bytes. */
+    public long bytes() {
+        return shape.count() * dtype.bytes();
+    }
+
+    /** Returns for example {@code f32[2, 3]@cpu}. */
+    @Override
+    public String toString() {
+        return dtype + shape.toString() + "@" + device;
+    }
+}

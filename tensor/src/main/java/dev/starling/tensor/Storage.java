@@ -1,0 +1,116 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Block;
+import java.lang.ref.Cleaner;
+
+/** The memory behind a tensor and its views: one allocation, one owner. Confined to one thread at a time. */
+final class Storage {
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    final Device device;
+    private final Allocator allocator;
+    private Block block;
+    /** The keeper of memory that Starling did not allocate, so that it outlives its users. */
+    private final Object foreign;
+    Scope scope;
+    int slot;
+    int version;
+    String closedBy;
+    private Cleaner.Cleanable backstop;
+    private Backstop backstopState;
+
+    private Storage(Device device, Allocator allocator, Block block, Object foreign) {
+        this.device = device;
+        this.allocator = allocator;
+        this.block = block;
+        this.foreign = foreign;
+    }
+
+    static Storage allocate(Device device, long bytes, ThreadState state) {
+        Allocator allocator = device.backend().memory();
+        Storage storage = new Storage(device, allocator, allocator.allocate(bytes), null);
+        storage.own(state.scope);
+        return storage;
+    }
+
+    static Storage foreign(Device device, Block block, Object keeper) {
+        return new Storage(device, null, block, keeper);
+    }
+
+    /** Gives the storage to {@code owner}, or to the garbage collector if that is {@code null}. */
+    void own(Scope owner) {
+        if (scope != null) {
+            scope.remove(this);
+        }
+        scope = owner;
+        if (owner != null) {
+            if (backstop != null) {
+                backstopState.block = null;
+                backstop.clean();
+                backstop = null;
+            }
+            owner.add(this);
+        } else if (allocator != null && backstop == null) {
+            backstopState = new Backstop(allocator, block, Leaks.stack());
+            backstop = CLEANER.register(this, backstopState);
+        }
+    }
+
+    long address() {
+        return block.address();
+    }
+
+    boolean isClosed() {
+        return block == null;
+    }
+
+    /** Returns the memory to its allocator; a second call does nothing. */
+    void close(String by) {
+        Block b = block;
+        if (b == null) {
+            return;
+        }
+        block = null;
+        closedBy = by;
+        if (scope != null) {
+            scope.remove(this);
+            scope = null;
+        }
+        if (backstop != null) {
+            backstopState.block = null;
+            backstop.clean();
+        }
+        if (allocator != null) {
+            allocator.free(b);
+        }
+    }
+
+    /** Called by {@link Scope#close}, which forgets all its storages at once. */
+    void closeWithScope(String by) {
+        scope = null;
+        close(by);
+    }
+
+    private static final class Backstop implements Runnable {
+        private final Allocator allocator;
+        private final Throwable stack;
+        private volatile Block block;
+
+        Backstop(Allocator allocator, Block block, Throwable stack) {
+            this.allocator = allocator;
+            this.block = block;
+            this.stack = stack;
+        }
+
+        @Override
+        public void run() {
+            Block b = block;
+            if (b != null) {
+                block = null;
+                Leaks.report(b.capacity(), stack);
+                allocator.free(b);
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import dev.starling.tensor.spi.Block;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * An n-dimensional array: a strided window on device memory that a {@link Scope} owns. Operations return new tensors;
+ * views ({@code reshape}, {@code permute}, {@code slice}, ...) share memory. Only ops of {@link Update} change elements.
+ *
+ * <p>What can be done with a tensor is told in the interfaces that it implements: {@link Arithmetic},
+ * {@link Reductions}, {@link Shaping} and {@link Indexing}; neural operations are static methods of {@link Functions}.
+ * Every operation passes {@link #apply}. A tensor may be read by several threads at once, and closed by none meanwhile.
+ */
+public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, AutoCloseable {
+    private final Storage storage;
+    private final Spec spec;
+    private final long[] strides;
+    private final long offset;
+    private final long id;
+    private String name;
+
+    private Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
+        this.storage = storage;
+        this.spec = spec;
+        this.strides = strides;
+        this.offset = offset;
+        this.id = thread.nextId++;
+    }
+
+    // ---- making ----
+
+    /** Allocates a row-major tensor of undefined content in the current scope: for backends. */
+    public static Tensor allocate(Spec spec) {
+        return allocate(spec, spec.shape().contiguousStrides());
+    }
+
+    /** Allocates a tensor with the given dense strides (in elements), of undefined content: for backends. */
+    public static Tensor allocate(Spec spec, long[] strides) {
+        ThreadState thread = ThreadState.current();
+        return new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
+    }
+
+    /** Makes a view of this tensor's memory: for {@link View} ops. Strides and offset count elements. */
+    public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
+        return new Tensor(storage, spec.with(shape), viewStrides, viewOffset, ThreadState.current());
+    }
+
+    /**
+     * Makes a tensor over memory of the caller, without a copy. The segment must be native (off-heap) and stay alive as
+     * long as the tensor is used; what one side writes the other sees.
+     */
+    public static Tensor wrap(MemorySegment segment, DType dtype, long... shape) {
+        Spec spec = new Spec(dtype, Shape.of(shape), Device.cpu());
+        if (!segment.isNative()) {
+            throw TensorException.argument("wrap", "the segment must be native memory", "copy arrays with Tensor.of");
+        }
+        if (segment.byteSize() < spec.bytes()) {
+            throw new TensorException(TensorException.Problem.SHAPE, "wrap", List.of(spec),
+                    "needs " + spec.bytes() + " bytes, the segment has " + segment.byteSize(), "give a larger segment");
+        }
+        Storage storage = Storage.foreign(spec.device(), new Block(segment.address(), segment.byteSize()), segment);
+        return new Tensor(storage, spec, spec.shape().contiguousStrides(), 0, ThreadState.current());
+    }
+
+    /** Makes a tensor with a copy of the elements in {@code source}, a segment of any kind, on the current device. */
+    public static Tensor copyOf(MemorySegment source, DType dtype, long... shape) {
+        Spec spec = new Spec(dtype, Shape.of(shape), Device.current());
+        if (source.byteSize() != spec.bytes()) {
+            throw new TensorException(TensorException.Problem.SHAPE, "copyOf", List.of(spec),
+                    "needs " + spec.bytes() + " bytes, got " + source.byteSize(), "give as many elements as the shape has");
+        }
+        if (!spec.device().backend().hostVisible()) {
+            Tensor host = Device.with(Device.cpu(), () -> copyOf(source, dtype, shape));
+            return host.to(spec.device());
+        }
+        Tensor tensor = allocate(spec);
+        MemorySegment.copy(source, 0, HostMemory.ALL, tensor.address(), spec.bytes());
+        return tensor;
+    }
+
+    /** Makes an f32 tensor from its elements in row-major order; no shape means one dimension. */
+    public static Tensor of(float[] elements, long... shape) {
+        return copyOf(MemorySegment.ofArray(elements), DType.F32, shape.length == 0 ? new long[] {elements.length} : shape);
+    }
+
+    /** Makes an f64 tensor from its elements in row-major order; no shape means one dimension. */
+    public static Tensor of(double[] elements, long... shape) {
+        return copyOf(MemorySegment.ofArray(elements), DType.F64, shape.length == 0 ? new long[] {elements.length} : shape);
+    }
+
+    /** Makes an i64 tensor from its elements in row-major order; no shape means one dimension. */
+    public static Tensor of(long[] elements, long... shape) {
+        return copyOf(MemorySegment.ofArray(elements), DType.I64, shape.length == 0 ? new long[] {elements.length} : shape);
+    }
+
+    /** Makes an i32 tensor from its elements in row-major order; no shape means one dimension. */
+    public static Tensor of(int[] elements, long... shape) {
+        return copyOf(MemorySegment.ofArray(elements), DType.I32, shape.length == 0 ? new long[] {elements.length} : shape);
+    }
+
+    /** Makes a bool tensor from its elements in row-major order; no shape means one dimension. */
+    public static Tensor of(boolean[] elements, long... shape) {
+        byte[] bytes = new byte[elements.length];
+        for (int i = 0; i < bytes.length; i++) {
+            bytes[i] = (byte) (elements[i] ? 1 : 0);
+        }
+        return copyOf(MemorySegment.ofArray(bytes), DType.BOOL, shape.length == 0 ? new long[] {bytes.length} : shape);
+    }
+
+    /** Makes an f32 scalar. */
+    public static Tensor scalar(double value) {
+        return full(DType.F32, value);
+    }
+
+    /** Makes a tensor of {@code value}s on the current device. */
+    public static Tensor full(DType dtype, double value, long... shape) {
+        return Creation.full(new Spec(dtype, Shape.of(shape), Device.current()), value);
+    }
+
+    /** Makes an f32 tensor of zeros on the current device. */
+    public static Tensor zeros(long... shape) {
+        return full(DType.F32, 0, shape);
+    }
+
+    /** Makes an f32 tensor of ones on the current device. */
+    public static Tensor ones(long... shape) {
+        return full(DType.F32, 1, shape);
+    }
+
+    // ---- the gate ----
+
+    /**
+     * Carries out an operation: checks operands, infers the outputs' specs, runs on the operands' device, and tells the
+     * {@link Recorder} in force.
+     *
+     * @throws TensorException if the operands do not fit, live on different devices, or are closed
+     */
+    public static Tensor[] apply(Op op, Tensor... inputs) {
+        Spec[] specs = new Spec[inputs.length];
+        for (int i = 0; i < inputs.length; i++) {
+            specs[i] = inputs[i].open(op).spec;
+            if (specs[i].device() != specs[0].device()) {
+                throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(specs[0], specs[i]),
+                        "operands must live on one device", "move one with to(device)");
+            }
+        }
+        Spec[] inferred = op.infer(specs);
+        Tensor[] outputs = switch (op) {
+            case View view -> new Tensor[] {view.view(inputs[0])};
+            case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
+            default -> (inferred.length == 0 ? specs[0] : inferred[0]).device().backend().run(op, inputs, inferred);
+        };
+        if (op instanceof Update) {
+            inputs[0].storage.version++;
+        }
+        if (Recorder.CURRENT.isBound()) {
+            Recorder.CURRENT.get().record(op, inputs, outputs);
+        }
+        Reference.reachabilityFence(inputs);
+        return outputs;
+    }
+
+    /** Carries out an operation of one output; see {@link #apply}. */
+    public static Tensor compute(Op op, Tensor... inputs) {
+        return apply(op, inputs)[0];
+    }
+
+    private Tensor open(Op op) {
+        if (storage.isClosed()) {
+            throw closed(op.name());
+        }
+        return this;
+    }
+
+    private TensorException closed(String op) {
+        return new TensorException(TensorException.Problem.CLOSED, op, List.of(spec),
+                "tensor " + (name == null ? "#" + id : name) + " was closed with " + storage.closedBy,
+                "move it out with Scope.keep before its scope closes");
+    }
+
+    // ---- what it is ----
+
+    /** Returns type, shape and device. */
+    public Spec spec() {
+        return spec;
+    }
+
+    /** Returns the sizes. */
+    public Shape shape() {
+        return spec.shape();
+    }
+
+    /** Returns the element type. */
+    public DType dtype() {
+        return spec.dtype();
+    }
+
+    /** Returns where the elements live. */
+    public Device device() {
+        return spec.device();
+    }
+
+    /** Returns the number of dimensions. */
+    public int rank() {
+        return spec.shape().rank();
+    }
+
+    /** Returns the size of dimension {@code axis}; negative counts from the end. */
+    public long size(int axis) {
+        return spec.shape().dim(axis);
+    }
+
+    /** Returns the number of elements. */
+    public long count() {
+        return spec.shape().count();
+    }
+
+    /** Returns the strides in elements. The array is shared: read it only. */
+    public long[] strides() {
+        return strides;
+    }
+
+    /** Returns where in its memory the first element lies, in elements. */
+    public long offset() {
+        return offset;
+    }
+
+    /** Returns a number that no other tensor of this process has. */
+    public long id() {
+        return id;
+    }
+
+    /** Returns the address of the first element: for backends and zero-copy exchange; valid while the tensor is open. */
+    public long address() {
+        if (storage.isClosed()) {
+            throw closed("address");
+        }
+        return storage.address() + offset * spec.dtype().bytes();
+    }
+
+    /** Tells whether the elements lie in row-major order without gaps. */
+    public boolean isContiguous() {
+        long[] dense = spec.shape().contiguousStrides();
+        if (strides == dense) {
+            return true;
+        }
+        for (int i = 0; i < strides.length; i++) {
+            if (strides[i] != dense[i] && spec.shape().dim(i) > 1) {
+                return spec.shape().count() == 0;
+            }
+        }
+        return true;
+    }
+
+    /** Tells whether this tensor's memory was given back. */
+    public boolean isClosed() {
+        return storage.isClosed();
+    }
+
+    /** Tells whether two tensors look at the same memory. */
+    public boolean sharesMemoryWith(Tensor other) {
+        return storage == other.storage;
+    }
+
+    /** Returns how often the memory was changed in place: for recorders that must notice. */
+    public int version() {
+        return storage.version;
+    }
+
+    /** Names this tensor for error messages and returns it. */
+    public Tensor named(String label) {
+        name = label;
+        return this;
+    }
+
+    /** Returns the name given with {@link #named}, or {@code null}. */
+    public String name() {
+        return name;
+    }
+
+    Storage storage() {
+        return storage;
+    }
+
+    /** Gives the memory back before the scope does, for this tensor and all its views. */
+    @Override
+    public void close() {
+        storage.close("close()");
+    }
+
+    // ---- host access ----
+
+    /** Returns this tensor on another device: itself if it is there already. Gradients flow back. */
+    public Tensor to(Device target) {
+        return target == spec.device() ? this : compute(new Transfer(target), this);
+    }
+
+    private Tensor transfer(Spec target) {
+        Tensor source = contiguous();
+        Tensor result = allocate(target);
+        if (!target.device().backend().hostVisible() && !device().backend().hostVisible()) {
+            return source.to(Device.cpu()).transfer(target);
+        }
+        if (target.device().backend().hostVisible()) {
+            device().backend().download(source.address(), result.address(), target.bytes());
+        } else {
+            target.device().backend().upload(source.address(), result.address(), target.bytes());
+        }
+        return result;
+    }
+
+    /** Returns this tensor where the host can read it, in row-major order: itself if it is so already. */
+    Tensor onHost() {
+        address();
+        Tensor host = device().backend().hostVisible() ? this : to(Device.cpu());
+        return host.contiguous();
+    }
+
+    /**
+     * Returns the elements' memory without a copy; valid while the tensor is open.
+     *
+     * @throws TensorException if the tensor is not on the host or not contiguous
+     */
+    public MemorySegment segment() {
+        if (!isContiguous() || !device().backend().hostVisible()) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(spec),
+                    "the tensor must be contiguous and on the host", "call to(Device.cpu()).contiguous() first");
+        }
+        return HostMemory.ALL.asSlice(address(), spec.bytes());
+    }
+
+    /** Returns the only element as a double. */
+    public double item() {
+        if (count() != 1) {
+            throw new TensorException(TensorException.Problem.SHAPE, "item", List.of(spec),
+                    "needs exactly one element", "index or reduce first");
+        }
+        Tensor host = onHost();
+        return HostMemory.getDouble(dtype(), host.address());
+    }
+
+    /** Returns the only element as a long. */
+    public long itemLong() {
+        item();
+        return HostMemory.getLong(dtype(), onHost().address());
+    }
+
+    /** Returns the elements in row-major order, converted to float. */
+    public float[] toFloats() {
+        Tensor host = onHost();
+        float[] out = new float[Math.toIntExact(count())];
+        if (dtype() == DType.F32) {
+            MemorySegment.copy(HostMemory.ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, host.address(), out, 0, out.length);
+        } else {
+            for (int i = 0; i < out.length; i++) {
+                out[i] = (float) HostMemory.getDouble(dtype(), host.address() + (long) i * dtype().bytes());
+            }
+        }
+        return out;
+    }
+
+    /** Returns the elements in row-major order, converted to double. */
+    public double[] toDoubles() {
+        Tensor host = onHost();
+        double[] out = new double[Math.toIntExact(count())];
+        Arrays.setAll(out, i -> HostMemory.getDouble(dtype(), host.address() + (long) i * dtype().bytes()));
+        return out;
+    }
+
+    /** Returns the elements in row-major order, converted to long. */
+    public long[] toLongs() {
+        Tensor host = onHost();
+        long[] out = new long[Math.toIntExact(count())];
+        Arrays.setAll(out, i -> HostMemory.getLong(dtype(), host.address() + (long) i * dtype().bytes()));
+        return out;
+    }
+
+    /** Prints type, shape and elements, eliding the middle of long dimensions. */
+    @Override
+    public String toString() {
+        return storage.isClosed() ? "closed " + spec : Printer.print(this);
+    }
+}

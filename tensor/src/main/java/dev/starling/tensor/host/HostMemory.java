@@ -1,0 +1,74 @@
+package dev.starling.tensor.host;
+
+import dev.starling.tensor.DType;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/** Element access by absolute address. Unchecked: callers guarantee that the address lies in an open tensor. */
+public final class HostMemory {
+    /** All of memory: base 0, so that a byte offset is an address. */
+    public static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    private HostMemory() {
+    }
+
+    /** Reads an element as a double; exact for every type but large {@link DType#I64} values. */
+    public static double getDouble(DType dtype, long address) {
+        return switch (dtype) {
+            case F32 -> ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
+            case F64 -> ALL.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, address);
+            case BF16 -> bf16ToFloat(ALL.get(ValueLayout.JAVA_SHORT_UNALIGNED, address));
+            case F16 -> Float.float16ToFloat(ALL.get(ValueLayout.JAVA_SHORT_UNALIGNED, address));
+            case I64, I32, I8, U8, BOOL -> getLong(dtype, address);
+        };
+    }
+
+    /** Reads an element as a long; floating values are truncated towards zero. */
+    public static long getLong(DType dtype, long address) {
+        return switch (dtype) {
+            case I64 -> ALL.get(ValueLayout.JAVA_LONG_UNALIGNED, address);
+            case I32 -> ALL.get(ValueLayout.JAVA_INT_UNALIGNED, address);
+            case I8 -> ALL.get(ValueLayout.JAVA_BYTE, address);
+            case U8 -> ALL.get(ValueLayout.JAVA_BYTE, address) & 0xff;
+            case BOOL -> ALL.get(ValueLayout.JAVA_BYTE, address) != 0 ? 1 : 0;
+            case F32, F64, BF16, F16 -> (long) getDouble(dtype, address);
+        };
+    }
+
+    /** Writes an element from a double, rounded to nearest even for floating types, truncated for integers, {@code != 0} for booleans. */
+    public static void putDouble(DType dtype, long address, double value) {
+        switch (dtype) {
+            case F32 -> ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);
+            case F64 -> ALL.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, address, value);
+            case BF16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, floatToBf16((float) value));
+            case F16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, Float.floatToFloat16((float) value));
+            case BOOL -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) (value != 0 ? 1 : 0));
+            case I64, I32, I8, U8 -> putLong(dtype, address, (long) value);
+        }
+    }
+
+    /** Writes an element from a long, wrapping around where the type is narrower. */
+    public static void putLong(DType dtype, long address, long value) {
+        switch (dtype) {
+            case I64 -> ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, address, value);
+            case I32 -> ALL.set(ValueLayout.JAVA_INT_UNALIGNED, address, (int) value);
+            case I8, U8 -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) value);
+            case BOOL -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) (value != 0 ? 1 : 0));
+            case F32, F64, BF16, F16 -> putDouble(dtype, address, value);
+        }
+    }
+
+    /** Widens a brain float. */
+    public static float bf16ToFloat(short bits) {
+        return Float.intBitsToFloat(bits << 16);
+    }
+
+    /** Rounds to the nearest brain float, ties to even; NaN stays NaN. */
+    public static short floatToBf16(float value) {
+        int bits = Float.floatToRawIntBits(value);
+        if (Float.isNaN(value)) {
+            return (short) (bits >>> 16 | 0x40);
+        }
+        return (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
+    }
+}

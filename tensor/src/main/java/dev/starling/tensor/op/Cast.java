@@ -1,0 +1,28 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/**
+ * Converts elements: to narrower floats rounding to nearest even, to integers truncating towards zero (wrapping beyond
+ * 64 bits' range as Java does), to bool as {@code x ≠ 0}.
+ *
+ * @param target the type to convert to
+ */
+public record Cast(DType target) implements Elementwise {
+    @Override
+    public Spec[] infer(Spec... in) {
+        return new Spec[] {in[0].with(target)};
+    }
+
+    @Override
+    public boolean differentiable() {
+        return target.isFloating();
+    }
+
+    @Override
+    public Tensor[] vjp(Backward b) {
+        return new Tensor[] {b.in(0).dtype().isFloating() ? b.grad().to(b.in(0).dtype()) : null};
+    }
+}

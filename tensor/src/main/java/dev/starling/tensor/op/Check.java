@@ -1,0 +1,65 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.TensorException.Problem;
+import java.util.List;
+
+/** The requirements that {@code infer} states. */
+final class Check {
+    private Check() {
+    }
+
+    static void shape(boolean holds, Op op, String relation, String remedy, Spec... operands) {
+        if (!holds) {
+            throw new TensorException(Problem.SHAPE, op.name(), List.of(operands), relation, remedy);
+        }
+    }
+
+    static void dtype(boolean holds, Op op, String relation, String remedy, Spec... operands) {
+        if (!holds) {
+            throw new TensorException(Problem.DTYPE, op.name(), List.of(operands), relation, remedy);
+        }
+    }
+
+    static void argument(boolean holds, Op op, String relation, String remedy, Spec... operands) {
+        if (!holds) {
+            throw new TensorException(Problem.ARGUMENT, op.name(), List.of(operands), relation, remedy);
+        }
+    }
+
+    static void floating(Op op, Spec... operands) {
+        for (Spec s : operands) {
+            dtype(s.dtype().isFloating(), op, "needs a floating type", "cast with to(DType)", operands);
+        }
+    }
+
+    static void sameType(Op op, Spec... operands) {
+        for (Spec s : operands) {
+            dtype(s.dtype() == operands[0].dtype(), op, "operands must have one type", "cast with to(DType)", operands);
+        }
+    }
+
+    static void index(Op op, Spec index, Spec... operands) {
+        dtype(index.dtype() == DType.I64 || index.dtype() == DType.I32, op, "indices must be i64 or i32",
+                "cast with to(DType.I64)", operands);
+    }
+
+    static void rank(Op op, Spec s, int rank, Spec... operands) {
+        shape(s.shape().rank() == rank, op, "needs rank " + rank + ", got " + s.shape().rank(), "reshape it", operands);
+    }
+
+    static Shape broadcast(Op op, Spec a, Spec b) {
+        Shape shape = Shape.broadcast(a.shape(), b.shape());
+        shape(shape != null, op, "shapes must broadcast", "reshape one so that sizes agree or are 1", a, b);
+        return shape;
+    }
+
+    static void operands(Op op, Spec[] inputs, int least, int most) {
+        argument(inputs.length >= least && inputs.length <= most, op,
+                "takes " + least + (least == most ? "" : " to " + most) + " operands, got " + inputs.length,
+                "pass the operands that its Javadoc names", inputs);
+    }
+}

@@ -1,0 +1,44 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+
+/** Comparisons and predicates: the result is {@link DType#BOOL}. Comparisons with NaN are false but for {@code notEqual}. */
+public sealed interface Comparison extends Elementwise {
+    @Override
+    default Spec[] infer(Spec... in) {
+        return new Spec[] {Elementwise.same(this, in)[0].with(DType.BOOL)};
+    }
+
+    @Override
+    default boolean differentiable() {
+        return false;
+    }
+
+    /** a = b. */
+    record Equal() implements Comparison { }
+
+    /** a ≠ b. */
+    record NotEqual() implements Comparison { }
+
+    /** a &lt; b. */
+    record Less() implements Comparison { }
+
+    /** a ≤ b. */
+    record LessEqual() implements Comparison { }
+
+    /** a &gt; b. */
+    record Greater() implements Comparison { }
+
+    /** a ≥ b. */
+    record GreaterEqual() implements Comparison { }
+
+    /** x is NaN; one operand. */
+    record IsNan() implements Comparison { }
+
+    /** x is infinite; one operand. */
+    record IsInf() implements Comparison { }
+
+    /** x is neither NaN nor infinite; one operand. */
+    record IsFinite() implements Comparison { }
+}

@@ -1,0 +1,177 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/**
+ * Cross-correlation over 1, 2 or 3 spatial dimensions, {@code x [N, C, *in]}, {@code weight [O, C/groups, *kernel]},
+ * {@code bias [O]}, {@code y [N, O, *out]} with {@code out = ⌊(in + 2·padding - dilation·(kernel - 1) - 1)/stride⌋ + 1}.
+ * The three ops are each other's gradients. (Dumoulin and Visin, A guide to convolution arithmetic, 2016)
+ */
+public sealed interface Convolution extends Op {
+    /** Returns stride, padding, dilation and groups. */
+    Geometry geometry();
+
+    /**
+     * How the kernel moves; one value per spatial dimension.
+     *
+     * @param stride distance between neighbouring places
+     * @param padding zeros on both sides
+     * @param dilation distance between neighbouring kernel elements
+     * @param groups into which channels are split
+     */
+    record Geometry(int[] stride, int[] padding, int[] dilation, int groups) {
+        /** Makes the geometry of {@code rank} equal spatial dimensions. */
+        public static Geometry of(int rank, int stride, int padding, int dilation, int groups) {
+            return new Geometry(repeat(rank, stride), repeat(rank, padding), repeat(rank, dilation), groups);
+        }
+
+        private static int[] repeat(int n, int value) {
+            int[] a = new int[n];
+            Arrays.fill(a, value);
+            return a;
+        }
+
+        /** Returns the number of spatial dimensions. */
+        public int rank() {
+            return stride.length;
+        }
+
+        /** Returns the size of the output in spatial dimension {@code i}. */
+        public long out(int i, long in, long kernel) {
+            return Math.floorDiv(in + 2L * padding[i] - (long) dilation[i] * (kernel - 1) - 1, stride[i]) + 1;
+        }
+
+        @Override
+        public boolean equals(Object o) {
+            return o instanceof Geometry g && groups == g.groups && Arrays.equals(stride, g.stride)
+                    && Arrays.equals(padding, g.padding) && Arrays.equals(dilation, g.dilation);
+        }
+
+        @Override
+        public int hashCode() {
+            return ((Arrays.hashCode(stride) * 31 + Arrays.hashCode(padding)) * 31 + Arrays.hashCode(dilation)) * 31 + groups;
+        }
+
+        @Override
+        public String toString() {
+            return "stride " + Arrays.toString(stride) + ", padding " + Arrays.toString(padding) + ", dilation "
+                    + Arrays.toString(dilation) + ", groups " + groups;
+        }
+    }
+
+    /**
+     * Operands {@code (x, weight)} and optionally {@code bias} give {@code epilogue(y)}.
+     *
+     * @param geometry how the kernel moves
+     * @param epilogue applied to the result before it is written
+     */
+    record Conv(Geometry geometry, Epilogue epilogue) implements Convolution {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 3);
+            Shape y = output(this, in[0], in[1], in);
+            Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(y.dim(1))), this,
+                    "the bias must be [" + y.dim(1) + "]", "give a bias of one value an output channel", in);
+            return new Spec[] {in[0].with(y)};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor g = epilogue.gradient(b);
+            boolean bias = b.inputs().length == 3;
+            Tensor[] result = new Tensor[b.inputs().length];
+            if (b.needs(1) || bias && b.needs(2)) {
+                Tensor[] dw = Tensor.apply(new ConvWeightGradient(geometry, b.in(1).shape(), bias), b.in(0), g);
+                System.arraycopy(dw, 0, result, 1, dw.length);
+            }
+            if (b.needs(0)) {
+                result[0] = Tensor.compute(new ConvInputGradient(geometry, b.in(0).shape()), g, b.in(1));
+            }
+            return result;
+        }
+    }
+
+    /**
+     * Operands {@code (g like y, weight)} give the gradient of {@code x}; also the transposed convolution of {@code g}.
+     *
+     * @param geometry of the convolution that this transposes
+     * @param shape of {@code x}
+     */
+    record ConvInputGradient(Geometry geometry, Shape shape) implements Convolution {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 2);
+            Spec x = in[0].with(shape);
+            Shape y = output(this, x, in[1], in);
+            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y, "give the shape that was convolved", in);
+            return new Spec[] {x};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {
+                b.needs(0) ? Tensor.compute(new Conv(geometry, Epilogue.NONE), b.grad(), b.in(1)) : null,
+                b.needs(1) ? Tensor.compute(new ConvWeightGradient(geometry, b.in(1).shape(), false), b.grad(), b.in(0))
+                    : null};
+        }
+    }
+
+    /**
+     * Operands {@code (x, g like y)} give the gradient of the weight and, if asked for, of the bias.
+     *
+     * @param geometry of the convolution
+     * @param shape of the weight
+     * @param bias whether the second output, {@code g} summed over all but channels, is wanted
+     */
+    record ConvWeightGradient(Geometry geometry, Shape shape, boolean bias) implements Convolution {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 2);
+            Spec w = in[0].with(shape);
+            Shape y = output(this, in[0], w, in);
+            Check.shape(y.equals(in[1].shape()), this, "the gradient must be " + y, "give the shape of the weight", in);
+            return bias ? new Spec[] {w, w.with(Shape.of(y.dim(1)))} : new Spec[] {w};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor h = b.grad(0);
+            Tensor dg = null;
+            if (b.needs(1)) {
+                Conv conv = new Conv(geometry, Epilogue.NONE);
+                dg = bias ? Tensor.compute(conv, b.in(0), h, b.grad(1)) : Tensor.compute(conv, b.in(0), h);
+            }
+            return new Tensor[] {
+                b.needs(0) ? Tensor.compute(new ConvInputGradient(geometry, b.in(0).shape()), b.in(1), h) : null, dg};
+        }
+    }
+
+    private static Shape output(Convolution op, Spec x, Spec weight, Spec[] in) {
+        Geometry g = op.geometry();
+        Check.floating(op, in);
+        Check.sameType(op, in);
+        Check.rank(op, x, g.rank() + 2, in);
+        Check.rank(op, weight, g.rank() + 2, in);
+        long channels = x.shape().dim(1);
+        long outputs = weight.shape().dim(0);
+        Check.argument(g.groups() > 0 && outputs % g.groups() == 0, op,
+                outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
+        Check.shape(channels == weight.shape().dim(1) * g.groups(), op,
+                "x has " + channels + " channels, the weight takes " + weight.shape().dim(1) * g.groups(),
+                "change the weight, groups or x", in);
+        long[] y = new long[g.rank() + 2];
+        y[0] = x.shape().dim(0);
+        y[1] = outputs;
+        for (int i = 0; i < g.rank(); i++) {
+            Check.argument(g.stride()[i] > 0 && g.dilation()[i] > 0 && g.padding()[i] >= 0, op,
+                    "stride and dilation must be > 0 and padding >= 0: " + g, "change the geometry", in);
+            y[i + 2] = g.out(i, x.shape().dim(i + 2), weight.shape().dim(i + 2));
+            Check.shape(y[i + 2] > 0, op, "the kernel must fit into the padded input in dimension " + (i + 2),
+                    "use a smaller kernel or more padding", in);
+        }
+        return Shape.of(y);
+    }
+}

@@ -1,0 +1,24 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+
+/** Operations that compute each element of the output from the elements at its place in the broadcast operands. */
+public sealed interface Elementwise extends Op permits Unary, Activation, Binary, Comparison, Logic, Where, Cast {
+    /** Infers the output of an operation on floating operands of one type that broadcast together. */
+    static Spec[] floating(Op op, Spec... in) {
+        Check.floating(op, in);
+        return same(op, in);
+    }
+
+    /** Infers the output of an operation on operands of one type that broadcast together. */
+    static Spec[] same(Op op, Spec... in) {
+        Spec out = in[0];
+        for (int i = 1; i < in.length; i++) {
+            if (in[i] != out) {
+                Check.sameType(op, in);
+                out = out.with(Check.broadcast(op, out, in[i]));
+            }
+        }
+        return new Spec[] {out};
+    }
+}

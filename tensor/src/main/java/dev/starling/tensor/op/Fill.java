@@ -1,0 +1,36 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+
+/** Tensors made of nothing. */
+public sealed interface Fill extends Op {
+    /** Returns what to make. */
+    Spec spec();
+
+    @Override
+    default Spec[] infer(Spec... in) {
+        return new Spec[] {spec()};
+    }
+
+    @Override
+    default boolean differentiable() {
+        return false;
+    }
+
+    /**
+     * One value everywhere.
+     *
+     * @param spec what to make
+     * @param value converted as by {@link Cast}
+     */
+    record Full(Spec spec, double value) implements Fill { }
+
+    /**
+     * {@code start + i·step} for element {@code i}, computed in double precision and converted as by {@link Cast}.
+     *
+     * @param spec what to make, of rank 1
+     * @param start the first value
+     * @param step between neighbours
+     */
+    record Range(Spec spec, double start, double step) implements Fill { }
+}

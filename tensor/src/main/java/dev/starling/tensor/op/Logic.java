@@ -1,0 +1,29 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+
+/** Logic on booleans, bit by bit on integers. */
+public sealed interface Logic extends Elementwise {
+    @Override
+    default Spec[] infer(Spec... in) {
+        Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers", "compare first", in);
+        return Elementwise.same(this, in);
+    }
+
+    @Override
+    default boolean differentiable() {
+        return false;
+    }
+
+    /** a ∧ b. */
+    record And() implements Logic { }
+
+    /** a ∨ b. */
+    record Or() implements Logic { }
+
+    /** a ⊕ b. */
+    record Xor() implements Logic { }
+
+    /** ¬a; one operand. */
+    record Not() implements Logic { }
+}

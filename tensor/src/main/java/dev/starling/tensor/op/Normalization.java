@@ -1,0 +1,137 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Shifts and scales to mean 0 and variance 1, then by learned values. Statistics are of the operand's type. */
+public sealed interface Normalization extends Op {
+    /**
+     * Batch normalisation with the batch's statistics: operands {@code (x [N, C, ..], gamma [C], beta [C])} give
+     * {@code (y, mean [C], deviation⁻¹ [C])}, with {@code deviation = √(variance + epsilon)} and the biased variance; NaN
+     * and infinity pass through. (Ioffe and Szegedy, 2015)
+     *
+     * @param epsilon added to the variance
+     * @param epilogue applied to {@code y}
+     */
+    record BatchNorm(double epsilon, Epilogue epilogue) implements Normalization {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 3, 3);
+            Check.floating(this, in);
+            Check.sameType(this, in);
+            Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
+            Shape c = Shape.of(in[0].shape().dim(1));
+            Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, "gamma and beta must be " + c,
+                    "give one value a channel", in);
+            Check.shape(c.count() == 0 || in[0].shape().count() > c.count(), this,
+                    "needs more than one value per channel", "use a larger batch", in);
+            return new Spec[] {in[0], in[1], in[1]};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            if (!b.recorded()) {
+                return Tensor.apply(new BatchNormGradient(epilogue), b.grad(), b.in(0), b.in(1), b.out(0), b.out(1), b.out(2));
+            }
+            Tensor x = b.in(0);
+            int[] rest = others(x.rank());
+            Tensor mean = x.mean(true, rest);
+            Tensor inverse = x.sub(mean).square().mean(true, rest).add(epsilon).rsqrt();
+            Tensor normal = x.sub(mean).mul(inverse);
+            Tensor g = epilogue.gradient(b);
+            Tensor gg = g.mul(b.in(1).reshape(channels(x)));
+            Tensor dx = gg.sub(gg.mean(true, rest)).sub(normal.mul(gg.mul(normal).mean(true, rest))).mul(inverse);
+            return new Tensor[] {dx, g.mul(normal).sum(false, rest), g.sum(false, rest)};
+        }
+
+        private static int[] others(int rank) {
+            int[] axes = new int[rank - 1];
+            for (int i = 1; i < axes.length; i++) {
+                axes[i] = i + 1;
+            }
+            return axes;
+        }
+
+        private static Shape channels(Tensor x) {
+            long[] dims = new long[x.rank()];
+            java.util.Arrays.fill(dims, 1);
+            dims[1] = x.size(1);
+            return Shape.of(dims);
+        }
+    }
+
+    /**
+     * Operands {@code (g, x, gamma, y, mean, deviation⁻¹)} give the gradients of {@code (x, gamma, beta)}.
+     *
+     * @param epilogue of the {@link BatchNorm}
+     */
+    record BatchNormGradient(Epilogue epilogue) implements Normalization {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 6, 6);
+            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape", "pass y's gradient", in);
+            return new Spec[] {in[1], in[2], in[2]};
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Layer normalisation over the trailing dimensions: operands {@code (x [.., *d], gamma [*d], beta [*d])} give
+     * {@code (y, mean [..], deviation⁻¹ [..])}. (Ba, Kiros and Hinton, 2016)
+     *
+     * @param epsilon added to the variance
+     */
+    record LayerNorm(double epsilon) implements Normalization {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 3, 3);
+            Check.floating(this, in);
+            Check.sameType(this, in);
+            Shape x = in[0].shape();
+            Shape d = in[1].shape();
+            Check.shape(d.rank() >= 1 && d.rank() <= x.rank() && x.slice(x.rank() - d.rank(), x.rank()).equals(d)
+                    && in[2].shape().equals(d), this, "gamma and beta must have the trailing sizes of x",
+                    "give one value for each normalised element", in);
+            Spec statistics = in[0].with(x.slice(0, x.rank() - d.rank()));
+            return new Spec[] {in[0], statistics, statistics};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            if (!b.recorded()) {
+                return Tensor.apply(new LayerNormGradient(), b.grad(), b.in(0), b.in(1), b.out(1), b.out(2));
+            }
+            Tensor x = b.in(0);
+            int lead = x.rank() - b.in(1).rank();
+            int[] inner = new int[b.in(1).rank()];
+            java.util.Arrays.setAll(inner, i -> lead + i);
+            Tensor centred = x.sub(x.mean(true, inner));
+            Tensor inverse = centred.square().mean(true, inner).add(epsilon).rsqrt();
+            Tensor normal = centred.mul(inverse);
+            Tensor g = b.grad();
+            Tensor gg = g.mul(b.in(1));
+            Tensor dx = gg.sub(gg.mean(true, inner)).sub(normal.mul(gg.mul(normal).mean(true, inner))).mul(inverse);
+            return new Tensor[] {dx, g.mul(normal).sumTo(b.in(1).shape()), g.sumTo(b.in(2).shape())};
+        }
+    }
+
+    /** Operands {@code (g, x, gamma, mean, deviation⁻¹)} give the gradients of {@code (x, gamma, beta)}. */
+    record LayerNormGradient() implements Normalization {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 5, 5);
+            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape", "pass y's gradient", in);
+            return new Spec[] {in[1], in[2], in[2]};
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/** Folds windows over 1, 2 or 3 spatial dimensions: {@code x [N, C, *in]} to {@code y [N, C, *out]}. */
+public sealed interface Pooling extends Op {
+    /** Returns the window. */
+    Window window();
+
+    /**
+     * How the window moves; one value per spatial dimension.
+     *
+     * @param kernel size
+     * @param stride distance between neighbouring places
+     * @param padding on both sides, at most half of the kernel; never the maximum
+     * @param dilation distance between neighbouring window elements
+     * @param ceil whether a last window that starts inside but reaches outside counts
+     */
+    record Window(int[] kernel, int[] stride, int[] padding, int[] dilation, boolean ceil) {
+        /** Makes a window of {@code rank} equal dimensions without dilation. */
+        public static Window of(int rank, int kernel, int stride, int padding) {
+            int[] ones = new int[rank];
+            Arrays.fill(ones, 1);
+            int[] k = new int[rank];
+            Arrays.fill(k, kernel);
+            int[] s = new int[rank];
+            Arrays.fill(s, stride);
+            int[] p = new int[rank];
+            Arrays.fill(p, padding);
+            return new Window(k, s, p, ones, false);
+        }
+
+        /** Returns the number of spatial dimensions. */
+        public int rank() {
+            return kernel.length;
+        }
+
+        /** Returns the size of the output in spatial dimension {@code i}. */
+        public long out(int i, long in) {
+            long span = in + 2L * padding[i] - (long) dilation[i] * (kernel[i] - 1) - 1;
+            long n = (ceil ? Math.ceilDiv(span, (long) stride[i]) : Math.floorDiv(span, (long) stride[i])) + 1;
+            return ceil && (n - 1) * stride[i] >= in + padding[i] ? n - 1 : n;
+        }
+
+        @Override
+        public boolean equals(Object o) {
+            return o instanceof Window w && ceil == w.ceil && Arrays.equals(kernel, w.kernel)
+                    && Arrays.equals(stride, w.stride) && Arrays.equals(padding, w.padding)
+                    && Arrays.equals(dilation, w.dilation);
+        }
+
+        @Override
+        public int hashCode() {
+            return Arrays.deepHashCode(new Object[] {kernel, stride, padding, dilation, ceil});
+        }
+    }
+
+    /**
+     * Greatest element of each window, NaN if there is one. Outputs {@code (y, indices i32)}: the index is that of the
+     * first greatest element within its plane, row-major over the spatial dimensions of {@code x}.
+     *
+     * @param window how it moves
+     */
+    record MaxPool(Window window) implements Pooling {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Spec y = in[0].with(output(this, in[0].shape(), in));
+            return new Spec[] {y, y.with(DType.I32)};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(new MaxPoolGradient(window, b.in(0).shape()), b.grad(), b.out(1))};
+        }
+    }
+
+    /**
+     * Operands {@code (g like y, indices i32)}: adds each gradient where its maximum was.
+     *
+     * @param window how it moved
+     * @param shape of {@code x}
+     */
+    record MaxPoolGradient(Window window, Shape shape) implements Pooling {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 2);
+            Check.index(this, in[1], in);
+            Shape y = output(this, shape, in);
+            Check.shape(y.equals(in[0].shape()) && y.equals(in[1].shape()), this, "operands must be " + y,
+                    "pass the outputs of maxPool", in);
+            return new Spec[] {in[0].with(shape)};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Shape y = b.in(1).shape();
+            Shape planes = shape.slice(0, 2);
+            Tensor h = b.grad().reshape(planes.concat(Shape.of(shape.slice(2, shape.rank()).count())));
+            Tensor places = b.in(1).reshape(planes.concat(Shape.of(y.slice(2, y.rank()).count())));
+            return new Tensor[] {Tensor.compute(new Selection.Gather(2), h, places).reshape(y), null};
+        }
+    }
+
+    /**
+     * Mean of each window; floating only; no dilation.
+     *
+     * @param window how it moves
+     * @param countPadding whether zeros of the padding count into the mean
+     */
+    record AvgPool(Window window, boolean countPadding) implements Pooling {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.floating(this, in);
+            return new Spec[] {in[0].with(output(this, in[0].shape(), in))};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(new AvgPoolGradient(window, countPadding, b.in(0).shape()), b.grad())};
+        }
+    }
+
+    /**
+     * Operand {@code g like y}: spreads each gradient evenly over its window.
+     *
+     * @param window how it moved
+     * @param countPadding as in {@link AvgPool}
+     * @param shape of {@code x}
+     */
+    record AvgPoolGradient(Window window, boolean countPadding, Shape shape) implements Pooling {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Shape y = output(this, shape, in);
+            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y, "give the shape that was pooled", in);
+            return new Spec[] {in[0].with(shape)};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(new AvgPool(window, countPadding), b.grad())};
+        }
+    }
+
+    private static Shape output(Pooling op, Shape x, Spec[] in) {
+        Window w = op.window();
+        Check.shape(x.rank() == w.rank() + 2, op, "needs [N, C, *spatial] of rank " + (w.rank() + 2), "reshape it", in);
+        long[] y = x.dims();
+        for (int i = 0; i < w.rank(); i++) {
+            Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
+                    && 2 * w.padding()[i] <= w.kernel()[i], op,
+                    "kernel, stride and dilation must be > 0 and padding at most half of the kernel", "change the window", in);
+            y[i + 2] = w.out(i, x.dim(i + 2));
+            Check.shape(y[i + 2] > 0, op, "the window must fit into the padded input in dimension " + (i + 2),
+                    "use a smaller kernel or more padding", in);
+        }
+        return Shape.of(y);
+    }
+}

@@ -1,0 +1,128 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/**
+ * Random numbers as a function of seed, counter and place, by Philox 4×32-10 (Salmon et al., 2011): element {@code i} in
+ * row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device, thread count and
+ * memory layout gives the same bits. See {@link Philox}.
+ */
+public sealed interface Random extends Op {
+    /** Returns the stream. */
+    long seed();
+
+    /** Returns the first block. */
+    long counter();
+
+    /** Returns how many blocks {@code elements} elements take. */
+    static long blocks(long elements) {
+        return (elements + 3) / 4;
+    }
+
+    @Override
+    default boolean differentiable() {
+        return false;
+    }
+
+    /**
+     * Even over [low, high).
+     *
+     * @param spec of the result; floating
+     * @param low least value
+     * @param high bound
+     * @param seed the stream
+     * @param counter the first block
+     */
+    record Uniform(Spec spec, double low, double high, long seed, long counter) implements Random {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.floating(this, spec);
+            return new Spec[] {spec};
+        }
+    }
+
+    /**
+     * Normal, by the Box-Muller transform of pairs of lanes.
+     *
+     * @param spec of the result; floating
+     * @param mean of the distribution
+     * @param deviation of the distribution
+     * @param seed the stream
+     * @param counter the first block
+     */
+    record Normal(Spec spec, double mean, double deviation, long seed, long counter) implements Random {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.floating(this, spec);
+            return new Spec[] {spec};
+        }
+    }
+
+    /**
+     * 1 with a probability, else 0.
+     *
+     * @param spec of the result; any type
+     * @param probability of 1
+     * @param seed the stream
+     * @param counter the first block
+     */
+    record Bernoulli(Spec spec, double probability, long seed, long counter) implements Random {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return new Spec[] {spec};
+        }
+    }
+
+    /**
+     * Integers even over [low, high): {@code low + ⌊u·(high - low)/2³²⌋} of 32 random bits u.
+     *
+     * @param spec of the result; an integer type
+     * @param low least value
+     * @param high bound, at most 2³² above
+     * @param seed the stream
+     * @param counter the first block
+     */
+    record Integers(Spec spec, long low, long high, long seed, long counter) implements Random {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
+            Check.argument(high > low && high - low <= 1L << 32, this, "low < high <= low + 2^32 must hold", "change them",
+                    spec);
+            return new Spec[] {spec};
+        }
+    }
+
+    /**
+     * The operand with each element, independently, set to 0 or else divided by {@code 1 - probability}. No mask is
+     * stored: the gradient draws the same numbers again. (Srivastava et al., 2014)
+     *
+     * @param probability of 0
+     * @param seed the stream
+     * @param counter the first block
+     */
+    record Dropout(double probability, long seed, long counter) implements Random {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.floating(this, in);
+            Check.argument(probability >= 0 && probability < 1, this, "0 <= probability < 1 must hold", "change it", in);
+            return new Spec[] {in[0]};
+        }
+
+        @Override
+        public boolean differentiable() {
+            return true;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(this, b.grad())};
+        }
+    }
+
+    /** Returns the type in which the numbers are made before rounding to {@code dtype}. */
+    static DType drawn(DType dtype) {
+        return dtype == DType.F64 ? DType.F64 : DType.F32;
+    }
+}

@@ -1,0 +1,233 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Folds dimensions of one operand. */
+public sealed interface Reduction extends Op {
+    /** Returns the dimensions to fold. */
+    Axes axes();
+
+    /** Returns whether folded dimensions stay, with size 1. */
+    boolean keepDims();
+
+    /** Returns the type of the result for operands of type {@code dtype}. */
+    default DType result(DType dtype) {
+        return dtype;
+    }
+
+    /** Tells whether an empty extent has a result (0 for a sum) rather than being an error. */
+    default boolean hasIdentity() {
+        return false;
+    }
+
+    @Override
+    default Spec[] infer(Spec... in) {
+        Shape shape = in[0].shape();
+        Check.shape(hasIdentity() || axes().extent(shape) > 0 || shape.count() == 0 && axes().reduce(shape, false).count() == 0,
+                this, "needs at least one element along axes " + axes(), "give a non-empty tensor", in);
+        return new Spec[] {new Spec(result(in[0].dtype()), axes().reduce(shape, keepDims()), in[0].device())};
+    }
+
+    /** Returns {@code reduced}, a result or gradient of this op, in a shape that broadcasts to the operand. */
+    default Tensor unreduced(Tensor reduced, Tensor operand) {
+        return keepDims() ? reduced : reduced.reshape(axes().reduce(operand.shape(), true));
+    }
+
+    /**
+     * Sum; integers and booleans sum in i64; floats narrower than 32 bits accumulate in f32.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Sum(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return dtype.toSum();
+        }
+
+        @Override
+        public boolean hasIdentity() {
+            return true;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {unreduced(b.grad(), b.in(0)).expand(b.in(0).shape())};
+        }
+    }
+
+    /**
+     * Arithmetic mean; floating only; NaN over nothing.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Mean(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.floating(this, in);
+            return Reduction.super.infer(in);
+        }
+
+        @Override
+        public boolean hasIdentity() {
+            return true;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor g = b.grad().mul(1.0 / axes.extent(b.in(0).shape()));
+            return new Tensor[] {unreduced(g, b.in(0)).expand(b.in(0).shape())};
+        }
+    }
+
+    /**
+     * Product; its gradient is right where elements are 0, its second derivative only where none is.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Prod(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return dtype.toSum();
+        }
+
+        @Override
+        public boolean hasIdentity() {
+            return true;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor x = b.in(0);
+            Tensor zero = x.eq(0);
+            Tensor filled = Where.select(zero, x.onesLike(), x);
+            Tensor product = Tensor.compute(new Prod(axes, true), filled);
+            Tensor zeros = Tensor.compute(new Sum(axes, true), zero.to(x.dtype()));
+            Tensor others = Where.select(zero, product.mul(zeros.eq(1).to(x.dtype())),
+                    product.mul(zeros.eq(0).to(x.dtype())).div(filled));
+            return new Tensor[] {unreduced(b.grad(), x).mul(others)};
+        }
+    }
+
+    /**
+     * Greatest element; NaN if there is one; tied elements share the gradient evenly.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Max(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {toTies(this, b)};
+        }
+    }
+
+    /**
+     * Least element; NaN if there is one; tied elements share the gradient evenly.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Min(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {toTies(this, b)};
+        }
+    }
+
+    private static Tensor toTies(Reduction op, Backward b) {
+        Tensor x = b.in(0);
+        Tensor ties = x.eq(op.unreduced(b.out(0), x)).to(x.dtype());
+        Tensor share = op.unreduced(b.grad(), x).div(Tensor.compute(new Sum(op.axes(), true), ties));
+        return ties.mul(share);
+    }
+
+    /**
+     * Whether any element is not 0; the result is bool.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record Any(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return DType.BOOL;
+        }
+
+        @Override
+        public boolean hasIdentity() {
+            return true;
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Whether all elements are not 0; the result is bool.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record All(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return DType.BOOL;
+        }
+
+        @Override
+        public boolean hasIdentity() {
+            return true;
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Index of the greatest element, the first among equals, in row-major order over the folded dimensions; the first
+     * NaN wins; the result is i64.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record ArgMax(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return DType.I64;
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Index of the least element, the first among equals, in row-major order over the folded dimensions; the first NaN
+     * wins; the result is i64.
+     *
+     * @param axes dimensions to fold
+     * @param keepDims whether they stay, with size 1
+     */
+    record ArgMin(Axes axes, boolean keepDims) implements Reduction {
+        @Override
+        public DType result(DType dtype) {
+            return DType.I64;
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,26 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Running folds along a dimension. */
+public sealed interface Scan extends Op {
+    /**
+     * Running sum, the element itself included; integers and booleans sum in i64.
+     *
+     * @param axis the dimension, counted from the front
+     * @param reverse whether to run from the end
+     */
+    record CumSum(int axis, boolean reverse) implements Scan {
+        @Override
+        public Spec[] infer(Spec... in) {
+            in[0].shape().axis(axis);
+            return new Spec[] {in[0].with(in[0].dtype().toSum())};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(new CumSum(axis, !reverse), b.grad())};
+        }
+    }
+}

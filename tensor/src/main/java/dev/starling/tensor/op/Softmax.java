@@ -1,0 +1,95 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Normalised exponentials along a dimension, with its greatest element subtracted first. */
+public sealed interface Softmax extends Op {
+    /** Returns the dimension, counted from the front. */
+    int axis();
+
+    @Override
+    default Spec[] infer(Spec... in) {
+        Check.floating(this, in);
+        in[0].shape().axis(axis());
+        Elementwise.same(this, in);
+        return new Spec[] {in[0]};
+    }
+
+    /**
+     * eˣ/Σeˣ.
+     *
+     * @param axis the dimension, counted from the front
+     */
+    record Exponentials(int axis) implements Softmax {
+        @Override
+        public String name() {
+            return "softmax";
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor y = b.out(0);
+            if (!b.recorded()) {
+                return Tensor.apply(new ExponentialsGradient(axis), y, b.grad());
+            }
+            Tensor gy = b.grad().mul(y);
+            return new Tensor[] {gy.sub(y.mul(gy.sum(true, axis)))};
+        }
+    }
+
+    /**
+     * x - ln Σeˣ.
+     *
+     * @param axis the dimension, counted from the front
+     */
+    record Logarithms(int axis) implements Softmax {
+        @Override
+        public String name() {
+            return "logSoftmax";
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor y = b.out(0);
+            if (!b.recorded()) {
+                return Tensor.apply(new LogarithmsGradient(axis), y, b.grad());
+            }
+            return new Tensor[] {b.grad().sub(y.exp().mul(b.grad().sum(true, axis)))};
+        }
+    }
+
+    /**
+     * Operands {@code (y, g)}: y·(g - Σ g·y).
+     *
+     * @param axis the dimension, counted from the front
+     */
+    record ExponentialsGradient(int axis) implements Softmax {
+        @Override
+        public String name() {
+            return "softmaxGradient";
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Operands {@code (y, g)}: g - eʸ·Σg.
+     *
+     * @param axis the dimension, counted from the front
+     */
+    record LogarithmsGradient(int axis) implements Softmax {
+        @Override
+        public String name() {
+            return "logSoftmaxGradient";
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+}

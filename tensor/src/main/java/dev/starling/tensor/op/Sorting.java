@@ -1,0 +1,48 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Orders elements along a dimension. Outputs {@code (values, indices i64)}; NaN counts as the greatest; equals keep their order. */
+public sealed interface Sorting extends Op {
+    /** Returns the dimension, counted from the front. */
+    int axis();
+
+    @Override
+    default Tensor[] vjp(Backward b) {
+        Tensor zeros = b.in(0).zerosLike();
+        return new Tensor[] {Tensor.compute(new Selection.ScatterAdd(axis()), zeros, b.out(1), b.grad())};
+    }
+
+    /**
+     * All elements.
+     *
+     * @param axis the dimension, counted from the front
+     * @param descending whether the greatest comes first
+     */
+    record Sort(int axis, boolean descending) implements Sorting {
+        @Override
+        public Spec[] infer(Spec... in) {
+            in[0].shape().axis(axis);
+            return new Spec[] {in[0], in[0].with(DType.I64)};
+        }
+    }
+
+    /**
+     * The k greatest, greatest first, or the k least, least first.
+     *
+     * @param k how many
+     * @param axis the dimension, counted from the front
+     * @param largest whether the greatest are wanted
+     */
+    record TopK(long k, int axis, boolean largest) implements Sorting {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.argument(k >= 0 && k <= in[0].shape().dim(axis), this,
+                    "k = " + k + " must lie between 0 and the size of dimension " + axis, "use a smaller k", in);
+            Spec values = in[0].with(in[0].shape().with(axis, k));
+            return new Spec[] {values, values.with(DType.I64)};
+        }
+    }
+}

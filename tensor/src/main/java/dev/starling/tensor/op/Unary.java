@@ -1,0 +1,300 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+
+/** Functions of one operand. Those of analysis need a floating type; {@code neg}, {@code abs}, ... take any number. */
+public sealed interface Unary extends Elementwise {
+    @Override
+    default Spec[] infer(Spec... in) {
+        return Elementwise.floating(this, in);
+    }
+
+    /** -x. */
+    record Neg() implements Unary {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.same(this, in);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().neg()};
+        }
+    }
+
+    /** |x|; gradient 0 at 0. */
+    record Abs() implements Unary {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.same(this, in);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).sign())};
+        }
+    }
+
+    /** -1, 0 or 1; NaN for NaN; gradient 0. */
+    record Sign() implements Unary {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.same(this, in);
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /** x². */
+    record Square() implements Unary {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.same(this, in);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).mul(2))};
+        }
+    }
+
+    /** eˣ. */
+    record Exp() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.out(0))};
+        }
+    }
+
+    /** eˣ - 1, exact near 0. */
+    record Expm1() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.out(0).add(1))};
+        }
+    }
+
+    /** Natural logarithm. */
+    record Log() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0))};
+        }
+    }
+
+    /** ln(1 + x), exact near 0. */
+    record Log1p() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0).add(1))};
+        }
+    }
+
+    /** Square root. */
+    record Sqrt() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.out(0).mul(2))};
+        }
+    }
+
+    /** 1/√x. */
+    record Rsqrt() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.out(0).mul(b.out(0).square()).mul(-0.5))};
+        }
+    }
+
+    /** 1/x. */
+    record Reciprocal() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.out(0).square().neg())};
+        }
+    }
+
+    /** Sine of radians. */
+    record Sin() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).cos())};
+        }
+    }
+
+    /** Cosine of radians. */
+    record Cos() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).sin().neg())};
+        }
+    }
+
+    /** Tangent of radians. */
+    record Tan() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.out(0).square().add(1))};
+        }
+    }
+
+    /** Arc sine in radians. */
+    record Asin() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt())};
+        }
+    }
+
+    /** Arc cosine in radians. */
+    record Acos() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt().neg())};
+        }
+    }
+
+    /** Arc tangent in radians. */
+    record Atan() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0).square().add(1))};
+        }
+    }
+
+    /** Hyperbolic sine. */
+    record Sinh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).cosh())};
+        }
+    }
+
+    /** Hyperbolic cosine. */
+    record Cosh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).sinh())};
+        }
+    }
+
+    /** Hyperbolic tangent. */
+    record Tanh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Activation.gradient(b, new Activation.TanhGradient(), b.out(0),
+                    () -> b.out(0).square().neg().add(1))};
+        }
+    }
+
+    /** Inverse hyperbolic sine. */
+    record Asinh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).square().add(1).rsqrt())};
+        }
+    }
+
+    /** Inverse hyperbolic cosine. */
+    record Acosh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).square().sub(1).rsqrt())};
+        }
+    }
+
+    /** Inverse hyperbolic tangent. */
+    record Atanh() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0).square().neg().add(1))};
+        }
+    }
+
+    /** Error function. */
+    record Erf() implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).square().neg().exp().mul(2 / Math.sqrt(Math.PI)))};
+        }
+    }
+
+    /** Greatest integer not above x; gradient 0. */
+    record Floor() implements Unary {
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /** Least integer not below x; gradient 0. */
+    record Ceil() implements Unary {
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /** Nearest integer, ties to even; gradient 0. */
+    record Round() implements Unary {
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /** Nearest integer towards 0; gradient 0. */
+    record Trunc() implements Unary {
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * x·scale + shift, with rounding after each step as the kernels may fuse them.
+     *
+     * @param scale factor
+     * @param shift summand
+     */
+    record Affine(double scale, double shift) implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(scale)};
+        }
+    }
+
+    /**
+     * xᵖ.
+     *
+     * @param exponent p
+     */
+    record PowScalar(double exponent) implements Unary {
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().mul(b.in(0).pow(exponent - 1).mul(exponent))};
+        }
+    }
+
+    /**
+     * min(max(x, low), high); NaN stays NaN; gradient 0 outside.
+     *
+     * @param low least value
+     * @param high greatest value
+     */
+    record Clamp(double low, double high) implements Unary {
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.same(this, in);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Where.select(b.in(0).ge(low).and(b.in(0).le(high)), b.grad(), null)};
+        }
+    }
+}

@@ -1,0 +1,75 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+
+/** Changes its first operand in place, and returns nothing: assignments and optimiser steps. Not differentiable. */
+public sealed interface Update extends Op {
+    @Override
+    default boolean differentiable() {
+        return false;
+    }
+
+    @Override
+    default Spec[] infer(Spec... in) {
+        Check.sameType(this, in);
+        for (Spec s : in) {
+            Check.shape(s.shape().equals(in[0].shape()), this, "operands must have one shape", "reshape or expand", in);
+        }
+        return new Spec[0];
+    }
+
+    /** Operands {@code (target, source)}: copies, converting and broadcasting the source. */
+    record Assign() implements Update {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 2);
+            Check.shape(in[0].shape().equals(Check.broadcast(this, in[0], in[1])), this,
+                    "the source must broadcast to the target", "reshape the source", in);
+            return new Spec[0];
+        }
+    }
+
+    /**
+     * Operands {@code (target, source)}: {@code target = decay·target + weight·source}: running means (decay 0.9, weight
+     * 0.1), accumulation (1, 1).
+     *
+     * @param decay of the old value
+     * @param weight of the new value
+     */
+    record Blend(double decay, double weight) implements Update { }
+
+    /**
+     * Operands {@code (parameter, gradient)} or, with momentum, {@code (parameter, gradient, velocity)}:
+     * {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g + momentum·v : v)}. Velocity
+     * starts at 0. (Sutskever et al., 2013)
+     *
+     * @param rate of learning
+     * @param momentum 0 for none
+     * @param dampening of the gradient in the velocity
+     * @param weightDecay L2 penalty
+     * @param nesterov whether to look ahead
+     */
+    record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov) implements Update { }
+
+    /**
+     * Operands {@code (parameter, gradient, mean, square)}: {@code m = β₁m + (1-β₁)g; v = β₂v + (1-β₂)g²;
+     * p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added to the gradient or, decoupled, shrinks the parameter
+     * by {@code rate·weightDecay} first. (Kingma and Ba, 2014; Loshchilov and Hutter, 2017)
+     *
+     * @param rate of learning
+     * @param beta1 decay of the mean
+     * @param beta2 decay of the square
+     * @param epsilon against division by 0
+     * @param weightDecay penalty
+     * @param decoupled whether it is AdamW's
+     * @param step t, counted from 1
+     */
+    record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled, long step)
+            implements Update { }
+
+    /** Returns the type in which an update of {@code dtype} computes. */
+    static DType computed(DType dtype) {
+        return dtype == DType.F64 ? DType.F64 : DType.F32;
+    }
+}

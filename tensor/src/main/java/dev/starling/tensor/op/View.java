@@ -1,0 +1,181 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/** Operations that look at the operand's memory through other sizes and strides: no element moves. */
+public sealed interface View extends Op {
+    /** Makes the view. */
+    Tensor view(Tensor operand);
+
+    /**
+     * The same elements in row-major order under other sizes. The operand's strides must allow it; {@link
+     * dev.starling.tensor.Shaping#reshape} copies first where they do not.
+     *
+     * @param shape the new sizes
+     */
+    record Reshape(Shape shape) implements View {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.shape(shape.count() == in[0].shape().count(), this,
+                    "needs as many elements as " + shape + " has, which is " + shape.count(), "use sizes with equal product",
+                    in);
+            return new Spec[] {in[0].with(shape)};
+        }
+
+        @Override
+        public Tensor view(Tensor x) {
+            return x.view(shape, strides(x, shape), x.offset());
+        }
+
+        /** Returns the strides under which {@code x} shows {@code shape} without a copy, or {@code null} if there are none. */
+        public static long[] strides(Tensor x, Shape shape) {
+            if (x.isContiguous()) {
+                return shape.contiguousStrides();
+            }
+            long[] result = new long[shape.rank()];
+            int to = shape.rank() - 1;
+            int from = x.rank() - 1;
+            while (from >= 0) {
+                long chunk = x.size(from);
+                long stride = x.strides()[from];
+                while (from > 0 && (x.size(from - 1) == 1 || x.strides()[from - 1] == x.size(from) * x.strides()[from]
+                        || x.size(from) == 1 && chunk == 1)) {
+                    from--;
+                    stride = chunk == 1 ? x.strides()[from] : stride;
+                    chunk *= x.size(from);
+                }
+                from--;
+                long filled = 1;
+                while (to >= 0 && (filled < chunk || shape.dim(to) == 1)) {
+                    result[to] = stride * filled;
+                    filled *= shape.dim(to);
+                    to--;
+                }
+                if (filled != chunk) {
+                    return null;
+                }
+            }
+            while (to >= 0) {
+                result[to--] = 1;
+            }
+            return result;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().reshape(b.in(0).shape())};
+        }
+    }
+
+    /**
+     * Dimensions in another order: dimension {@code i} of the result is dimension {@code order[i]} of the operand.
+     *
+     * @param order a permutation of the dimensions
+     */
+    record Permute(int... order) implements View {
+        @Override
+        public Spec[] infer(Spec... in) {
+            int rank = in[0].shape().rank();
+            int seen = 0;
+            for (int axis : order) {
+                seen |= axis >= 0 && axis < rank ? 1 << axis : 0;
+            }
+            Check.argument(order.length == rank && Integer.bitCount(seen) == rank, this,
+                    Arrays.toString(order) + " must name each dimension once", "give a permutation of the dimensions", in);
+            long[] dims = new long[rank];
+            Arrays.setAll(dims, i -> in[0].shape().dim(order[i]));
+            return new Spec[] {in[0].with(Shape.of(dims))};
+        }
+
+        @Override
+        public Tensor view(Tensor x) {
+            long[] dims = new long[order.length];
+            long[] strides = new long[order.length];
+            for (int i = 0; i < order.length; i++) {
+                dims[i] = x.size(order[i]);
+                strides[i] = x.strides()[order[i]];
+            }
+            return x.view(Shape.of(dims), strides, x.offset());
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            int[] inverse = new int[order.length];
+            for (int i = 0; i < order.length; i++) {
+                inverse[order[i]] = i;
+            }
+            return new Tensor[] {b.grad().permute(inverse)};
+        }
+    }
+
+    /**
+     * Repeats dimensions of size 1, and adds leading ones, by NumPy's broadcasting.
+     *
+     * @param shape the sizes to broadcast to
+     */
+    record Expand(Shape shape) implements View {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.shape(shape.equals(Shape.broadcast(in[0].shape(), shape)), this, "must broadcast to " + shape,
+                    "sizes must agree or be 1", in);
+            return new Spec[] {in[0].with(shape)};
+        }
+
+        @Override
+        public Tensor view(Tensor x) {
+            long[] strides = new long[shape.rank()];
+            int lead = shape.rank() - x.rank();
+            for (int i = 0; i < x.rank(); i++) {
+                strides[lead + i] = x.size(i) == shape.dim(lead + i) ? x.strides()[i] : 0;
+            }
+            return x.view(shape, strides, x.offset());
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().sumTo(b.in(0).shape())};
+        }
+    }
+
+    /**
+     * A regular grid of elements: index {@code i} of dimension {@code d} is {@code starts[d] + i·steps[d]}.
+     *
+     * @param starts first index of each dimension
+     * @param steps distance between neighbours; negative runs backwards
+     * @param sizes sizes of the result
+     */
+    record Slice(long[] starts, long[] steps, long[] sizes) implements View {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Shape shape = in[0].shape();
+            Check.argument(starts.length == shape.rank() && steps.length == shape.rank() && sizes.length == shape.rank(),
+                    this, "needs a start, step and size for each dimension", "give " + shape.rank() + " of each", in);
+            for (int i = 0; i < starts.length; i++) {
+                long last = starts[i] + (sizes[i] - 1) * steps[i];
+                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0 && last < shape.dim(i),
+                        this, "dimension " + i + ": " + starts[i] + " to " + last + " must lie within " + shape.dim(i),
+                        "clip the slice", in);
+            }
+            return new Spec[] {in[0].with(Shape.of(sizes))};
+        }
+
+        @Override
+        public Tensor view(Tensor x) {
+            long[] strides = new long[starts.length];
+            long offset = x.offset();
+            for (int i = 0; i < starts.length; i++) {
+                strides[i] = x.strides()[i] * steps[i];
+                offset += sizes[i] == 0 ? 0 : starts[i] * x.strides()[i];
+            }
+            return x.view(Shape.of(sizes), strides, offset);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {Tensor.compute(new Movement.Place(b.in(0).shape(), starts, steps, 0), b.grad())};
+        }
+    }
+}

@@ -1,0 +1,29 @@
+package dev.starling.tensor.spi;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Op;
+
+/** Carries out operations on one device. Safe for use by several threads. */
+public interface Backend {
+    /** Returns the device's memory. */
+    Allocator memory();
+
+    /** Tells whether the host can read and write the device's memory at its addresses. */
+    boolean hostVisible();
+
+    /**
+     * Carries out {@code op} and returns its outputs, allocated with {@link Tensor#allocate}; an op that works in place
+     * ({@link dev.starling.tensor.op.Update}) returns none.
+     *
+     * @param inputs operands as they came through {@link Tensor#apply}: open, on this device, checked by {@code infer}
+     * @param outputs what {@code infer} returned
+     */
+    Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs);
+
+    /** Copies {@code bytes} from host memory to this device's; returns when the host memory may change again. */
+    void upload(long hostAddress, long deviceAddress, long bytes);
+
+    /** Copies {@code bytes} from this device's memory to the host's; returns when they are there. */
+    void download(long deviceAddress, long hostAddress, long bytes);
+}
