@@ -70,7 +70,10 @@ public enum DType {
         return integer == I8 || integer == U8 ? floating : F64;
     }
 
-    /** Returns the type in which a function such as {@code sqrt} computes: itself if floating, else {@link #F32} for 8-bit types and {@link #F64}. */
+    /**
+     * Returns the type in which a function such as {@code sqrt} computes: itself if floating, else {@link #F32} for
+     * 8-bit types and {@link #F64}.
+     */
     public DType toFloating() {
         if (isFloating()) {
             return this;
@@ -78,7 +81,9 @@ public enum DType {
         return bytes == 1 ? F32 : F64;
     }
 
-    /** Returns the type in which a sum over elements of this type accumulates: {@link #I64} for integers and booleans. */
+    /**
+     * Returns the type in which a sum over elements of this type accumulates: {@link #I64} for integers and booleans.
+     */
     public DType toSum() {
         return isFloating() ? this : I64;
     }

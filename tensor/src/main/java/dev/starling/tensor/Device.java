@@ -46,7 +46,9 @@ public final class Device {
         return DEVICES.computeIfAbsent(type + ":" + index, k -> new Device(type, index));
     }
 
-    /** Returns the device on which tensors are made where none is named: the CPU unless {@link #with} says otherwise. */
+    /**
+     * Returns the device on which tensors are made where none is named: the CPU unless {@link #with} says otherwise.
+     */
     public static Device current() {
         return CURRENT.isBound() ? CURRENT.get() : CPU;
     }

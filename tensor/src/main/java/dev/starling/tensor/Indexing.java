@@ -28,7 +28,9 @@ public sealed interface Indexing permits Tensor {
         return Tensor.compute(new Selection.Scatter(self().shape().axis(axis)), self(), index, source);
     }
 
-    /** Returns, for class indices of any shape, a last dimension of {@code classes} with 1 at the index, in this type. */
+    /**
+     * Returns, for class indices of any shape, a last dimension of {@code classes} with 1 at the index, in this type.
+     */
     default Tensor oneHot(long classes) {
         Tensor range = Creation.arange(new Spec(self().dtype(), Shape.of(classes), self().device()), 0, 1);
         return self().unsqueeze(-1).eq(range).to(self().dtype());

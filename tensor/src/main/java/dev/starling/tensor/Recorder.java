@@ -3,7 +3,9 @@ package dev.starling.tensor;
 import dev.starling.tensor.op.Op;
 import java.util.function.Supplier;
 
-/** Is told of every operation that passes {@link Tensor#apply} on the thread that bound it: a tape, a captured program. */
+/**
+ * Is told of every operation that passes {@link Tensor#apply} on the thread that bound it: a tape, a captured program.
+ */
 @FunctionalInterface
 public interface Recorder {
     /** The recorder of the current thread, if any. */

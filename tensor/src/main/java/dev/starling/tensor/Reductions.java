@@ -156,7 +156,10 @@ public sealed interface Reductions permits Tensor {
         return sum.reshape(shape);
     }
 
-    /** Matrix product; one-dimensional operands are a row on the left, a column on the right; leading dimensions broadcast. */
+    /**
+     * Matrix product; one-dimensional operands are a row on the left, a column on the right; leading dimensions
+     * broadcast.
+     */
     default Tensor matmul(Tensor b) {
         Tensor a = self();
         if (a.dtype() != b.dtype()) {

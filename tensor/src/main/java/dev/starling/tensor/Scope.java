@@ -57,7 +57,9 @@ public final class Scope implements AutoCloseable {
         }
     }
 
-    /** Runs {@code body} in a scope of its own, moves the tensor that it returns to the current scope, frees the rest. */
+    /**
+     * Runs {@code body} in a scope of its own, moves the tensor that it returns to the current scope, frees the rest.
+     */
     public static Tensor run(Supplier<Tensor> body) {
         try (Scope scope = open()) {
             return scope.keep(body.get());
@@ -79,7 +81,9 @@ public final class Scope implements AutoCloseable {
         return tensor;
     }
 
-    /** Gives a tensor, with all its views, to whoever holds it: it is freed by {@link Tensor#close} or when unreachable. */
+    /**
+     * Gives a tensor, with all its views, to whoever holds it: it is freed by {@link Tensor#close} or when unreachable.
+     */
     public static Tensor release(Tensor tensor) {
         tensor.storage().own(null);
         return tensor;

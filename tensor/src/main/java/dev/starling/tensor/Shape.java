@@ -37,7 +37,8 @@ public final class Shape {
         }
         for (long d : dims) {
             if (d < 0) {
-                throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims), "give sizes");
+                throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims),
+                        "give sizes");
             }
         }
         if (dims.length > MAX_RANK) {

@@ -4,13 +4,19 @@ import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
 
-/** Operations that look at the same elements under other sizes, or copy them elsewhere. Negative axes count from the end. */
+/**
+ * Operations that look at the same elements under other sizes, or copy them elsewhere. Negative axes count from the
+ * end.
+ */
 public sealed interface Shaping permits Tensor {
     private Tensor self() {
         return (Tensor) this;
     }
 
-    /** Returns the elements in row-major order under other sizes, one of which may be -1; a view if the strides allow it. */
+    /**
+     * Returns the elements in row-major order under other sizes, one of which may be -1; a view if the strides allow
+     * it.
+     */
     default Tensor reshape(long... dims) {
         long[] d = dims.clone();
         long known = 1;
@@ -126,7 +132,10 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new Movement.Copy(), self());
     }
 
-    /** Returns this tensor inside a larger one of {@code value}s: {@code before[i]} in front, {@code after[i]} behind in dimension {@code i}. */
+    /**
+     * Returns this tensor inside a larger one of {@code value}s: {@code before[i]} in front, {@code after[i]} behind in
+     * dimension {@code i}.
+     */
     default Tensor pad(long[] before, long[] after, double value) {
         long[] dims = self().shape().dims();
         long[] steps = new long[dims.length];

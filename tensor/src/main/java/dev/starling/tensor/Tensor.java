@@ -14,7 +14,8 @@ import java.util.List;
 
 /**
  * An n-dimensional array: a strided window on device memory that a {@link Scope} owns. Operations return new tensors;
- * views ({@code reshape}, {@code permute}, {@code slice}, ...) share memory. Only ops of {@link Update} change elements.
+ * views ({@code reshape}, {@code permute}, {@code slice}, ...) share memory. Only ops of {@link Update} change
+ * elements.
  *
  * <p>What can be done with a tensor is told in the interfaces that it implements: {@link Arithmetic},
  * {@link Reductions}, {@link Shaping} and {@link Indexing}; neural operations are static methods of {@link Functions}.
@@ -76,7 +77,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Spec spec = new Spec(dtype, Shape.of(shape), Device.current());
         if (source.byteSize() != spec.bytes()) {
             throw new TensorException(TensorException.Problem.SHAPE, "copyOf", List.of(spec),
-                    "needs " + spec.bytes() + " bytes, got " + source.byteSize(), "give as many elements as the shape has");
+                    "needs " + spec.bytes() + " bytes, got " + source.byteSize(),
+                    "give as many elements as the shape has");
         }
         if (!spec.device().backend().hostVisible()) {
             Tensor host = Device.with(Device.cpu(), () -> copyOf(source, dtype, shape));
@@ -89,22 +91,26 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Makes an f32 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(float[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.F32, shape.length == 0 ? new long[] {elements.length} : shape);
+        return copyOf(MemorySegment.ofArray(elements), DType.F32, shape.length == 0
+                ? new long[] {elements.length} : shape);
     }
 
     /** Makes an f64 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(double[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.F64, shape.length == 0 ? new long[] {elements.length} : shape);
+        return copyOf(MemorySegment.ofArray(elements), DType.F64, shape.length == 0
+                ? new long[] {elements.length} : shape);
     }
 
     /** Makes an i64 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(long[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.I64, shape.length == 0 ? new long[] {elements.length} : shape);
+        return copyOf(MemorySegment.ofArray(elements), DType.I64, shape.length == 0
+                ? new long[] {elements.length} : shape);
     }
 
     /** Makes an i32 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(int[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.I32, shape.length == 0 ? new long[] {elements.length} : shape);
+        return copyOf(MemorySegment.ofArray(elements), DType.I32, shape.length == 0
+                ? new long[] {elements.length} : shape);
     }
 
     /** Makes a bool tensor from its elements in row-major order; no shape means one dimension. */
@@ -239,7 +245,9 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return id;
     }
 
-    /** Returns the address of the first element: for backends and zero-copy exchange; valid while the tensor is open. */
+    /**
+     * Returns the address of the first element: for backends and zero-copy exchange; valid while the tensor is open.
+     */
     public long address() {
         if (storage.isClosed()) {
             throw closed("address");

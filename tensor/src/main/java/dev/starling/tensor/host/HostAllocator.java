@@ -12,7 +12,8 @@ import java.util.List;
 /**
  * Caching allocator of off-heap memory. Sizes are rounded up to one of four classes per power of two; freed blocks wait
  * in their class, most recently used first, so that what is still in the processor's caches is lent out next. Small
- * blocks are cut from slabs, which stay for the life of the process; large ones have an arena each, which {@link #trim} closes.
+ * blocks are cut from slabs, which stay for the life of the process; large ones have an arena each, which {@link #trim}
+ * closes.
  */
 public final class HostAllocator implements Allocator {
     private static final int ALIGNMENT = 64;

@@ -35,7 +35,10 @@ public final class HostMemory {
         };
     }
 
-    /** Writes an element from a double, rounded to nearest even for floating types, truncated for integers, {@code != 0} for booleans. */
+    /**
+     * Writes an element from a double, rounded to nearest even for floating types, truncated for integers, {@code != 0}
+     * for booleans.
+     */
     public static void putDouble(DType dtype, long address, double value) {
         switch (dtype) {
             case F32 -> ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);

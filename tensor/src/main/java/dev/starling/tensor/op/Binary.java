@@ -68,7 +68,8 @@ public sealed interface Binary extends Elementwise {
         @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad().mul(b.in(1)).mul(b.in(0).pow(b.in(1).sub(1))),
-                    () -> Where.select(b.in(0).ne(0), b.grad().mul(b.out(0)).mul(Where.select(b.in(0).ne(0), b.in(0), b.in(0).onesLike()).log()), null));
+                    () -> Where.select(b.in(0).ne(0),
+                    b.grad().mul(b.out(0)).mul(Where.select(b.in(0).ne(0), b.in(0), b.in(0).onesLike()).log()), null));
         }
     }
 

@@ -3,7 +3,10 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 
-/** Comparisons and predicates: the result is {@link DType#BOOL}. Comparisons with NaN are false but for {@code notEqual}. */
+/**
+ * Comparisons and predicates: the result is {@link DType#BOOL}. Comparisons with NaN are false but for
+ * {@code notEqual}.
+ */
 public sealed interface Comparison extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {

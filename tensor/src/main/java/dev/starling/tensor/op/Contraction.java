@@ -6,7 +6,10 @@ import dev.starling.tensor.Tensor;
 
 /** Sums of products. Operands are read through their strides, so that a transposed one is not copied. */
 public sealed interface Contraction extends Op {
-    /** {@code [.., m, k] · [.., k, n] → [.., m, n]}, leading dimensions broadcast; any number type, sums as in {@link Reduction.Sum} but in the operands' type. */
+    /**
+     * {@code [.., m, k] · [.., k, n] → [.., m, n]}, leading dimensions broadcast; any number type, sums as in
+     * {@link Reduction.Sum} but in the operands' type.
+     */
     record MatMul() implements Contraction {
         @Override
         public Spec[] infer(Spec... in) {
@@ -14,7 +17,8 @@ public sealed interface Contraction extends Op {
             Check.sameType(this, in);
             Shape a = in[0].shape();
             Shape b = in[1].shape();
-            Check.shape(a.rank() >= 2 && b.rank() >= 2, this, "needs rank >= 2", "use the method matmul, or unsqueeze", in);
+            Check.shape(a.rank() >= 2 && b.rank() >= 2, this, "needs rank >= 2",
+                    "use the method matmul, or unsqueeze", in);
             Check.shape(a.dim(-1) == b.dim(-2), this,
                     "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2), "transpose or reshape an operand", in);
             Shape lead = Shape.broadcast(a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2));
@@ -44,7 +48,8 @@ public sealed interface Contraction extends Op {
             Check.sameType(this, in);
             Check.rank(this, in[1], 2, in);
             Check.shape(in[0].shape().rank() >= 1 && in[0].shape().dim(-1) == in[1].shape().dim(1), this,
-                    "the last size of x must be the weight's inputs, " + in[1].shape().dim(1), "flatten or reshape x", in);
+                    "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
+                    "flatten or reshape x", in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(in[1].shape().dim(0))), this,
                     "the bias must be [" + in[1].shape().dim(0) + "]", "give a bias of one value an output", in);
             return new Spec[] {in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)))};

@@ -7,8 +7,9 @@ import java.util.Arrays;
 
 /**
  * Cross-correlation over 1, 2 or 3 spatial dimensions, {@code x [N, C, *in]}, {@code weight [O, C/groups, *kernel]},
- * {@code bias [O]}, {@code y [N, O, *out]} with {@code out = ⌊(in + 2·padding - dilation·(kernel - 1) - 1)/stride⌋ + 1}.
- * The three ops are each other's gradients. (Dumoulin and Visin, A guide to convolution arithmetic, 2016)
+ * {@code bias [O]}, {@code y [N, O, *out]} with
+ * {@code out = ⌊(in + 2·padding - dilation·(kernel - 1) - 1)/stride⌋ + 1}. The three ops are each other's gradients.
+ * (Dumoulin and Visin, A guide to convolution arithmetic, 2016)
  */
 public sealed interface Convolution extends Op {
     /** Returns stride, padding, dilation and groups. */
@@ -52,7 +53,8 @@ public sealed interface Convolution extends Op {
 
         @Override
         public int hashCode() {
-            return ((Arrays.hashCode(stride) * 31 + Arrays.hashCode(padding)) * 31 + Arrays.hashCode(dilation)) * 31 + groups;
+            return ((Arrays.hashCode(stride) * 31 + Arrays.hashCode(padding)) * 31 + Arrays.hashCode(dilation)) * 31
+                    + groups;
         }
 
         @Override
@@ -106,7 +108,8 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 2);
             Spec x = in[0].with(shape);
             Shape y = output(this, x, in[1], in);
-            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y, "give the shape that was convolved", in);
+            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y,
+                    "give the shape that was convolved", in);
             return new Spec[] {x};
         }
 

@@ -8,8 +8,8 @@ import dev.starling.tensor.Tensor;
 public sealed interface CrossEntropy extends Op {
     /**
      * Operands {@code (logits [N, C], target i64 [N])} give {@code (loss [N], log-probabilities [N, C])} with
-     * {@code loss = -Σ q·log p}, where {@code q} is {@code 1 - smoothing} on the target plus {@code smoothing/C} on every
-     * class. A row whose target is {@code ignored} has loss and gradient 0. (Szegedy et al., 2015)
+     * {@code loss = -Σ q·log p}, where {@code q} is {@code 1 - smoothing} on the target plus {@code smoothing/C} on
+     * every class. A row whose target is {@code ignored} has loss and gradient 0. (Szegedy et al., 2015)
      *
      * @param smoothing between 0 and 1
      * @param ignored a target to leave out, for example -100
@@ -27,7 +27,8 @@ public sealed interface CrossEntropy extends Op {
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
             Check.shape(in[1].shape().equals(Shape.of(in[0].shape().dim(0))), this,
-                    "targets must be [" + in[0].shape().dim(0) + "], one class a row", "use class indices, not one-hot rows",
+                    "targets must be [" + in[0].shape().dim(0) + "], one class a row",
+                    "use class indices, not one-hot rows",
                     in);
             return new Spec[] {in[0].with(in[1].shape()), in[0]};
         }
@@ -38,7 +39,8 @@ public sealed interface CrossEntropy extends Op {
             if (b.recorded()) {
                 logProbabilities = b.in(0).logSoftmax(1);
             } else if (b.gradients()[1] == null) {
-                return new Tensor[] {Tensor.compute(new Gradient(smoothing, ignored), b.grad(), logProbabilities, b.in(1)),
+                return new Tensor[] {Tensor.compute(new Gradient(smoothing, ignored), b.grad(), logProbabilities,
+                        b.in(1)),
                     null};
             }
             long classes = b.in(0).size(1);

@@ -8,8 +8,8 @@ import dev.starling.tensor.Tensor;
 public sealed interface Normalization extends Op {
     /**
      * Batch normalisation with the batch's statistics: operands {@code (x [N, C, ..], gamma [C], beta [C])} give
-     * {@code (y, mean [C], deviation⁻¹ [C])}, with {@code deviation = √(variance + epsilon)} and the biased variance; NaN
-     * and infinity pass through. (Ioffe and Szegedy, 2015)
+     * {@code (y, mean [C], deviation⁻¹ [C])}, with {@code deviation = √(variance + epsilon)} and the biased variance;
+     * NaN and infinity pass through. (Ioffe and Szegedy, 2015)
      *
      * @param epsilon added to the variance
      * @param epilogue applied to {@code y}
@@ -32,7 +32,8 @@ public sealed interface Normalization extends Op {
         @Override
         public Tensor[] vjp(Backward b) {
             if (!b.recorded()) {
-                return Tensor.apply(new BatchNormGradient(epilogue), b.grad(), b.in(0), b.in(1), b.out(0), b.out(1), b.out(2));
+                return Tensor.apply(new BatchNormGradient(epilogue), b.grad(), b.in(0), b.in(1), b.out(0), b.out(1),
+                        b.out(2));
             }
             Tensor x = b.in(0);
             int[] rest = others(x.rank());
@@ -70,7 +71,8 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 6, 6);
-            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape", "pass y's gradient", in);
+            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
+                    "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 
@@ -125,7 +127,8 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 5, 5);
-            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape", "pass y's gradient", in);
+            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
+                    "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 

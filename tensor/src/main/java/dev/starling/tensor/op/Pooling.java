@@ -135,7 +135,8 @@ public sealed interface Pooling extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Shape y = output(this, shape, in);
-            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y, "give the shape that was pooled", in);
+            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y,
+                    "give the shape that was pooled", in);
             return new Spec[] {in[0].with(shape)};
         }
 
@@ -152,7 +153,8 @@ public sealed interface Pooling extends Op {
         for (int i = 0; i < w.rank(); i++) {
             Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
                     && 2 * w.padding()[i] <= w.kernel()[i], op,
-                    "kernel, stride and dilation must be > 0 and padding at most half of the kernel", "change the window", in);
+                    "kernel, stride and dilation must be > 0 and padding at most half of the kernel",
+                    "change the window", in);
             y[i + 2] = w.out(i, x.dim(i + 2));
             Check.shape(y[i + 2] > 0, op, "the window must fit into the padded input in dimension " + (i + 2),
                     "use a smaller kernel or more padding", in);

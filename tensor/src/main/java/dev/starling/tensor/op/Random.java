@@ -5,9 +5,9 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Random numbers as a function of seed, counter and place, by Philox 4×32-10 (Salmon et al., 2011): element {@code i} in
- * row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device, thread count and
- * memory layout gives the same bits. See {@link Philox}.
+ * Random numbers as a function of seed, counter and place, by Philox 4×32-10 (Salmon et al., 2011): element {@code i}
+ * in row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device, thread
+ * count and memory layout gives the same bits. See {@link Philox}.
  */
 public sealed interface Random extends Op {
     /** Returns the stream. */
@@ -88,7 +88,8 @@ public sealed interface Random extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
-            Check.argument(high > low && high - low <= 1L << 32, this, "low < high <= low + 2^32 must hold", "change them",
+            Check.argument(high > low && high - low <= 1L << 32, this, "low < high <= low + 2^32 must hold",
+                    "change them",
                     spec);
             return new Spec[] {spec};
         }
@@ -106,7 +107,8 @@ public sealed interface Random extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.floating(this, in);
-            Check.argument(probability >= 0 && probability < 1, this, "0 <= probability < 1 must hold", "change it", in);
+            Check.argument(probability >= 0 && probability < 1, this, "0 <= probability < 1 must hold",
+                    "change it", in);
             return new Spec[] {in[0]};
         }
 

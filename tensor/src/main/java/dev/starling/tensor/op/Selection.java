@@ -5,7 +5,9 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Reads and writes at indices, which are i64 or i32; negative ones count from the end; one out of range is an error. */
+/**
+ * Reads and writes at indices, which are i64 or i32; negative ones count from the end; one out of range is an error.
+ */
 public sealed interface Selection extends Op {
     /**
      * Operands {@code (x, index)}: the slices of {@code x} along {@code axis} that {@code index}, of any shape, names.
@@ -55,8 +57,8 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * Operands {@code (x, index)} of one rank: {@code y[.., i, ..] = x[.., index[.., i, ..], ..]}. Sizes of the index may
-     * be smaller than those of {@code x} but for {@code axis}, where any size goes.
+     * Operands {@code (x, index)} of one rank: {@code y[.., i, ..] = x[.., index[.., i, ..], ..]}. Sizes of the index
+     * may be smaller than those of {@code x} but for {@code axis}, where any size goes.
      *
      * @param axis the dimension, counted from the front
      */
@@ -75,8 +77,8 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} added where {@code index} says:
-     * {@code y[.., index[.., i, ..], ..] += source[.., i, ..]}, in row-major order.
+     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} added where {@code index}
+     * says: {@code y[.., index[.., i, ..], ..] += source[.., i, ..]}, in row-major order.
      *
      * @param axis the dimension, counted from the front
      */

@@ -4,7 +4,10 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Orders elements along a dimension. Outputs {@code (values, indices i64)}; NaN counts as the greatest; equals keep their order. */
+/**
+ * Orders elements along a dimension. Outputs {@code (values, indices i64)}; NaN counts as the greatest; equals keep
+ * their order.
+ */
 public sealed interface Sorting extends Op {
     /** Returns the dimension, counted from the front. */
     int axis();

@@ -31,8 +31,8 @@ public sealed interface Update extends Op {
     }
 
     /**
-     * Operands {@code (target, source)}: {@code target = decay·target + weight·source}: running means (decay 0.9, weight
-     * 0.1), accumulation (1, 1).
+     * Operands {@code (target, source)}: {@code target = decay·target + weight·source}: running means (decay 0.9,
+     * weight 0.1), accumulation (1, 1).
      *
      * @param decay of the old value
      * @param weight of the new value
@@ -41,8 +41,8 @@ public sealed interface Update extends Op {
 
     /**
      * Operands {@code (parameter, gradient)} or, with momentum, {@code (parameter, gradient, velocity)}:
-     * {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g + momentum·v : v)}. Velocity
-     * starts at 0. (Sutskever et al., 2013)
+     * {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g + momentum·v : v)}.
+     * Velocity starts at 0. (Sutskever et al., 2013)
      *
      * @param rate of learning
      * @param momentum 0 for none
@@ -50,12 +50,13 @@ public sealed interface Update extends Op {
      * @param weightDecay L2 penalty
      * @param nesterov whether to look ahead
      */
-    record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov) implements Update { }
+    record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov)
+            implements Update { }
 
     /**
      * Operands {@code (parameter, gradient, mean, square)}: {@code m = β₁m + (1-β₁)g; v = β₂v + (1-β₂)g²;
-     * p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added to the gradient or, decoupled, shrinks the parameter
-     * by {@code rate·weightDecay} first. (Kingma and Ba, 2014; Loshchilov and Hutter, 2017)
+     * p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added to the gradient or, decoupled, shrinks the
+     * parameter by {@code rate·weightDecay} first. (Kingma and Ba, 2014; Loshchilov and Hutter, 2017)
      *
      * @param rate of learning
      * @param beta1 decay of the mean
@@ -65,7 +66,8 @@ public sealed interface Update extends Op {
      * @param decoupled whether it is AdamW's
      * @param step t, counted from 1
      */
-    record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled, long step)
+    record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled,
+            long step)
             implements Update { }
 
     /** Returns the type in which an update of {@code dtype} computes. */

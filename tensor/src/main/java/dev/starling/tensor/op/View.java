@@ -20,7 +20,8 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.shape(shape.count() == in[0].shape().count(), this,
-                    "needs as many elements as " + shape + " has, which is " + shape.count(), "use sizes with equal product",
+                    "needs as many elements as " + shape + " has, which is " + shape.count(),
+                    "use sizes with equal product",
                     in);
             return new Spec[] {in[0].with(shape)};
         }
@@ -30,7 +31,10 @@ public sealed interface View extends Op {
             return x.view(shape, strides(x, shape), x.offset());
         }
 
-        /** Returns the strides under which {@code x} shows {@code shape} without a copy, or {@code null} if there are none. */
+        /**
+         * Returns the strides under which {@code x} shows {@code shape} without a copy, or {@code null} if there are
+         * none.
+         */
         public static long[] strides(Tensor x, Shape shape) {
             if (x.isContiguous()) {
                 return shape.contiguousStrides();
@@ -84,7 +88,8 @@ public sealed interface View extends Op {
                 seen |= axis >= 0 && axis < rank ? 1 << axis : 0;
             }
             Check.argument(order.length == rank && Integer.bitCount(seen) == rank, this,
-                    Arrays.toString(order) + " must name each dimension once", "give a permutation of the dimensions", in);
+                    Arrays.toString(order) + " must name each dimension once",
+                    "give a permutation of the dimensions", in);
             long[] dims = new long[rank];
             Arrays.setAll(dims, i -> in[0].shape().dim(order[i]));
             return new Spec[] {in[0].with(Shape.of(dims))};
@@ -151,11 +156,13 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Shape shape = in[0].shape();
-            Check.argument(starts.length == shape.rank() && steps.length == shape.rank() && sizes.length == shape.rank(),
+            Check.argument(starts.length == shape.rank() && steps.length == shape.rank()
+                    && sizes.length == shape.rank(),
                     this, "needs a start, step and size for each dimension", "give " + shape.rank() + " of each", in);
             for (int i = 0; i < starts.length; i++) {
                 long last = starts[i] + (sizes[i] - 1) * steps[i];
-                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0 && last < shape.dim(i),
+                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0
+                        && last < shape.dim(i),
                         this, "dimension " + i + ": " + starts[i] + " to " + last + " must lie within " + shape.dim(i),
                         "clip the slice", in);
             }

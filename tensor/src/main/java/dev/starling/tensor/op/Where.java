@@ -4,7 +4,10 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Chooses by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of one type. */
+/**
+ * Chooses by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of
+ * one type.
+ */
 public record Where() implements Elementwise {
     @Override
     public Spec[] infer(Spec... in) {

@@ -1,0 +1,17 @@
+/**
+ * Arrays, their operations, off-heap memory and the CPU backend.
+ *
+ * <p>The Vector API is optional: resolved with {@code --add-modules jdk.incubator.vector} it makes kernels faster.
+ */
+module dev.starling.tensor {
+    requires static jdk.incubator.vector;
+    requires org.bytedeco.dnnl;
+    requires org.bytedeco.javacpp;
+    requires org.bytedeco.opencl;
+
+    exports dev.starling.tensor;
+    exports dev.starling.tensor.op;
+    exports dev.starling.tensor.spi;
+
+    uses dev.starling.tensor.spi.BackendProvider;
+}
