@@ -89,6 +89,11 @@ public final class Scope implements AutoCloseable {
         return tensor;
     }
 
+    /** Tells whether this scope owns the tensor's memory. */
+    public boolean owns(Tensor tensor) {
+        return tensor.storage().scope == this;
+    }
+
     /** Returns how many allocations this scope owns. */
     public int size() {
         return count;

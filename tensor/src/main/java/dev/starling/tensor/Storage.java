@@ -16,6 +16,8 @@ final class Storage {
     Scope scope;
     int slot;
     int version;
+    /** How many holders an {@link Tensor#hold} has counted. */
+    int holds;
     String closedBy;
     private Cleaner.Cleanable backstop;
     private Backstop backstopState;

@@ -299,6 +299,32 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return storage;
     }
 
+    /**
+     * Counts one more holder of the memory, for those who pass tensors on before their scope ends, as a tape does with
+     * gradients. Returns how many there are.
+     */
+    public int hold() {
+        return ++storage.holds;
+    }
+
+    /** Counts one holder less, and gives the memory back with the last; does nothing where nobody holds. */
+    public void drop() {
+        if (storage.holds > 0 && --storage.holds == 0) {
+            storage.close("the last drop()");
+        }
+    }
+
+    /** Returns how many holders the memory has. */
+    public int holds() {
+        return storage.holds;
+    }
+
+    /** Forgets the holders: the memory lives until its scope ends. */
+    public Tensor unhold() {
+        storage.holds = 0;
+        return this;
+    }
+
     /** Gives the memory back before the scope does, for this tensor and all its views. */
     @Override
     public void close() {
