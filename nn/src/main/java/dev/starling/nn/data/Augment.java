@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.op.Philox;
 import java.util.Arrays;
 
 /**
@@ -11,6 +12,9 @@ import java.util.Arrays;
  * the same batch. Immutable and safe for use by several threads.
  */
 public final class Augment {
+    /** Keeps these draws apart from others that are made from the same seed. */
+    private static final long STREAM = 0x4175676d656e7421L;
+
     private final int channels;
     private final int height;
     private final int width;
@@ -83,11 +87,11 @@ public final class Augment {
      */
     public void write(long seed, int epoch, int image, byte[] source, int sourceOffset, float[] target,
         int targetOffset) {
-        long bits = draw(seed, epoch, image);
+        long counter = (long) epoch << 32 | image;
         int positions = 2 * padding + 1;
-        int shiftY = (int) (((bits & 0xffffff) * positions) >>> 24) - padding;
-        int shiftX = (int) (((bits >>> 24 & 0xffffff) * positions) >>> 24) - padding;
-        boolean mirrored = flip && bits < 0;
+        int shiftY = (int) (positions * Philox.uniformAt(seed ^ STREAM, counter, 0)) - padding;
+        int shiftX = (int) (positions * Philox.uniformAt(seed ^ STREAM, counter, 1)) - padding;
+        boolean mirrored = flip && Philox.bitsAt(seed ^ STREAM, counter, 2) < 0;
         // Columns of the target whose source column x + shiftX lies inside the image; mirroring swaps the target's.
         int from = Math.clamp(-shiftX, 0, width);
         int to = Math.clamp(width - shiftX, from, width);
@@ -116,17 +120,5 @@ public final class Augment {
                 }
             }
         }
-    }
-
-    /** 64 random bits for a counter: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each coordinate. */
-    private static long draw(long seed, int epoch, int image) {
-        return mix(mix(mix(seed) + epoch) + image);
-    }
-
-    private static long mix(long counter) {
-        long z = counter + 0x9e3779b97f4a7c15L;
-        z = (z ^ z >>> 30) * 0xbf58476d1ce4e5b9L;
-        z = (z ^ z >>> 27) * 0x94d049bb133111ebL;
-        return z ^ z >>> 31;
     }
 }

@@ -15,6 +15,8 @@ public final class DataException extends RuntimeException {
     private final String remedy;
 
     /**
+     * Data that cannot be used, with no failure underneath.
+     *
      * @param path the file or directory concerned
      * @param expected what it should have been or held
      * @param found what it was or held instead
@@ -25,6 +27,8 @@ public final class DataException extends RuntimeException {
     }
 
     /**
+     * Data that cannot be used.
+     *
      * @param path the file or directory concerned
      * @param expected what it should have been or held
      * @param found what it was or held instead

@@ -1,0 +1,115 @@
+package dev.starling.samples.digits;
+
+import java.util.SplittableRandom;
+
+/**
+ * The way one image's digit is written: where each point of a shape comes to lie on the paper, and how wide the pen is.
+ * The distortion is a sum of a few random plane waves, so that points which are near each other move alike and strokes
+ * that meet still meet.
+ */
+final class Handwriting {
+    private static final int WAVES = 3;
+    /** Pixels between the ink and the edge of the paper. */
+    private static final float MARGIN = 1;
+
+    /** Wave vector and phase, then the displacement's amplitude, of each wave. */
+    private final float[] waves = new float[WAVES * 5];
+    private float xx;
+    private float xy;
+    private float yx;
+    private float yy;
+    private float centerX;
+    private float centerY;
+    private float penRadius;
+    /** Extent of the points placed so far. */
+    private float left;
+    private float right;
+    private float top;
+    private float bottom;
+
+    /** Draws another handwriting. */
+    void vary(SplittableRandom random) {
+        for (int w = 0; w < waves.length; w += 5) {
+            waves[w] = uniform(random, -7, 7);
+            waves[w + 1] = uniform(random, -7, 7);
+            waves[w + 2] = uniform(random, 0, 6.2831855f);
+            waves[w + 3] = uniform(random, -0.07f, 0.07f);
+            waves[w + 4] = uniform(random, -0.07f, 0.07f);
+        }
+        float height = uniform(random, 15, 21);
+        float width = height * uniform(random, 0.5f, 1f);
+        float angle = uniform(random, -0.22f, 0.22f);
+        float slant = uniform(random, -0.35f, 0.2f);
+        float cos = (float) Math.cos(angle);
+        float sin = (float) Math.sin(angle);
+        xx = width * cos;
+        xy = height * (cos * slant - sin);
+        yx = width * sin;
+        yy = height * (sin * slant + cos);
+        centerX = DigitRenderer.SIDE / 2f + uniform(random, -2, 2);
+        centerY = DigitRenderer.SIDE / 2f + uniform(random, -2, 2);
+        penRadius = uniform(random, 0.6f, 1.7f);
+    }
+
+    /** Half the pen's width in pixels. */
+    float penRadius() {
+        return penRadius;
+    }
+
+    /**
+     * Places the points of a shape on the paper, and moves all of them alike as far as it takes to keep them there.
+     *
+     * @param shape strokes, each {@code x, y} of its points in units of the shape's box
+     * @return the same strokes in pixels
+     */
+    float[][] place(float[][] shape) {
+        float[][] placed = new float[shape.length][];
+        left = top = Float.POSITIVE_INFINITY;
+        right = bottom = Float.NEGATIVE_INFINITY;
+        for (int s = 0; s < shape.length; s++) {
+            placed[s] = place(shape[s]);
+        }
+        float dx = shift(left, right);
+        float dy = shift(top, bottom);
+        for (float[] stroke : placed) {
+            for (int i = 0; i < stroke.length; i += 2) {
+                stroke[i] += dx;
+                stroke[i + 1] += dy;
+            }
+        }
+        return placed;
+    }
+
+    private float[] place(float[] stroke) {
+        float[] placed = new float[stroke.length];
+        for (int i = 0; i < stroke.length; i += 2) {
+            float x = stroke[i] - 0.5f;
+            float y = stroke[i + 1] - 0.5f;
+            float dx = 0;
+            float dy = 0;
+            for (int w = 0; w < waves.length; w += 5) {
+                float wave = (float) Math.sin(waves[w] * x + waves[w + 1] * y + waves[w + 2]);
+                dx += waves[w + 3] * wave;
+                dy += waves[w + 4] * wave;
+            }
+            placed[i] = centerX + xx * (x + dx) + xy * (y + dy);
+            placed[i + 1] = centerY + yx * (x + dx) + yy * (y + dy);
+            left = Math.min(left, placed[i]);
+            right = Math.max(right, placed[i]);
+            top = Math.min(top, placed[i + 1]);
+            bottom = Math.max(bottom, placed[i + 1]);
+        }
+        return placed;
+    }
+
+    /** The smallest move that brings an extent between the margins; one that is too large is centred. */
+    private float shift(float low, float high) {
+        float least = MARGIN + penRadius - low;
+        float most = DigitRenderer.SIDE - MARGIN - penRadius - high;
+        return least <= most ? Math.clamp(0, least, most) : (least + most) / 2;
+    }
+
+    private static float uniform(SplittableRandom random, float low, float high) {
+        return DigitRenderer.uniform(random, low, high);
+    }
+}
