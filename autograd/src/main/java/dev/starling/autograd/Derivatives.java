@@ -19,7 +19,10 @@ public final class Derivatives {
         return or0(tape.backward(y).get(x), x);
     }
 
-    /** Returns the vector-Jacobian product {@code vᵀJ} of {@code f} at {@code x}, with {@code v} of the shape of {@code f(x)}. */
+    /**
+     * Returns the vector-Jacobian product {@code vᵀJ} of {@code f} at {@code x}, with {@code v} of the shape of
+     * {@code f(x)}.
+     */
     public static Tensor vjp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> f.apply(x));
@@ -27,8 +30,8 @@ public final class Derivatives {
     }
 
     /**
-     * Returns the Jacobian-vector product {@code Jv} of {@code f} at {@code x}, with {@code v} of the shape of {@code x}:
-     * {@code uᵀJ} is linear in {@code u}, and its gradient along {@code v} is {@code Jv}.
+     * Returns the Jacobian-vector product {@code Jv} of {@code f} at {@code x}, with {@code v} of the shape of
+     * {@code x}: {@code uᵀJ} is linear in {@code u}, and its gradient along {@code v} is {@code Jv}.
      */
     public static Tensor jvp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape inner = new Tape().watch(x);

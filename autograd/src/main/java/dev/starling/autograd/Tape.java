@@ -263,7 +263,9 @@ public final class Tape implements Recorder {
         }
     }
 
-    /** Finds for each variable that the result depends on the first recorded step that used it: the last to contribute. */
+    /**
+     * Finds for each variable that the result depends on the first recorded step that used it: the last to contribute.
+     */
     private void prepare(int end, int root) {
         if (gradients.length < variableCount) {
             gradients = new Tensor[variableCount * 2];
@@ -388,7 +390,8 @@ public final class Tape implements Recorder {
             if (t.version() != versions[v++]) {
                 String op = steps[i] instanceof Op o ? o.name() : "recompute";
                 throw new TensorException(Problem.VERSION, "backward of " + op, List.of(t.spec()),
-                        "an operand was changed in place after it was recorded", "update it after backward, or copy() it");
+                        "an operand was changed in place after it was recorded",
+                        "update it after backward, or copy() it");
             }
         }
     }

@@ -1,0 +1,9 @@
+/** What a newcomer runs: the samples behind the {@code starling} command. */
+module dev.starling.samples {
+    requires dev.starling.nn;
+    requires info.picocli;
+    requires java.desktop;
+    requires xchart;
+
+    opens dev.starling.samples to info.picocli;
+}
