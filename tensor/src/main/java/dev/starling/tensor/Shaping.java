@@ -72,6 +72,18 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Permute(order), self());
     }
 
+    /** Returns this tensor with dimension {@code from} moved to position {@code to}, the others in their order. */
+    default Tensor movedim(int from, int to) {
+        int f = self().shape().axis(from);
+        int t = self().shape().axis(to);
+        int[] order = new int[self().rank()];
+        for (int i = 0, rest = 0; i < order.length; i++) {
+            order[i] = i == t ? f : rest == f ? ++rest : rest;
+            rest += i == t ? 0 : 1;
+        }
+        return Tensor.compute(new View.Permute(order), self());
+    }
+
     /** Returns a matrix, or a stack of matrices, transposed. */
     default Tensor t() {
         return transpose(-2, -1);

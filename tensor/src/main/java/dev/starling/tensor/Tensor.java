@@ -18,7 +18,8 @@ import java.util.List;
  * elements.
  *
  * <p>What can be done with a tensor is told in the interfaces that it implements: {@link Arithmetic},
- * {@link Reductions}, {@link Shaping} and {@link Indexing}; neural operations are static methods of {@link Functions}.
+ * {@link Reductions}, {@link Shaping} and {@link Indexing}; neural operations are static methods of {@link Functions},
+ * {@link Convolutions}, {@link Pools}, {@link Norms} and {@link Losses}.
  * Every operation passes {@link #apply}. A tensor may be read by several threads at once, and closed by none meanwhile.
  */
 public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, AutoCloseable {

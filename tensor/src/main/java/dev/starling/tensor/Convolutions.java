@@ -1,0 +1,128 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Convolution.Geometry;
+import dev.starling.tensor.op.Epilogue;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Convolution and transposed convolution over 1, 2 or 3 spatial dimensions. Shapes are told in {@link Convolution}; a
+ * bias may be {@code null}.
+ */
+public final class Convolutions {
+    private Convolutions() {
+    }
+
+    /** Convolution: {@code x [N, C, L]}, {@code weight [O, C/groups, kernel]}, {@code bias [O]}. */
+    public static Tensor conv1d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+            int groups) {
+        return conv(x, weight, bias, Geometry.of(1, stride, padding, dilation, groups), Epilogue.NONE);
+    }
+
+    /** Convolution: {@code x [N, C, H, W]}, {@code weight [O, C/groups, kH, kW]}, {@code bias [O]}. */
+    public static Tensor conv2d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+            int groups) {
+        return conv(x, weight, bias, Geometry.of(2, stride, padding, dilation, groups), Epilogue.NONE);
+    }
+
+    /** Convolution with values for height and width. */
+    public static Tensor conv2d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
+            int groups) {
+        return conv(x, weight, bias, geometry(2, stride, padding, dilation, groups), Epilogue.NONE);
+    }
+
+    /** Convolution: {@code x [N, C, D, H, W]}, {@code weight [O, C/groups, kD, kH, kW]}, {@code bias [O]}. */
+    public static Tensor conv3d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+            int groups) {
+        return conv(x, weight, bias, Geometry.of(3, stride, padding, dilation, groups), Epilogue.NONE);
+    }
+
+    /** Convolution with values for depth, height and width. */
+    public static Tensor conv3d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
+            int groups) {
+        return conv(x, weight, bias, geometry(3, stride, padding, dilation, groups), Epilogue.NONE);
+    }
+
+    /**
+     * Convolution of any rank.
+     *
+     * @param x {@code [N, C, *in]}
+     * @param weight {@code [O, C/groups, *kernel]}
+     * @param bias {@code [O]}, or {@code null}
+     * @param geometry stride, padding, dilation, groups
+     * @param epilogue applied to the result in the same pass
+     * @return {@code [N, O, *out]}
+     */
+    public static Tensor conv(Tensor x, Tensor weight, Tensor bias, Geometry geometry, Epilogue epilogue) {
+        Convolution.Conv op = new Convolution.Conv(geometry, epilogue);
+        return bias == null ? Tensor.compute(op, x, weight) : Tensor.compute(op, x, weight, bias);
+    }
+
+    /** Transposed convolution: {@code x [N, C, L]}, {@code weight [C, O/groups, kernel]}, {@code bias [O]}. */
+    public static Tensor convTranspose1d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+            int outputPadding, int dilation, int groups) {
+        return convTranspose(x, weight, bias, Geometry.of(1, stride, padding, dilation, groups), outputPadding);
+    }
+
+    /** Transposed convolution: {@code x [N, C, H, W]}, {@code weight [C, O/groups, kH, kW]}, {@code bias [O]}. */
+    public static Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+            int outputPadding, int dilation, int groups) {
+        return convTranspose(x, weight, bias, Geometry.of(2, stride, padding, dilation, groups), outputPadding,
+                outputPadding);
+    }
+
+    /** Transposed convolution: {@code x [N, C, D, H, W]}, {@code weight [C, O/groups, kD, kH, kW]}. */
+    public static Tensor convTranspose3d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+            int outputPadding, int dilation, int groups) {
+        return convTranspose(x, weight, bias, Geometry.of(3, stride, padding, dilation, groups), outputPadding,
+                outputPadding, outputPadding);
+    }
+
+    /**
+     * Transposed convolution: the gradient of a convolution of {@code geometry} with respect to its input, with {@code
+     * out = (in - 1)·stride - 2·padding + dilation·(kernel - 1) + 1 + outputPadding}.
+     *
+     * @param x {@code [N, C, *in]}
+     * @param weight {@code [C, O/groups, *kernel]}
+     * @param bias {@code [O]}, or {@code null}
+     * @param outputPadding one value per spatial dimension, less than the stride: tells apart the output sizes that the
+     *     stride rounds to one input size
+     * @return {@code [N, O, *out]}
+     */
+    public static Tensor convTranspose(Tensor x, Tensor weight, Tensor bias, Geometry geometry, int... outputPadding) {
+        int rank = geometry.rank();
+        List<Spec> operands = List.of(x.spec(), weight.spec());
+        if (x.rank() != rank + 2 || weight.rank() != rank + 2) {
+            throw new TensorException(TensorException.Problem.SHAPE, "convTranspose", operands,
+                    "x and weight must have rank " + (rank + 2), "reshape them");
+        }
+        if (outputPadding.length != rank) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "convTranspose", operands,
+                    "needs an output padding for each of " + rank + " dimensions", "give " + rank);
+        }
+        long[] out = new long[rank + 2];
+        out[0] = x.size(0);
+        out[1] = weight.size(1) * geometry.groups();
+        for (int i = 0; i < rank; i++) {
+            if (outputPadding[i] < 0 || outputPadding[i] >= geometry.stride()[i]) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, "convTranspose", operands,
+                        "0 <= output padding < stride must hold, got " + outputPadding[i] + " and "
+                        + geometry.stride()[i], "use a smaller output padding");
+            }
+            out[i + 2] = Math.max(0, (x.size(i + 2) - 1) * geometry.stride()[i] - 2L * geometry.padding()[i]
+                    + (long) geometry.dilation()[i] * (weight.size(i + 2) - 1) + 1 + outputPadding[i]);
+        }
+        Tensor y = Tensor.compute(new Convolution.ConvInputGradient(geometry, Shape.of(out)), x, weight);
+        return bias == null ? y : y.add(bias.reshape(Norms.perChannel(y)));
+    }
+
+    private static Geometry geometry(int rank, int[] stride, int[] padding, int[] dilation, int groups) {
+        if (stride.length != rank || padding.length != rank || dilation.length != rank) {
+            throw TensorException.argument("conv" + rank + "d", "needs " + rank + " values each, got stride "
+                    + Arrays.toString(stride) + ", padding " + Arrays.toString(padding) + ", dilation "
+                    + Arrays.toString(dilation), "give one value per spatial dimension");
+        }
+        return new Geometry(stride.clone(), padding.clone(), dilation.clone(), groups);
+    }
+}

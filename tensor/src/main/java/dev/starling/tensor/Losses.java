@@ -1,0 +1,160 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.CrossEntropy;
+import java.util.List;
+
+/** What training makes small: how far predictions are from targets. */
+public final class Losses {
+    /** A value of {@code ignored} that ignores no target. */
+    public static final long NONE_IGNORED = Long.MIN_VALUE;
+
+    private Losses() {
+    }
+
+    /** How the losses of a batch become one. */
+    public enum Reduce {
+        /** They do not. */
+        NONE,
+        /** Their mean. */
+        MEAN,
+        /** Their sum. */
+        SUM;
+
+        Tensor of(Tensor losses) {
+            return switch (this) {
+                case NONE -> losses;
+                case MEAN -> losses.mean();
+                case SUM -> losses.sum();
+            };
+        }
+    }
+
+    /** Mean cross-entropy without smoothing; every target counts. See the longer form. */
+    public static Tensor crossEntropy(Tensor logits, Tensor target) {
+        return crossEntropy(logits, target, Reduce.MEAN, 0, NONE_IGNORED);
+    }
+
+    /**
+     * Cross-entropy between {@code softmax(logits)} and targets. (smoothing: Szegedy et al., 2015)
+     *
+     * @param logits {@code [N, C]} or {@code [N, C, *d]}
+     * @param target classes, i64 or i32 {@code [N]} or {@code [N, *d]}; or probabilities, floating like {@code logits}
+     * @param smoothing share of the target that is spread evenly over all classes
+     * @param ignored a class that marks targets to leave out, for example -100, or {@link #NONE_IGNORED}; the mean is
+     *     over the kept, NaN if there are none
+     * @return a scalar, or shaped like class targets
+     */
+    public static Tensor crossEntropy(Tensor logits, Tensor target, Reduce reduce, double smoothing, long ignored) {
+        if (!(smoothing >= 0 && smoothing <= 1)) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "crossEntropy",
+                    List.of(logits.spec(), target.spec()), "0 <= smoothing <= 1 must hold, got " + smoothing,
+                    "change smoothing");
+        }
+        if (target.dtype().isFloating()) {
+            requireSame("crossEntropy", logits, target);
+            Tensor q = smoothing == 0 ? target : target.mul(1 - smoothing).add(smoothing / logits.size(1));
+            Tensor losses = q.mul(logits.logSoftmax(1)).sum(1).neg();
+            return reduce.of(losses);
+        }
+        Tensor rows = rows("crossEntropy", logits, target);
+        Tensor flat = target.reshape(target.count());
+        Tensor losses = Tensor.compute(new CrossEntropy.Loss(smoothing, ignored), rows, flat);
+        return reduced(losses, target, reduce, ignored);
+    }
+
+    /**
+     * Negative log-likelihood: {@code -logProbabilities} at the target.
+     *
+     * @param logProbabilities {@code [N, C]} or {@code [N, C, *d]}
+     * @param target classes, i64 or i32 {@code [N]} or {@code [N, *d]}
+     * @param ignored as in {@link #crossEntropy}
+     * @return a scalar, or shaped like the targets
+     */
+    public static Tensor nllLoss(Tensor logProbabilities, Tensor target, Reduce reduce, long ignored) {
+        Tensor rows = rows("nllLoss", logProbabilities, target);
+        Tensor flat = target.reshape(target.count());
+        Tensor losses;
+        if (ignored == NONE_IGNORED) {
+            losses = rows.gather(1, flat.unsqueeze(1)).squeeze(1).neg();
+        } else {
+            Tensor left = flat.eq(ignored);
+            losses = rows.gather(1, flat.maskedFill(left, 0).unsqueeze(1)).squeeze(1).neg().maskedFill(left, 0);
+        }
+        return reduced(losses, target, reduce, ignored);
+    }
+
+    /** Binary cross-entropy between {@code sigmoid(logits)} and probabilities {@code target} of one shape. */
+    public static Tensor binaryCrossEntropyWithLogits(Tensor logits, Tensor target, Reduce reduce) {
+        requireSame("binaryCrossEntropyWithLogits", logits, target);
+        return reduce.of(logits.softplus().sub(logits.mul(target)));
+    }
+
+    /** Squared distance of tensors of one shape. */
+    public static Tensor mseLoss(Tensor x, Tensor target, Reduce reduce) {
+        requireSame("mseLoss", x, target);
+        return reduce.of(x.sub(target).square());
+    }
+
+    /** Distance of tensors of one shape. */
+    public static Tensor l1Loss(Tensor x, Tensor target, Reduce reduce) {
+        requireSame("l1Loss", x, target);
+        return reduce.of(x.sub(target).abs());
+    }
+
+    /** {@code ½d²} where the distance d is less than {@code delta}, else {@code delta·(d - ½delta)}. (Huber, 1964) */
+    public static Tensor huberLoss(Tensor x, Tensor target, Reduce reduce, double delta) {
+        requireSame("huberLoss", x, target);
+        if (!(delta > 0)) {
+            throw TensorException.argument("huberLoss", "delta must be > 0, got " + delta, "use l1Loss");
+        }
+        Tensor distance = x.sub(target).abs();
+        Tensor near = distance.clamp(0, delta);
+        return reduce.of(near.mul(distance.sub(near.mul(0.5))));
+    }
+
+    /** {@code ½d²/beta} where the distance d is less than {@code beta}, else {@code d - ½beta}. (Girshick, 2015) */
+    public static Tensor smoothL1Loss(Tensor x, Tensor target, Reduce reduce, double beta) {
+        return huberLoss(x, target, reduce, beta).mul(1 / beta);
+    }
+
+    /**
+     * Kullback-Leibler divergence {@code target·(ln target - logProbabilities)}, element by element; where the target
+     * is 0 it is 0. The divergence per sample is the sum over the batch divided by its size, not the mean.
+     *
+     * @param logProbabilities of the model
+     * @param target probabilities of the same shape
+     */
+    public static Tensor klDiv(Tensor logProbabilities, Tensor target, Reduce reduce) {
+        requireSame("klDiv", logProbabilities, target);
+        Tensor log = target.maskedFill(target.le(0), 1).log();
+        return reduce.of(target.mul(log.sub(logProbabilities)));
+    }
+
+    /** Returns {@code [N·d, C]}: the class dimension last, the others merged. */
+    private static Tensor rows(String op, Tensor x, Tensor target) {
+        if (x.rank() < 2 || !x.shape().without(1).equals(target.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec(), target.spec()),
+                    "x must be [N, C, *d] and the targets [N, *d]", "use class indices, not one-hot rows");
+        }
+        if (x.rank() == 2) {
+            return x;
+        }
+        return x.movedim(1, -1).reshape(target.count(), x.size(1));
+    }
+
+    private static Tensor reduced(Tensor losses, Tensor target, Reduce reduce, long ignored) {
+        return switch (reduce) {
+            case NONE -> losses.reshape(target.shape());
+            case SUM -> losses.sum();
+            case MEAN -> ignored == NONE_IGNORED ? losses.mean()
+                : losses.sum().div(target.ne(ignored).sum().to(losses.dtype()));
+        };
+    }
+
+    private static void requireSame(String op, Tensor a, Tensor b) {
+        if (!a.shape().equals(b.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, op, List.of(a.spec(), b.spec()),
+                    "operands must have one shape", "reshape or expand one; losses do not broadcast");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Normalization;
+import java.util.Arrays;
+import java.util.List;
+
+/** Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. */
+public final class Norms {
+    private Norms() {
+    }
+
+    /**
+     * A normalised batch and its statistics.
+     *
+     * @param y like {@code x}
+     * @param mean {@code [C]}
+     * @param inverseDeviation {@code [C]}: {@code 1/√(variance + epsilon)}, with the biased variance
+     */
+    public record Batch(Tensor y, Tensor mean, Tensor inverseDeviation) {
+        /** Returns the biased variance {@code [C]}; {@code epsilon} as the batch was normalised with. */
+        public Tensor variance(double epsilon) {
+            return inverseDeviation.square().reciprocal().sub(epsilon).clamp(0, Double.POSITIVE_INFINITY);
+        }
+    }
+
+    /**
+     * Batch normalisation with the batch's own statistics: for training. (Ioffe and Szegedy, 2015)
+     *
+     * @param x {@code [N, C, ..]}
+     * @param gamma {@code [C]}, or {@code null} for ones
+     * @param beta {@code [C]}, or {@code null} for zeros
+     * @param epsilon added to the variance
+     */
+    public static Batch batchNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+        return batchNorm(x, gamma, beta, epsilon, Epilogue.NONE);
+    }
+
+    /** Batch normalisation for training with an epilogue applied to {@code y} in the same pass. */
+    public static Batch batchNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Epilogue epilogue) {
+        requireChannels("batchNorm", x);
+        Spec channels = x.spec().with(Shape.of(x.size(1)));
+        Tensor[] r = Tensor.apply(new Normalization.BatchNorm(epsilon, epilogue), x,
+                gamma == null ? Creation.full(channels, 1) : gamma, beta == null ? Creation.full(channels, 0) : beta);
+        return new Batch(r[0], r[1], r[2]);
+    }
+
+    /**
+     * Batch normalisation with given statistics: for inference.
+     *
+     * @param x {@code [N, C, ..]}
+     * @param mean {@code [C]}
+     * @param variance {@code [C]}
+     * @param gamma {@code [C]}, or {@code null} for ones
+     * @param beta {@code [C]}, or {@code null} for zeros
+     * @param epsilon added to the variance
+     * @return like {@code x}
+     */
+    public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, Tensor gamma, Tensor beta, double epsilon) {
+        requireChannels("batchNorm", x);
+        Tensor scale = variance.add(epsilon).rsqrt();
+        scale = gamma == null ? scale : scale.mul(gamma);
+        Tensor shift = mean.mul(scale).neg();
+        shift = beta == null ? shift : shift.add(beta);
+        Shape channels = perChannel(x);
+        return x.mul(scale.reshape(channels)).add(shift.reshape(channels));
+    }
+
+    /**
+     * Layer normalisation over the trailing dimensions that {@code gamma} has. (Ba, Kiros and Hinton, 2016)
+     *
+     * @param x {@code [.., *d]}
+     * @param gamma {@code [*d]}
+     * @param beta {@code [*d]}, or {@code null} for zeros
+     * @param epsilon added to the variance
+     * @return like {@code x}
+     */
+    public static Tensor layerNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+        return Tensor.compute(new Normalization.LayerNorm(epsilon), x, gamma, beta == null ? gamma.zerosLike() : beta);
+    }
+
+    /**
+     * Group normalisation: each sample's channels fall into groups that are normalised alone. (Wu and He, 2018)
+     *
+     * @param x {@code [N, C, ..]}
+     * @param groups divides C; 1 normalises a sample as a whole
+     * @param gamma {@code [C]}, or {@code null} for ones
+     * @param beta {@code [C]}, or {@code null} for zeros
+     * @param epsilon added to the variance
+     * @return like {@code x}
+     */
+    public static Tensor groupNorm(Tensor x, int groups, Tensor gamma, Tensor beta, double epsilon) {
+        requireChannels("groupNorm", x);
+        if (groups <= 0 || x.size(1) % groups != 0) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "groupNorm", List.of(x.spec()),
+                    x.size(1) + " channels must divide into " + groups + " groups", "change groups");
+        }
+        long each = x.shape().slice(1, x.rank()).count() / groups;
+        Spec ones = x.spec().with(Shape.of(each));
+        Tensor y = layerNorm(x.reshape(x.size(0), groups, each), Creation.full(ones, 1), null, epsilon);
+        y = y.reshape(x.shape());
+        Shape channels = perChannel(x);
+        y = gamma == null ? y : y.mul(gamma.reshape(channels));
+        return beta == null ? y : y.add(beta.reshape(channels));
+    }
+
+    /** Instance normalisation: {@link #groupNorm} with a group for each channel. (Ulyanov et al., 2016) */
+    public static Tensor instanceNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+        requireChannels("instanceNorm", x);
+        return groupNorm(x, Math.toIntExact(x.size(1)), gamma, beta, epsilon);
+    }
+
+    /**
+     * Divides by the root of the mean square over the trailing dimensions that {@code gamma} has; 16-bit types compute
+     * in f32. (Zhang and Sennrich, 2019)
+     *
+     * @param x {@code [.., *d]}
+     * @param gamma {@code [*d]}
+     * @param epsilon added to the mean square
+     * @return like {@code x}
+     */
+    public static Tensor rmsNorm(Tensor x, Tensor gamma, double epsilon) {
+        int[] trailing = new int[gamma.rank()];
+        Arrays.setAll(trailing, i -> i - trailing.length);
+        if (gamma.rank() == 0 || gamma.rank() > x.rank()
+                || !x.shape().slice(x.rank() - gamma.rank(), x.rank()).equals(gamma.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, "rmsNorm", List.of(x.spec(), gamma.spec()),
+                    "gamma must have the trailing sizes of x", "give one value for each normalised element");
+        }
+        Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
+        Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
+        return wide.mul(inverse).to(x.dtype()).mul(gamma);
+    }
+
+    /** Returns {@code [1, C, 1, ..]}: the shape in which one value a channel broadcasts to {@code x}. */
+    static Shape perChannel(Tensor x) {
+        long[] dims = new long[x.rank()];
+        Arrays.fill(dims, 1);
+        dims[1] = x.size(1);
+        return Shape.of(dims);
+    }
+
+    private static void requireChannels(String op, Tensor x) {
+        if (x.rank() < 2) {
+            throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()), "x must be [N, C, ..]",
+                    "unsqueeze it");
+        }
+    }
+}

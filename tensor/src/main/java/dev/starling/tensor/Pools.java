@@ -1,0 +1,131 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Pooling;
+import dev.starling.tensor.op.Pooling.Window;
+import java.util.Arrays;
+import java.util.List;
+
+/** Pooling over 1, 2 or 3 spatial dimensions: {@code [N, C, *in]} to {@code [N, C, *out]}. */
+public final class Pools {
+    private Pools() {
+    }
+
+    /** Maximum of each window over {@code x [N, C, L]}. */
+    public static Tensor maxPool1d(Tensor x, int kernel, int stride, int padding) {
+        return maxPool(x, Window.of(1, kernel, stride, padding));
+    }
+
+    /** Maximum of each window over {@code x [N, C, H, W]}. */
+    public static Tensor maxPool2d(Tensor x, int kernel, int stride, int padding) {
+        return maxPool(x, Window.of(2, kernel, stride, padding));
+    }
+
+    /** Maximum of each window over {@code x [N, C, D, H, W]}. */
+    public static Tensor maxPool3d(Tensor x, int kernel, int stride, int padding) {
+        return maxPool(x, Window.of(3, kernel, stride, padding));
+    }
+
+    /** Maximum of each window; padding never wins. */
+    public static Tensor maxPool(Tensor x, Window window) {
+        return Tensor.compute(new Pooling.MaxPool(window), x);
+    }
+
+    /** Mean of each window over {@code x [N, C, L]}, zeros of the padding counted. */
+    public static Tensor avgPool1d(Tensor x, int kernel, int stride, int padding) {
+        return avgPool(x, Window.of(1, kernel, stride, padding), true);
+    }
+
+    /** Mean of each window over {@code x [N, C, H, W]}, zeros of the padding counted. */
+    public static Tensor avgPool2d(Tensor x, int kernel, int stride, int padding) {
+        return avgPool(x, Window.of(2, kernel, stride, padding), true);
+    }
+
+    /** Mean of each window over {@code x [N, C, D, H, W]}, zeros of the padding counted. */
+    public static Tensor avgPool3d(Tensor x, int kernel, int stride, int padding) {
+        return avgPool(x, Window.of(3, kernel, stride, padding), true);
+    }
+
+    /**
+     * Mean of each window.
+     *
+     * @param countPadding whether zeros of the padding count
+     */
+    public static Tensor avgPool(Tensor x, Window window, boolean countPadding) {
+        return Tensor.compute(new Pooling.AvgPool(window, countPadding), x);
+    }
+
+    /**
+     * Mean over {@code out[i]} windows that together cover spatial dimension {@code i}: window {@code o} reaches from
+     * {@code ⌊o·in/out⌋} to {@code ⌈(o + 1)·in/out⌉}.
+     *
+     * @param x {@code [N, C, *in]}
+     * @param out size of the result in each spatial dimension
+     */
+    public static Tensor adaptiveAvgPool(Tensor x, int... out) {
+        Window even = evenWindow("adaptiveAvgPool", x, out);
+        if (even != null) {
+            return avgPool(x, even, true);
+        }
+        Tensor y = x;
+        for (int i = 0; i < out.length; i++) {
+            if (y.size(i + 2) != out[i]) {
+                y = y.transpose(i + 2, -1).matmul(averaging(x, x.size(i + 2), out[i]).t()).transpose(i + 2, -1);
+            }
+        }
+        return y;
+    }
+
+    /** Maximum over {@code out[i]} windows that together cover spatial dimension {@code i}; see the mean. */
+    public static Tensor adaptiveMaxPool(Tensor x, int... out) {
+        Window even = evenWindow("adaptiveMaxPool", x, out);
+        if (even != null) {
+            return maxPool(x, even);
+        }
+        Tensor y = x;
+        for (int i = 0; i < out.length; i++) {
+            long in = y.size(i + 2);
+            Tensor[] windows = new Tensor[out[i]];
+            for (int o = 0; o < out[i]; o++) {
+                long from = o * in / out[i];
+                windows[o] = y.narrow(i + 2, from, Math.ceilDiv((o + 1) * in, out[i]) - from).max(true, i + 2);
+            }
+            y = Shaping.concat(i + 2, windows);
+        }
+        return y;
+    }
+
+    /** Returns the window that falls into equal parts, or {@code null} if a size does not divide. */
+    private static Window evenWindow(String op, Tensor x, int[] out) {
+        int rank = out.length;
+        if (rank < 1 || rank > 3 || x.rank() != rank + 2) {
+            throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),
+                    "x must be [N, C, *spatial] with the spatial rank of " + Arrays.toString(out),
+                    "give one size for each of 1 to 3 spatial dimensions");
+        }
+        int[] kernel = new int[rank];
+        boolean even = true;
+        for (int i = 0; i < rank; i++) {
+            long in = x.size(i + 2);
+            if (out[i] <= 0 || in == 0) {
+                throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),
+                        "sizes must be > 0, got " + Arrays.toString(out), "give positive sizes");
+            }
+            even &= in % out[i] == 0;
+            kernel[i] = (int) (in / out[i]);
+        }
+        int[] ones = new int[rank];
+        Arrays.fill(ones, 1);
+        return even ? new Window(kernel, kernel, new int[rank], ones, false) : null;
+    }
+
+    /** Returns {@code [out, in]}: row {@code o} holds 1/size within window {@code o}, else 0. */
+    private static Tensor averaging(Tensor like, long in, int out) {
+        double[] matrix = new double[Math.toIntExact(in * out)];
+        for (int o = 0; o < out; o++) {
+            int from = (int) (o * in / out);
+            int to = (int) Math.ceilDiv((o + 1) * in, out);
+            Arrays.fill(matrix, (int) (o * in) + from, (int) (o * in) + to, 1.0 / (to - from));
+        }
+        return Device.with(like.device(), () -> Tensor.of(matrix, out, in)).to(like.dtype());
+    }
+}
