@@ -14,4 +14,6 @@ module dev.starling.tensor {
     exports dev.starling.tensor.spi;
 
     uses dev.starling.tensor.spi.BackendProvider;
+
+    provides dev.starling.tensor.spi.BackendProvider with dev.starling.tensor.reference.ReferenceProvider;
 }

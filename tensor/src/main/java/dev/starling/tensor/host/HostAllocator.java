@@ -21,6 +21,8 @@ public final class HostAllocator implements Allocator {
     private static final long LARGE = SLAB / 8;
     private static final int CLASSES = 4 * 64;
 
+    private static final HostAllocator SHARED = new HostAllocator();
+
     private final Object lock = new Object();
     private final Bin[] bins = new Bin[CLASSES];
     private long slabNext;
@@ -67,6 +69,11 @@ public final class HostAllocator implements Allocator {
         for (int i = 0; i < CLASSES; i++) {
             bins[i] = new Bin();
         }
+    }
+
+    /** Returns the one allocator of all devices that live in host memory. */
+    public static HostAllocator shared() {
+        return SHARED;
     }
 
     /** Returns the number of the smallest class whose blocks hold {@code bytes}. */

@@ -1,13 +1,13 @@
 package dev.starling.tensor.op;
 
-import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
  * Random numbers as a function of seed, counter and place, by Philox 4×32-10 (Salmon et al., 2011): element {@code i}
  * in row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device, thread
- * count and memory layout gives the same bits. See {@link Philox}.
+ * count and memory layout gives the same bits. Numbers are made in f32 and converted to the result's type; each
+ * record's {@code at} defines them. See {@link Philox}.
  */
 public sealed interface Random extends Op {
     /** Returns the stream. */
@@ -41,6 +41,15 @@ public sealed interface Random extends Op {
             Check.floating(this, spec);
             return new Spec[] {spec};
         }
+
+        /**
+         * Returns element {@code i}: {@code low + u·(high - low)} in f32, fused, and the f32 below {@code high} where
+         * that rounds up to it.
+         */
+        public float at(long i) {
+            float value = Math.fma(Philox.uniformAt(seed, counter, i), (float) (high - low), (float) low);
+            return Math.min(value, Math.nextDown((float) high));
+        }
     }
 
     /**
@@ -58,6 +67,11 @@ public sealed interface Random extends Op {
             Check.floating(this, spec);
             return new Spec[] {spec};
         }
+
+        /** Returns element {@code i}: {@code z·deviation + mean} in f32, fused. */
+        public float at(long i) {
+            return Math.fma(Philox.normalAt(seed, counter, i), (float) deviation, (float) mean);
+        }
     }
 
     /**
@@ -72,6 +86,11 @@ public sealed interface Random extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             return new Spec[] {spec};
+        }
+
+        /** Tells whether element {@code i} is 1. */
+        public boolean at(long i) {
+            return Philox.bernoulliAt(seed, counter, i, (float) probability);
         }
     }
 
@@ -93,6 +112,11 @@ public sealed interface Random extends Op {
                     spec);
             return new Spec[] {spec};
         }
+
+        /** Returns element {@code i}. */
+        public long at(long i) {
+            return low + ((Philox.bitsAt(seed, counter, i) & 0xFFFFFFFFL) * (high - low) >>> 32);
+        }
     }
 
     /**
@@ -112,6 +136,11 @@ public sealed interface Random extends Op {
             return new Spec[] {in[0]};
         }
 
+        /** Tells whether element {@code i} is kept. */
+        public boolean keeps(long i) {
+            return !Philox.bernoulliAt(seed, counter, i, (float) probability);
+        }
+
         @Override
         public boolean differentiable() {
             return true;
@@ -121,10 +150,5 @@ public sealed interface Random extends Op {
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {Tensor.compute(this, b.grad())};
         }
-    }
-
-    /** Returns the type in which the numbers are made before rounding to {@code dtype}. */
-    static DType drawn(DType dtype) {
-        return dtype == DType.F64 ? DType.F64 : DType.F32;
     }
 }

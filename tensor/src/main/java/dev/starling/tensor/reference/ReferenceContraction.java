@@ -1,0 +1,63 @@
+package dev.starling.tensor.reference;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Contraction;
+
+/** Sums of products, one output at a time. */
+final class ReferenceContraction {
+    private ReferenceContraction() {
+    }
+
+    static void run(Contraction op, Tensor[] in, Tensor out) {
+        switch (op) {
+            case Contraction.MatMul o -> matMul(in[0], in[1], out);
+            case Contraction.Linear o -> linear(o, in, out);
+        }
+    }
+
+    private static void matMul(Tensor a, Tensor b, Tensor out) {
+        long m = a.size(-2);
+        long k = a.size(-1);
+        long n = b.size(-1);
+        Shape lead = out.shape().slice(0, out.rank() - 2);
+        Elements left = Elements.of(a, lead.concat(Shape.of(m, k)));
+        Elements right = Elements.of(b, lead.concat(Shape.of(k, n)));
+        Elements y = Elements.of(out);
+        for (long i = 0; i < out.count(); i++) {
+            long row = i / n * k;
+            long column = i / (m * n) * k * n + i % n;
+            double sum = 0;
+            long sumOfIntegers = 0;
+            for (long j = 0; j < k; j++) {
+                if (y.floating()) {
+                    sum += left.get(row + j) * right.get(column + j * n);
+                } else {
+                    sumOfIntegers += left.getLong(row + j) * right.getLong(column + j * n);
+                }
+            }
+            if (y.floating()) {
+                y.set(i, sum);
+            } else {
+                y.setLong(i, sumOfIntegers);
+            }
+        }
+    }
+
+    private static void linear(Contraction.Linear op, Tensor[] in, Tensor out) {
+        Elements x = Elements.of(in[0]);
+        Elements weight = Elements.of(in[1]);
+        Elements bias = in.length == 3 ? Elements.of(in[2]) : null;
+        Elements y = Elements.of(out);
+        long outputs = in[1].size(0);
+        long inputs = in[1].size(1);
+        for (long i = 0; i < out.count(); i++) {
+            long o = i % outputs;
+            double sum = bias == null ? 0 : bias.get(o);
+            for (long j = 0; j < inputs; j++) {
+                sum += x.get(i / outputs * inputs + j) * weight.get(o * inputs + j);
+            }
+            y.set(i, ReferenceKernels.apply(op.epilogue(), sum));
+        }
+    }
+}

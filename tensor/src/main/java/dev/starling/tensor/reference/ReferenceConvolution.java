@@ -1,0 +1,103 @@
+package dev.starling.tensor.reference;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Convolution;
+
+/**
+ * A convolution is a set of triples (element of x, element of the weight, element of y); each of the three operations
+ * sums over it the products of two into the third.
+ */
+final class ReferenceConvolution {
+    private ReferenceConvolution() {
+    }
+
+    /** Takes a triple of element numbers. */
+    private interface Triple {
+        void accept(long x, long weight, long y);
+    }
+
+    static void run(Convolution op, Tensor[] in, Tensor[] out) {
+        double[] sums = new double[Math.toIntExact(out[0].count())];
+        Elements a = Elements.of(in[0]);
+        Elements b = Elements.of(in[1]);
+        switch (op) {
+            case Convolution.Conv o -> {
+                each(o.geometry(), in[0].shape(), in[1].shape(), out[0].shape(),
+                        (x, weight, y) -> sums[(int) y] += a.get(x) * b.get(weight));
+                finish(o, in, sums, out[0]);
+            }
+            case Convolution.ConvInputGradient o -> each(o.geometry(), o.shape(), in[1].shape(), in[0].shape(),
+                    (x, weight, y) -> sums[(int) x] += a.get(y) * b.get(weight));
+            case Convolution.ConvWeightGradient o -> {
+                each(o.geometry(), in[0].shape(), o.shape(), in[1].shape(),
+                        (x, weight, y) -> sums[(int) weight] += a.get(x) * b.get(y));
+                if (o.bias()) {
+                    biasGradient(in[1], out[1]);
+                }
+            }
+        }
+        store(sums, out[0]);
+    }
+
+    /** Adds the bias and applies the epilogue. */
+    private static void finish(Convolution.Conv op, Tensor[] in, double[] sums, Tensor out) {
+        Elements bias = in.length == 3 ? Elements.of(in[2]) : null;
+        long plane = out.shape().slice(2, out.rank()).count();
+        for (int i = 0; i < sums.length; i++) {
+            double b = bias == null ? 0 : bias.get(i / plane % out.size(1));
+            sums[i] = ReferenceKernels.apply(op.epilogue(), sums[i] + b);
+        }
+    }
+
+    private static void biasGradient(Tensor g, Tensor out) {
+        Elements from = Elements.of(g);
+        double[] sums = new double[Math.toIntExact(out.count())];
+        long plane = g.shape().slice(2, g.rank()).count();
+        for (long i = 0; i < g.count(); i++) {
+            sums[(int) (i / plane % sums.length)] += from.get(i);
+        }
+        store(sums, out);
+    }
+
+    private static void store(double[] sums, Tensor out) {
+        Elements y = Elements.of(out);
+        for (int i = 0; i < sums.length; i++) {
+            y.set(i, sums[i]);
+        }
+    }
+
+    private static void each(Convolution.Geometry geometry, Shape x, Shape weight, Shape y, Triple triple) {
+        long channels = weight.dim(1);
+        long perGroup = y.dim(1) / geometry.groups();
+        Shape kernel = weight.slice(2, weight.rank());
+        Shape input = x.slice(2, x.rank());
+        Shape output = y.slice(2, y.rank());
+        for (long i = 0; i < y.count(); i++) {
+            long o = i / output.count() % y.dim(1);
+            long image = i / output.count() / y.dim(1);
+            long[] place = ReferenceSelection.coordinates(i % output.count(), output);
+            for (long k = 0; k < kernel.count(); k++) {
+                long at = inputPlace(geometry, input, place, ReferenceSelection.coordinates(k, kernel));
+                for (long c = 0; c < channels && at >= 0; c++) {
+                    long channel = o / perGroup * channels + c;
+                    triple.accept((image * x.dim(1) + channel) * input.count() + at,
+                            (o * channels + c) * kernel.count() + k, i);
+                }
+            }
+        }
+    }
+
+    /** Returns which element of x's plane meets a kernel element at an output's place, -1 in the padding. */
+    private static long inputPlace(Convolution.Geometry g, Shape input, long[] place, long[] kernel) {
+        long at = 0;
+        for (int d = 0; d < place.length; d++) {
+            long i = place[d] * g.stride()[d] - g.padding()[d] + kernel[d] * g.dilation()[d];
+            if (i < 0 || i >= input.dim(d)) {
+                return -1;
+            }
+            at = at * input.dim(d) + i;
+        }
+        return at;
+    }
+}

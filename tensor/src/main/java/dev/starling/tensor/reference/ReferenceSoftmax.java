@@ -1,0 +1,124 @@
+package dev.starling.tensor.reference;
+
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Softmax;
+
+/** Softmax along a dimension, and cross-entropy over the rows of a matrix. */
+final class ReferenceSoftmax {
+    private ReferenceSoftmax() {
+    }
+
+    static void run(Softmax op, Tensor[] in, Tensor out) {
+        Elements a = Elements.of(in[0], out.shape()).alongLast(op.axis());
+        Elements b = in.length == 2 ? Elements.of(in[1], out.shape()).alongLast(op.axis()) : a;
+        Elements y = Elements.of(out).alongLast(op.axis());
+        int size = Math.toIntExact(out.size(op.axis()));
+        for (long line = 0; line < out.count(); line += size) {
+            double logSum = 0;
+            double dot = 0;
+            double sum = 0;
+            switch (op) {
+                case Softmax.Exponentials o -> logSum = logSumExp(a, line, size);
+                case Softmax.Logarithms o -> logSum = logSumExp(a, line, size);
+                case Softmax.ExponentialsGradient o -> dot = dot(a, b, line, size);
+                case Softmax.LogarithmsGradient o -> sum = sum(b, line, size);
+            }
+            for (long i = line; i < line + size; i++) {
+                y.set(i, switch (op) {
+                    case Softmax.Exponentials o -> Math.exp(a.get(i) - logSum);
+                    case Softmax.Logarithms o -> a.get(i) - logSum;
+                    case Softmax.ExponentialsGradient o -> a.get(i) * (b.get(i) - dot);
+                    case Softmax.LogarithmsGradient o -> b.get(i) - Math.exp(a.get(i)) * sum;
+                });
+            }
+        }
+    }
+
+    static void run(CrossEntropy op, Tensor[] in, Tensor[] out) {
+        switch (op) {
+            case CrossEntropy.Loss o -> loss(o, in[0], in[1], out[0], out[1]);
+            case CrossEntropy.Gradient o -> gradient(o, in[0], in[1], in[2], out[0]);
+        }
+    }
+
+    private static double logSumExp(Elements x, long line, int size) {
+        double greatest = Double.NEGATIVE_INFINITY;
+        for (long i = line; i < line + size; i++) {
+            greatest = Math.max(greatest, x.get(i));
+        }
+        double sum = 0;
+        for (long i = line; i < line + size; i++) {
+            sum += Math.exp(x.get(i) - greatest);
+        }
+        return greatest + Math.log(sum);
+    }
+
+    private static double dot(Elements y, Elements g, long line, int size) {
+        double dot = 0;
+        for (long i = line; i < line + size; i++) {
+            dot += y.get(i) * g.get(i);
+        }
+        return dot;
+    }
+
+    private static double sum(Elements g, long line, int size) {
+        double sum = 0;
+        for (long i = line; i < line + size; i++) {
+            sum += g.get(i);
+        }
+        return sum;
+    }
+
+    private static void loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Tensor loss, Tensor logProbabilities) {
+        Elements x = Elements.of(logits);
+        Elements classes = Elements.of(target);
+        Elements losses = Elements.of(loss);
+        Elements logs = Elements.of(logProbabilities);
+        int size = Math.toIntExact(logits.size(1));
+        for (long row = 0; row < target.count(); row++) {
+            boolean ignored = classes.getLong(row) == op.ignored();
+            long wanted = ignored ? -1 : checked(op, classes.getLong(row), size, row, logits, target);
+            double logSum = logSumExp(x, row * size, size);
+            double sum = 0;
+            for (int c = 0; c < size; c++) {
+                double log = x.get(row * size + c) - logSum;
+                double q = share(op.smoothing(), size, c == wanted);
+                sum -= q == 0 ? 0 : q * log;
+                logs.set(row * size + c, log);
+            }
+            losses.set(row, ignored ? 0 : sum);
+        }
+    }
+
+    private static void gradient(CrossEntropy.Gradient op, Tensor g, Tensor logProbabilities, Tensor target,
+            Tensor out) {
+        Elements gradients = Elements.of(g);
+        Elements logs = Elements.of(logProbabilities);
+        Elements classes = Elements.of(target);
+        Elements y = Elements.of(out);
+        int size = Math.toIntExact(out.size(1));
+        for (long row = 0; row < target.count(); row++) {
+            boolean ignored = classes.getLong(row) == op.ignored();
+            long wanted = ignored ? -1 : checked(op, classes.getLong(row), size, row, g, logProbabilities, target);
+            for (int c = 0; c < size; c++) {
+                double q = share(op.smoothing(), size, c == wanted);
+                double p = Math.exp(logs.get(row * size + c));
+                y.set(row * size + c, ignored ? 0 : (p - q) * gradients.get(row));
+            }
+        }
+    }
+
+    /** The probability q that smoothed targets give to a class. */
+    private static double share(double smoothing, int classes, boolean wanted) {
+        return smoothing / classes + (wanted ? 1 - smoothing : 0);
+    }
+
+    private static long checked(Op op, long wanted, int classes, long row, Tensor... operands) {
+        if (wanted < 0 || wanted >= classes) {
+            throw ReferenceSelection.outOfRange(op, wanted, row, 0, classes - 1, operands);
+        }
+        return wanted;
+    }
+}
