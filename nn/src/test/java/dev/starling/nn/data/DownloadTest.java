@@ -31,8 +31,10 @@ import org.junit.jupiter.api.io.TempDir;
 /** Downloads over a server on the loopback that behaves and misbehaves. */
 @Timeout(30)
 class DownloadTest {
+    private static final Download.Deadlines PATIENT =
+        new Download.Deadlines(Duration.ofSeconds(10), Duration.ofSeconds(20), Duration.ofSeconds(20));
     private static final Download.Deadlines SHORT =
-        new Download.Deadlines(Duration.ofSeconds(5), Duration.ofMillis(400), Duration.ofSeconds(20));
+        new Download.Deadlines(Duration.ofSeconds(10), Duration.ofMillis(1000), Duration.ofSeconds(20));
 
     @TempDir
     Path dir;
@@ -62,7 +64,7 @@ class DownloadTest {
     void shouldFetchAFileAndTellItsProgress() throws Exception {
         Path target = dir.resolve("new/folder/file");
         List<Long> told = new ArrayList<>();
-        download("/good").to(target, SHORT, (received, total) -> {
+        download("/good").to(target, PATIENT, (received, total) -> {
             assertThat(total).isEqualTo(content.length);
             told.add(received);
         });
@@ -74,7 +76,7 @@ class DownloadTest {
     @Test
     void shouldReplaceAnOldFile() throws Exception {
         Path target = Files.writeString(dir.resolve("file"), "old");
-        download("/good").to(target, SHORT, (received, total) -> { });
+        download("/good").to(target, PATIENT, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
         assertOnly(target);
     }
@@ -86,7 +88,7 @@ class DownloadTest {
             answer(exchange, 302, new byte[0], -1);
         });
         Path target = dir.resolve("file");
-        download("/moved").to(target, SHORT, (received, total) -> { });
+        download("/moved").to(target, PATIENT, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
     }
 
@@ -94,7 +96,7 @@ class DownloadTest {
     void shouldTryTheNextMirror() throws Exception {
         serve("/gone", exchange -> answer(exchange, 404, new byte[10], 10));
         Path target = dir.resolve("file");
-        download("/gone", "/good").to(target, SHORT, (received, total) -> { });
+        download("/gone", "/good").to(target, PATIENT, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
     }
 
@@ -104,7 +106,7 @@ class DownloadTest {
         other[content.length / 2] ^= 1;
         serve("/other", exchange -> answer(exchange, 200, other, other.length));
         Path target = Files.writeString(dir.resolve("file"), "old");
-        assertThatThrownBy(() -> download("/other").to(target, SHORT, (received, total) -> { }))
+        assertThatThrownBy(() -> download("/other").to(target, PATIENT, (received, total) -> { }))
             .isInstanceOf(DataException.class)
             .hasMessageContaining(sha256(content)).hasMessageContaining(sha256(other));
         assertThat(Files.readString(target)).isEqualTo("old");
@@ -139,14 +141,14 @@ class DownloadTest {
     @Test
     void shouldGiveUpOnAServerThatStallsBeforeAndWithinTheBody() throws Exception {
         serve("/silent", exchange -> hold());
-        fails("/silent", "no byte for 400 ms, after 0 of 300000 bytes");
+        fails(SHORT, "/silent", "no byte for 1000 ms, after 0 of 300000 bytes");
         serve("/stall", exchange -> {
             exchange.sendResponseHeaders(200, content.length);
             exchange.getResponseBody().write(content, 0, 5000);
             exchange.getResponseBody().flush();
             hold();
         });
-        fails("/stall", "no byte for 400 ms, after 5000 of 300000 bytes");
+        fails(SHORT, "/stall", "no byte for 1000 ms, after 5000 of 300000 bytes");
     }
 
     @Test
@@ -160,7 +162,7 @@ class DownloadTest {
             }
         });
         Download.Deadlines second =
-            new Download.Deadlines(Duration.ofSeconds(5), Duration.ofSeconds(10), Duration.ofMillis(700));
+            new Download.Deadlines(Duration.ofSeconds(5), Duration.ofSeconds(20), Duration.ofMillis(700));
         assertThatThrownBy(() -> download("/trickle").to(dir.resolve("file"), second, (received, total) -> { }))
             .isInstanceOf(DataException.class).hasMessageContaining("not finished within 700 ms");
         assertThat(dir).isEmptyDirectory();
@@ -176,15 +178,19 @@ class DownloadTest {
     void shouldStopWhenInterrupted() {
         serve("/silent", exchange -> hold());
         Thread.currentThread().interrupt();
-        assertThatThrownBy(() -> download("/silent").to(dir.resolve("file"), SHORT, (received, total) -> { }))
+        assertThatThrownBy(() -> download("/silent").to(dir.resolve("file"), PATIENT, (received, total) -> { }))
             .isInstanceOf(DataException.class).hasMessageContaining("interrupt");
         assertThat(Thread.interrupted()).isTrue();
         assertThat(dir).isEmptyDirectory();
     }
 
     private void fails(String path, String reason) throws Exception {
+        fails(PATIENT, path, reason);
+    }
+
+    private void fails(Download.Deadlines deadlines, String path, String reason) throws Exception {
         Path target = dir.resolve("file");
-        assertThatThrownBy(() -> download(path).to(target, SHORT, (received, total) -> { }))
+        assertThatThrownBy(() -> download(path).to(target, deadlines, (received, total) -> { }))
             .isInstanceOf(DataException.class).hasMessageContaining(target.toString())
             .hasMessageContaining(uri(path).toString()).hasMessageContaining(reason);
         assertThat(dir).isEmptyDirectory();

@@ -34,9 +34,11 @@ final class TransferBar implements Download.Progress, AutoCloseable {
         shown = line;
     }
 
-    /** Ends the line. */
+    /** Ends the line, if there is one. */
     @Override
     public void close() {
-        out.println(live ? "" : shown);
+        if (!shown.isEmpty()) {
+            out.println(live ? "" : shown);
+        }
     }
 }
