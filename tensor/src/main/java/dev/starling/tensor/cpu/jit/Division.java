@@ -1,0 +1,56 @@
+package dev.starling.tensor.cpu.jit;
+
+/** Divisions that round down, as NumPy and Python have them. By an integer 0 they give 0. */
+final class Division {
+    private Division() { }
+
+    static int divide(int a, int b) {
+        return b == 0 ? 0 : a / b;
+    }
+
+    static long divide(long a, long b) {
+        return b == 0 ? 0 : a / b;
+    }
+
+    static int floorDivide(int a, int b) {
+        return b == 0 ? 0 : Math.floorDiv(a, b);
+    }
+
+    static long floorDivide(long a, long b) {
+        return b == 0 ? 0 : Math.floorDiv(a, b);
+    }
+
+    static int remainder(int a, int b) {
+        return b == 0 ? 0 : Math.floorMod(a, b);
+    }
+
+    static long remainder(long a, long b) {
+        return b == 0 ? 0 : Math.floorMod(a, b);
+    }
+
+    static float remainder(float a, float b) {
+        return (float) remainder((double) a, (double) b);
+    }
+
+    static double remainder(double a, double b) {
+        double r = a % b;
+        if (r == 0) {
+            return Math.copySign(r, b);
+        }
+        return r < 0 != b < 0 ? r + b : r;
+    }
+
+    static float floorDivide(float a, float b) {
+        return (float) floorDivide((double) a, (double) b);
+    }
+
+    /** The quotient of {@code a - remainder}, which is exact, and not the floor of a quotient that was rounded up. */
+    static double floorDivide(double a, double b) {
+        if (b == 0) {
+            return a / b;
+        }
+        double quotient = (a - remainder(a, b)) / b;
+        double floor = Math.floor(quotient);
+        return quotient - floor > 0.5 ? floor + 1 : floor;
+    }
+}

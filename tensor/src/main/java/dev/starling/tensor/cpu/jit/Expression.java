@@ -1,0 +1,160 @@
+package dev.starling.tensor.cpu.jit;
+
+import dev.starling.tensor.DType;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * What a loop computes for each element: inputs and parameters, instructions in single assignment, outputs. Inputs are
+ * read from memory; parameters are scalars given with each call, so that a new learning rate needs no new kernel;
+ * constants are part of the kernel. Immutable, and equal to an expression of the same instructions.
+ */
+public final class Expression {
+    private final List<DType> inputs;
+    private final List<DType> parameters;
+    private final List<Instruction> instructions;
+    private final List<Value> outputs;
+    private final int hash;
+
+    private Expression(Builder builder) {
+        inputs = List.copyOf(builder.inputs);
+        parameters = List.copyOf(builder.parameters);
+        instructions = List.copyOf(builder.instructions);
+        outputs = List.copyOf(builder.outputs);
+        hash = Arrays.hashCode(new Object[] {inputs, parameters, instructions, outputs});
+    }
+
+    /** The expression of one instruction: operands of {@code type}, of which the last {@code parameters} are parameters. */
+    public static Expression of(Opcode opcode, DType type, int parameters) {
+        Builder builder = new Builder();
+        Value[] operands = new Value[opcode.arity()];
+        for (int i = 0; i < operands.length; i++) {
+            DType operand = opcode == Opcode.WHERE && i == 0 ? DType.BOOL : type;
+            operands[i] = i < operands.length - parameters ? builder.input(operand) : builder.parameter(operand);
+        }
+        return builder.output(builder.apply(opcode, operands)).build();
+    }
+
+    /** The expression that converts from one type to another. */
+    public static Expression cast(DType from, DType to) {
+        Builder builder = new Builder();
+        return builder.output(builder.cast(builder.input(from), to)).build();
+    }
+
+    public List<DType> inputs() {
+        return inputs;
+    }
+
+    public List<DType> parameters() {
+        return parameters;
+    }
+
+    public List<Value> outputs() {
+        return outputs;
+    }
+
+    List<Instruction> instructions() {
+        return instructions;
+    }
+
+    /** The type of operand {@code k}, where the inputs come first and the outputs follow. */
+    DType operand(int k) {
+        return k < inputs.size() ? inputs.get(k) : outputs.get(k - inputs.size()).type();
+    }
+
+    int operands() {
+        return inputs.size() + outputs.size();
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return this == other || other instanceof Expression e && hash == e.hash && inputs.equals(e.inputs)
+                && parameters.equals(e.parameters) && instructions.equals(e.instructions) && outputs.equals(e.outputs);
+    }
+
+    @Override
+    public int hashCode() {
+        return hash;
+    }
+
+    /** The result of an instruction: its place in the list of instructions, and its type. */
+    public record Value(int index, DType type) { }
+
+    /** One instruction; the value that it defines has its place in the list. */
+    sealed interface Instruction {
+        record Input(int operand) implements Instruction { }
+
+        record Parameter(int number) implements Instruction { }
+
+        /** {@code bits} are those of a double for floating types. */
+        record Constant(long bits) implements Instruction { }
+
+        record Apply(Opcode opcode, List<Value> operands) implements Instruction { }
+    }
+
+    /** Builds an expression instruction by instruction. */
+    public static final class Builder {
+        private final List<DType> inputs = new ArrayList<>();
+        private final List<DType> parameters = new ArrayList<>();
+        private final List<Instruction> instructions = new ArrayList<>();
+        private final List<Value> outputs = new ArrayList<>();
+
+        /** The next input: elements of {@code type} in memory. */
+        public Value input(DType type) {
+            inputs.add(type);
+            return define(new Instruction.Input(inputs.size() - 1), type);
+        }
+
+        /** The next parameter: a scalar that comes with each call. */
+        public Value parameter(DType type) {
+            parameters.add(type);
+            return define(new Instruction.Parameter(parameters.size() - 1), type);
+        }
+
+        /** A constant, rounded to {@code type}. */
+        public Value constant(DType type, double value) {
+            long bits = type.isFloating() ? Double.doubleToRawLongBits(value) : (long) value;
+            return define(new Instruction.Constant(bits), type);
+        }
+
+        /** Converts a value; the value itself if it has the type. */
+        public Value cast(Value value, DType type) {
+            return value.type() == type ? value : define(new Instruction.Apply(Opcode.CAST, List.of(value)), type);
+        }
+
+        /**
+         * Applies an opcode other than {@link Opcode#CAST}.
+         *
+         * @throws IllegalArgumentException if number or types of the operands do not fit
+         */
+        public Value apply(Opcode opcode, Value... operands) {
+            int first = opcode == Opcode.WHERE ? 1 : 0;
+            boolean fits = operands.length == opcode.arity() && opcode != Opcode.CAST;
+            for (int i = 0; fits && i < operands.length; i++) {
+                fits = operands[i].type() == (i < first ? DType.BOOL : operands[first].type());
+            }
+            if (!fits) {
+                throw new IllegalArgumentException(opcode + " takes " + opcode.arity() + " operands of one type, got "
+                        + Arrays.toString(operands));
+            }
+            DType type = opcode.isPredicate() ? DType.BOOL : operands[first].type();
+            return define(new Instruction.Apply(opcode, List.of(operands)), type);
+        }
+
+        /** Declares the next output. */
+        public Builder output(Value value) {
+            outputs.add(value);
+            return this;
+        }
+
+        public Expression build() {
+            return new Expression(this);
+        }
+
+        private Value define(Instruction instruction, DType type) {
+            instructions.add(instruction);
+            return new Value(instructions.size() - 1, type);
+        }
+    }
+}

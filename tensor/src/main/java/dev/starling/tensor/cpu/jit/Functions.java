@@ -1,0 +1,168 @@
+package dev.starling.tensor.cpu.jit;
+
+/** The functions of floating lanes out of primitives: f32 by {@link Approximation}, f64 by calls. */
+final class Functions {
+    private static final double SQRT_HALF = Math.sqrt(0.5);
+    private static final double GELU_CUBIC = 0.044715;
+    private static final double GELU_SCALE = Math.sqrt(2 / Math.PI);
+    /** erf(x) / x in x^2 for |x| below 1. */
+    private static final double[] ERF_SMALL = {1.1283791670955126, -0.3761263890318352, 0.11283791670944185,
+        -0.026866170643111465, 0.005223977606118452, -0.0008548325929313059, 0.00012055293576852771,
+        -1.492471230106381e-05, 1.6447131559733455e-06, -1.6206313672840117e-07, 1.3710980043116725e-08,
+        -7.779467857911401e-10};
+    /** erfc(x) * e^(x^2) in (x - 2.5) / (x + 2.5) for x from 1 to 6. */
+    private static final double[] ERFC_LARGE = {0.2108063640611436, -0.3717367339489734, 0.2517131932174493,
+        -0.12503305237882478, 0.039922539075588494, -0.0039937011662206255, -0.0026423659643980487,
+        0.0008759154630929273, 0.0002283803796103911, -0.00012887741668299725, -3.4182227925917105e-05,
+        1.8617090260192124e-05, 7.552400403669301e-06, -2.314193462794071e-06, -1.80088876239731e-06,
+        1.2986876287634174e-07, 3.4198641732131955e-07};
+
+    private final LoopBody body;
+    private final Approximation single;
+
+    Functions(LoopBody body) {
+        this.body = body;
+        single = new Approximation(body);
+    }
+
+    private boolean isSingle(int x) {
+        return body.lane(x) == Lane.F32;
+    }
+
+    private int c(int like, double value) {
+        return body.constantLike(like, value);
+    }
+
+    int exp(int x) {
+        return isSingle(x) ? single.exp(x) : body.call(Function.EXP, x);
+    }
+
+    int expm1(int x) {
+        return isSingle(x) ? single.expm1(x) : body.call(Function.EXPM1, x);
+    }
+
+    int log(int x) {
+        return isSingle(x) ? single.log(x) : body.call(Function.LOG, x);
+    }
+
+    int log1p(int x) {
+        return isSingle(x) ? single.log1p(x) : body.call(Function.LOG1P, x);
+    }
+
+    int tanh(int x) {
+        return isSingle(x) ? single.tanh(x) : body.call(Function.TANH, x);
+    }
+
+    int erf(int x) {
+        return isSingle(x) ? single.erf(x) : erfDouble(x);
+    }
+
+    private int erfDouble(int x) {
+        int small = body.mul(x, body.polynomial(body.mul(x, x), ERF_SMALL));
+        int magnitude = body.abs(x);
+        int bounded = body.select(body.less(c(x, 6), magnitude), c(x, 6), magnitude);
+        int t = body.div(body.sub(bounded, c(x, 2.5)), body.add(bounded, c(x, 2.5)));
+        int gauss = body.call(Function.EXP, body.neg(body.mul(bounded, bounded)));
+        int large = body.sub(c(x, 1), body.mul(gauss, body.polynomial(t, ERFC_LARGE)));
+        return body.select(body.less(magnitude, c(x, 1)), small, body.withSign(body.abs(large), x));
+    }
+
+    /** {@code ln(2 x)} for x so great that 1 no longer counts; {@code regular} below. */
+    private int logForLarge(int x, int regular) {
+        double limit = isSingle(x) ? 1e8 : 1e16;
+        return body.select(body.less(c(x, limit), x), body.add(log(x), c(x, Math.log(2))), regular);
+    }
+
+    int asinh(int x) {
+        int a = body.abs(x);
+        int square = body.mul(a, a);
+        int root = body.unary(Primitive.SQRT, body.add(square, c(x, 1)));
+        int sum = body.add(a, body.div(square, body.add(root, c(x, 1))));
+        return body.withSign(body.abs(logForLarge(a, log1p(sum))), x);
+    }
+
+    int acosh(int x) {
+        int t = body.sub(x, c(x, 1));
+        int root = body.mul(body.unary(Primitive.SQRT, t), body.unary(Primitive.SQRT, body.add(x, c(x, 1))));
+        return logForLarge(x, log1p(body.add(t, root)));
+    }
+
+    int atanh(int x) {
+        int a = body.abs(x);
+        int ratio = body.div(body.add(a, a), body.sub(c(x, 1), a));
+        int half = body.mul(log1p(ratio), c(x, 0.5));
+        return body.withSign(half, x);
+    }
+
+    int sigmoid(int x) {
+        return body.div(c(x, 1), body.add(exp(body.neg(x)), c(x, 1)));
+    }
+
+    int softplus(int x) {
+        int positive = body.select(body.less(x, c(x, 0)), c(x, 0), x);
+        return body.add(positive, log1p(exp(body.neg(body.abs(x)))));
+    }
+
+    /** The normal distribution function of x. */
+    private int normal(int x) {
+        int erf = erf(body.mul(x, c(x, SQRT_HALF)));
+        return body.fma(erf, c(x, 0.5), c(x, 0.5));
+    }
+
+    int gelu(int x) {
+        return body.mul(x, normal(x));
+    }
+
+    int geluGradient(int x, int g) {
+        int density = body.mul(exp(body.mul(body.mul(x, x), c(x, -0.5))), c(x, 1 / Math.sqrt(2 * Math.PI)));
+        return body.mul(g, body.fma(x, density, normal(x)));
+    }
+
+    /** {@code (1 + tanh u) / 2} is {@code sigmoid(2 u)}. */
+    private int geluTanhGate(int x) {
+        int square = body.mul(x, x);
+        int u = body.mul(x, body.fma(square, c(x, 2 * GELU_SCALE * GELU_CUBIC), c(x, 2 * GELU_SCALE)));
+        return sigmoid(u);
+    }
+
+    int geluTanh(int x) {
+        return body.mul(x, geluTanhGate(x));
+    }
+
+    /** Beyond 30 the gate is 0 or 1, whatever the type. */
+    int geluTanhGradient(int unbounded, int g) {
+        int x = body.select(body.less(c(unbounded, 30), unbounded), c(unbounded, 30), unbounded);
+        x = body.select(body.less(x, c(x, -30)), c(x, -30), x);
+        int gate = geluTanhGate(x);
+        int square = body.mul(x, x);
+        int inner = body.fma(square, c(x, 6 * GELU_SCALE * GELU_CUBIC), c(x, 2 * GELU_SCALE));
+        int slope = body.mul(body.mul(gate, body.sub(c(x, 1), gate)), body.mul(x, inner));
+        return body.mul(g, body.add(gate, slope));
+    }
+
+    int siluGradient(int x, int g) {
+        int s = sigmoid(x);
+        return body.mul(g, body.mul(s, body.fma(x, body.sub(c(x, 1), s), c(x, 1))));
+    }
+
+    /** To the nearest integer, ties to even: adding 2^23 or 2^52 leaves no room for a fraction. */
+    int round(int x) {
+        int large = c(x, isSingle(x) ? 0x1p23 : 0x1p52);
+        int magnitude = body.abs(x);
+        int rounded = body.withSign(body.sub(body.add(magnitude, large), large), x);
+        return body.select(body.less(magnitude, large), rounded, x);
+    }
+
+    int floor(int x) {
+        int rounded = round(x);
+        return body.select(body.less(x, rounded), body.sub(rounded, c(x, 1)), rounded);
+    }
+
+    int ceil(int x) {
+        return body.neg(floor(body.neg(x)));
+    }
+
+    int trunc(int x) {
+        return body.withSign(floor(body.abs(x)), x);
+    }
+}

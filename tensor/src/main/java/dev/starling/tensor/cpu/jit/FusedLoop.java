@@ -1,0 +1,105 @@
+package dev.starling.tensor.cpu.jit;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * The compiled form of an {@link Expression}: kernels for the ways in which its operands lie in memory, generated as they
+ * are first needed. Run through a {@link Launch}. Safe for use by several threads.
+ */
+public final class FusedLoop {
+    private static final ConcurrentHashMap<Expression, FusedLoop> LOOPS = new ConcurrentHashMap<>();
+    private static final int ACCESSES = Access.values().length;
+
+    private final Expression expression;
+    private final LoopBody body;
+    private final int vectorBits;
+    private final boolean vectorised;
+    private final long stridedKey;
+    private volatile Variant flat;
+    private volatile Variant[] variants = {};
+
+    FusedLoop(Expression expression, int vectorBits) {
+        this.expression = expression;
+        this.vectorBits = vectorBits;
+        body = Lowering.lower(expression);
+        vectorised = VectorInstructions.width(body, expression, vectorBits) > 0;
+        long key = 0;
+        for (int k = 0; k < expression.operands(); k++) {
+            key = extend(key, Access.STRIDED);
+        }
+        stridedKey = key;
+    }
+
+    /** The loop of an expression; the same for equal expressions, for the life of the process. */
+    public static FusedLoop of(Expression expression) {
+        FusedLoop loop = LOOPS.get(expression);
+        return loop != null ? loop : LOOPS.computeIfAbsent(expression, e -> new FusedLoop(e, Vectors.bits()));
+    }
+
+    public Expression expression() {
+        return expression;
+    }
+
+    /** Appends the access of the next operand to a variant's key. */
+    static long extend(long key, Access access) {
+        return key * ACCESSES + access.ordinal();
+    }
+
+    /** The variant for operands that are all contiguous. */
+    Variant flat() {
+        Variant known = flat;
+        if (known == null) {
+            known = variant(0);
+            flat = known;
+        }
+        return known;
+    }
+
+    /** The variant for any strides. */
+    Variant strided() {
+        return variant(stridedKey);
+    }
+
+    Variant variant(long key) {
+        for (Variant variant : variants) {
+            if (variant.key == key) {
+                return variant;
+            }
+        }
+        return generate(key);
+    }
+
+    private synchronized Variant generate(long key) {
+        for (Variant variant : variants) {
+            if (variant.key == key) {
+                return variant;
+            }
+        }
+        List<Access> accesses = new ArrayList<>();
+        long rest = key;
+        for (int k = 0; k < expression.operands(); k++) {
+            accesses.add(Access.values()[(int) (rest % ACCESSES)]);
+            rest /= ACCESSES;
+        }
+        Collections.reverse(accesses);
+        Kernel kernel = KernelWriter.write(expression, body, accesses, vectorBits);
+        Variant made = new Variant(key, kernel, grain(vectorised && key != stridedKey));
+        Variant[] grown = Arrays.copyOf(variants, variants.length + 1);
+        grown[variants.length] = made;
+        variants = grown;
+        return made;
+    }
+
+    /** How many elements take some 10 µs. */
+    private long grain(boolean inVectors) {
+        int work = body.nodes().size();
+        return inVectors ? Math.clamp((1 << 19) / work, 1 << 13, 1 << 15) : Math.clamp((1 << 16) / work, 1 << 10, 1 << 13);
+    }
+
+    /** A kernel for one combination of accesses, and how many elements are worth a thread's while. */
+    record Variant(long key, Kernel kernel, long grain) { }
+}

@@ -1,0 +1,47 @@
+package dev.starling.tensor.cpu.jit;
+
+/** The 16-bit floats' bits in I32 lanes to and from F32, rounding to nearest even. */
+final class HalfFloat {
+    private static final int INFINITY_BITS = 0x7F800000;
+
+    private HalfFloat() { }
+
+    private static int i(LoopBody body, int value) {
+        return body.bits(Lane.I32, value);
+    }
+
+    /** The exponent is rebased by a multiplication, which also normalises what was subnormal. */
+    static int widen(LoopBody body, int half) {
+        int magnitude = body.shift(Primitive.SHL, body.and(half, i(body, 0x7FFF)), 13);
+        int finite = body.reinterpret(body.mul(body.reinterpret(magnitude), body.constant(Lane.F32, 0x1p112)));
+        int special = body.or(magnitude, i(body, INFINITY_BITS));
+        int isFinite = body.less(magnitude, i(body, 0x7C00 << 13));
+        int sign = body.shift(Primitive.SHL, body.and(half, i(body, 0x8000)), 16);
+        return body.reinterpret(body.or(body.select(isFinite, finite, special), sign));
+    }
+
+    static int narrow(LoopBody body, int value) {
+        int bits = body.reinterpret(value);
+        int magnitude = body.and(bits, i(body, Integer.MAX_VALUE));
+        int odd = body.and(body.shift(Primitive.SHR, magnitude, 13), i(body, 1));
+        int rebased = body.add(magnitude, i(body, ((15 - 127) << 23) + 0xFFF));
+        int normal = body.shift(Primitive.SHR, body.add(rebased, odd), 13);
+        // Adding 1/2 aligns a subnormal's bits to the end of the float and rounds what is below.
+        int aligned = body.add(body.reinterpret(magnitude), body.constant(Lane.F32, 0.5));
+        int subnormal = body.sub(body.reinterpret(aligned), i(body, Float.floatToRawIntBits(0.5f)));
+        int isNan = body.less(i(body, INFINITY_BITS), magnitude);
+        int special = body.select(isNan, i(body, 0x7E00), i(body, 0x7C00));
+        int isSpecial = body.less(i(body, 0x477FEFFF), magnitude);
+        int isSubnormal = body.less(magnitude, i(body, 0x38800000));
+        int half = body.select(isSpecial, special, body.select(isSubnormal, subnormal, normal));
+        return body.or(half, body.and(body.shift(Primitive.SHR, bits, 16), i(body, 0x8000)));
+    }
+
+    static int narrowToBrain(LoopBody body, int value) {
+        int bits = body.reinterpret(value);
+        int odd = body.and(body.shift(Primitive.SHR, bits, 16), i(body, 1));
+        int rounded = body.shift(Primitive.SHR, body.add(body.add(bits, i(body, 0x7FFF)), odd), 16);
+        int quiet = body.or(body.shift(Primitive.SHR, bits, 16), i(body, 0x40));
+        return body.select(body.compare(Primitive.NE, value, value), quiet, rounded);
+    }
+}

@@ -1,0 +1,142 @@
+package dev.starling.tensor.cpu.jit;
+
+import dev.starling.tensor.cpu.Parallel;
+import dev.starling.tensor.cpu.RangeTask;
+import java.util.Arrays;
+
+/**
+ * One call of a {@link FusedLoop}: takes the operands' addresses and strides and the parameters, merges dimensions, and
+ * runs the kernel over tiles, on several threads where that pays. Each thread has one, used again and again:
+ * {@snippet :
+ * Launch launch = Launch.of(loop);
+ * launch.operand(0, x.address());
+ * launch.operand(1, y.address());
+ * launch.parameter(0, 0.1);
+ * launch.runFlat(count);
+ * }
+ */
+public final class Launch implements RangeTask {
+    /** Elements that a kernel is given at once: long loops would be compiled late. */
+    private static final int TILE = 1 << 14;
+    private static final int MAX_RANK = 16;
+    private static final ThreadLocal<Launch> CURRENT = ThreadLocal.withInitial(Launch::new);
+
+    private FusedLoop loop;
+    private int operands;
+    private long[] frame = new long[64];
+    private final StridedLoop strided = new StridedLoop();
+    private boolean isFlat;
+    private Kernel kernel;
+    /** The frame of the tile that this thread works at, and the tile's place in the outer dimensions. */
+    private long[] tileFrame = new long[64];
+    private final long[] place = new long[MAX_RANK];
+
+    private Launch() { }
+
+    /** This thread's launch, made ready for a call of {@code loop}. */
+    public static Launch of(FusedLoop loop) {
+        Launch launch = CURRENT.get();
+        launch.begin(loop);
+        return launch;
+    }
+
+    private void begin(FusedLoop next) {
+        Expression expression = next.expression();
+        loop = next;
+        operands = expression.operands();
+        int length = 3 * operands + expression.parameters().size();
+        if (length > frame.length) {
+            frame = new long[length];
+        }
+    }
+
+    /** Where operand {@code k} begins; the inputs come first, the outputs follow. */
+    public void operand(int k, long address) {
+        frame[k] = address;
+    }
+
+    /** Gives a parameter of a floating type. */
+    public void parameter(int number, double value) {
+        frame[3 * operands + number] = Double.doubleToRawLongBits(value);
+    }
+
+    /** Gives a parameter of an integer type or bool. */
+    public void parameter(int number, long value) {
+        frame[3 * operands + number] = value;
+    }
+
+    /** Computes {@code count} elements of operands that are all without gaps. */
+    public void runFlat(long count) {
+        FusedLoop.Variant variant = loop.flat();
+        if (count <= TILE) {
+            if (count > 0) {
+                variant.kernel().run(frame, 0, 1, 0, count);
+            }
+            return;
+        }
+        isFlat = true;
+        kernel = variant.kernel();
+        Parallel.forRange(count, variant.grain(), this);
+        kernel = null;
+    }
+
+    /** Declares the shape over which {@link #runStrided} goes; at most 16 dimensions. Strides follow. */
+    public void shape(long... dims) {
+        strided.shape(dims, operands);
+    }
+
+    /**
+     * Gives an operand by its address and strides in elements; dimensions beyond its rank, counted from the last, and
+     * those of size 1 are broadcast.
+     */
+    public void operand(int k, long address, long[] dims, long[] strides) {
+        frame[k] = address;
+        strided.operand(k, dims, strides, loop.expression().operand(k).bytes());
+    }
+
+    /** Computes all elements of the shape. */
+    public void runStrided() {
+        if (!strided.plan(loop.expression())) {
+            return;
+        }
+        FusedLoop.Variant variant = strided.hasStride() ? loop.strided() : loop.variant(strided.key());
+        strided.writeStrides(frame);
+        strided.cut(TILE);
+        isFlat = false;
+        kernel = variant.kernel();
+        Parallel.forRange(strided.tiles(), Math.max(1, variant.grain() / strided.tileElements()), this);
+        kernel = null;
+    }
+
+    @Override
+    public void run(long from, long to) {
+        if (isFlat) {
+            for (long at = from; at < to; at += TILE) {
+                kernel.run(frame, 0, 1, at, Math.min(to, at + TILE));
+            }
+        } else if (strided.outerRank() == 0) {
+            for (long tile = from; tile < to; tile++) {
+                strided.runTile(kernel, frame, tile);
+            }
+        } else {
+            runOuter(from, to);
+        }
+    }
+
+    /** On a helper thread {@code this} is the caller's launch, which is only read; what is written is the helper's own. */
+    private void runOuter(long from, long to) {
+        Launch own = CURRENT.get();
+        if (own.tileFrame.length < frame.length) {
+            own.tileFrame = new long[frame.length];
+        }
+        System.arraycopy(frame, 0, own.tileFrame, 0, frame.length);
+        Arrays.fill(own.place, 0);
+        strided.locate(from, own.place, own.tileFrame);
+        for (long tile = from; tile < to; tile++) {
+            strided.runTile(kernel, own.tileFrame, tile);
+            if ((tile + 1) % strided.tilesPerPlane() == 0) {
+                strided.advance(own.place, own.tileFrame);
+            }
+        }
+    }
+}

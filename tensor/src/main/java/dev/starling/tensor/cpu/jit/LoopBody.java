@@ -1,0 +1,177 @@
+package dev.starling.tensor.cpu.jit;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The primitives of a loop's body in the order in which they run. Each instruction is numbered by its place; a repeated
+ * instruction gets the number of the first, so that nothing is computed twice.
+ */
+final class LoopBody {
+    private static final int NONE = -1;
+
+    /** One instruction: a primitive, the lane of its result (of the stored value for a store), operands, immediate. */
+    record Node(Primitive primitive, Lane lane, int a, int b, int c, long immediate) { }
+
+    private final List<Node> nodes = new ArrayList<>();
+    private final Map<Node, Integer> numbers = new HashMap<>();
+
+    List<Node> nodes() {
+        return nodes;
+    }
+
+    Lane lane(int value) {
+        return nodes.get(value).lane;
+    }
+
+    boolean callsFunctions() {
+        return nodes.stream().anyMatch(node -> node.primitive == Primitive.CALL);
+    }
+
+    private int define(Primitive primitive, Lane lane, int a, int b, int c, long immediate) {
+        Node node = new Node(primitive, lane, a, b, c, immediate);
+        Integer known = numbers.putIfAbsent(node, nodes.size());
+        if (known != null) {
+            return known;
+        }
+        nodes.add(node);
+        return nodes.size() - 1;
+    }
+
+    int load(Lane lane, int operand) {
+        return define(Primitive.LOAD, lane, NONE, NONE, NONE, operand);
+    }
+
+    void store(int value, int operand) {
+        define(Primitive.STORE, lane(value), value, NONE, NONE, operand);
+    }
+
+    int parameter(Lane lane, int number) {
+        return define(Primitive.PARAMETER, lane, NONE, NONE, NONE, number);
+    }
+
+    /** A constant of a floating lane, or an integer. */
+    int constant(Lane lane, double value) {
+        return bits(lane, switch (lane) {
+            case F32 -> Float.floatToRawIntBits((float) value);
+            case F64 -> Double.doubleToRawLongBits(value);
+            case I32, I64 -> (long) value;
+            case BOOL -> value != 0 ? 1 : 0;
+        });
+    }
+
+    int bits(Lane lane, long bits) {
+        return define(Primitive.CONSTANT, lane, NONE, NONE, NONE, bits);
+    }
+
+    int unary(Primitive primitive, int a) {
+        return define(primitive, lane(a), a, NONE, NONE, 0);
+    }
+
+    int binary(Primitive primitive, int a, int b) {
+        return define(primitive, lane(a), a, b, NONE, 0);
+    }
+
+    int compare(Primitive primitive, int a, int b) {
+        return define(primitive, Lane.BOOL, a, b, NONE, 0);
+    }
+
+    int shift(Primitive primitive, int a, int distance) {
+        return define(primitive, lane(a), a, NONE, NONE, distance);
+    }
+
+    int select(int condition, int a, int b) {
+        return a == b ? a : define(Primitive.SELECT, lane(a), condition, a, b, 0);
+    }
+
+    int call(Function function, int a) {
+        return define(Primitive.CALL, lane(a), a, NONE, NONE, function.ordinal());
+    }
+
+    int call(Function function, int a, int b) {
+        return define(Primitive.CALL, lane(a), a, b, NONE, function.ordinal());
+    }
+
+    int convert(Lane lane, int a) {
+        return lane(a) == lane ? a : define(Primitive.CONVERT, lane, a, NONE, NONE, 0);
+    }
+
+    /** The bits of a float as an integer, or the other way. */
+    int reinterpret(int a) {
+        Lane lane = switch (lane(a)) {
+            case F32 -> Lane.I32;
+            case I32 -> Lane.F32;
+            case F64 -> Lane.I64;
+            case I64 -> Lane.F64;
+            case BOOL -> throw new IllegalArgumentException("a bool has no other form");
+        };
+        return define(Primitive.REINTERPRET, lane, a, NONE, NONE, 0);
+    }
+
+    int add(int a, int b) {
+        return binary(Primitive.ADD, a, b);
+    }
+
+    int sub(int a, int b) {
+        return binary(Primitive.SUB, a, b);
+    }
+
+    int mul(int a, int b) {
+        return binary(Primitive.MUL, a, b);
+    }
+
+    int div(int a, int b) {
+        return binary(Primitive.DIV, a, b);
+    }
+
+    int fma(int a, int b, int c) {
+        return define(Primitive.FMA, lane(a), a, b, c, 0);
+    }
+
+    int neg(int a) {
+        return unary(Primitive.NEG, a);
+    }
+
+    int abs(int a) {
+        return unary(Primitive.ABS, a);
+    }
+
+    int less(int a, int b) {
+        return compare(Primitive.LT, a, b);
+    }
+
+    int and(int a, int b) {
+        return binary(Primitive.AND, a, b);
+    }
+
+    int or(int a, int b) {
+        return binary(Primitive.OR, a, b);
+    }
+
+    int not(int a) {
+        return unary(Primitive.NOT, a);
+    }
+
+    /** A constant of the same lane as {@code like}. */
+    int constantLike(int like, double value) {
+        return constant(lane(like), value);
+    }
+
+    /** {@code c[0] + c[1] x + c[2] x^2 + ...} by Horner's scheme. */
+    int polynomial(int x, double... c) {
+        int sum = constantLike(x, c[c.length - 1]);
+        for (int i = c.length - 2; i >= 0; i--) {
+            sum = fma(sum, x, constantLike(x, c[i]));
+        }
+        return sum;
+    }
+
+    /** {@code magnitude} with the sign bit of {@code sign}; the magnitude must not be negative. */
+    int withSign(int magnitude, int sign) {
+        int bits = reinterpret(sign);
+        int signBit = bits(lane(bits), lane(bits) == Lane.I32 ? Integer.MIN_VALUE : Long.MIN_VALUE);
+        return reinterpret(or(reinterpret(magnitude), and(bits, signBit)));
+    }
+}

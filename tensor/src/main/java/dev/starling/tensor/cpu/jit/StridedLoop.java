@@ -1,0 +1,198 @@
+package dev.starling.tensor.cpu.jit;
+
+
+/**
+ * The plan of a loop over strided operands. Dimensions of size 1 are dropped, the rest put in the order of the first
+ * output's memory, and neighbours that all operands step through as one are merged. The last two that remain are the
+ * kernel's rows and columns, a plane; the others are outer dimensions. Planes are cut into tiles, numbered through.
+ */
+final class StridedLoop {
+    private static final int MAX_RANK = 16;
+
+    private int rank;
+    private int operands;
+    private final long[] dims = new long[MAX_RANK];
+    /** In bytes, operand by operand. */
+    private long[] strides = new long[8 * MAX_RANK];
+    private long key;
+    private boolean hasStride;
+    private long rowCount;
+    private long columnCount;
+    private long tileRows;
+    private long tileColumns;
+    private long rowTiles;
+    private long columnTiles;
+
+    void shape(long[] sizes, int operandCount) {
+        if (sizes.length > MAX_RANK) {
+            throw new IllegalArgumentException("rank must be at most " + MAX_RANK + ", got " + sizes.length);
+        }
+        rank = sizes.length;
+        operands = operandCount;
+        System.arraycopy(sizes, 0, dims, 0, rank);
+        if (strides.length < operands * MAX_RANK) {
+            strides = new long[operands * MAX_RANK];
+        }
+    }
+
+    void operand(int k, long[] sizes, long[] elementStrides, int bytes) {
+        int missing = rank - sizes.length;
+        for (int d = 0; d < rank; d++) {
+            boolean isBroadcast = d < missing || sizes[d - missing] == 1;
+            strides[k * MAX_RANK + d] = isBroadcast ? 0 : elementStrides[d - missing] * bytes;
+        }
+    }
+
+    private long stride(int k, int d) {
+        return strides[k * MAX_RANK + d];
+    }
+
+    /** Brings the dimensions into their final form; false if there is nothing to do. */
+    boolean plan(Expression expression) {
+        int output = expression.inputs().size();
+        int kept = 0;
+        for (int d = 0; d < rank; d++) {
+            if (dims[d] == 0) {
+                return false;
+            }
+            if (dims[d] > 1) {
+                move(d, kept++);
+            }
+        }
+        rank = kept;
+        for (int d = 1; d < rank; d++) {
+            for (int e = d; e > 0 && Math.abs(stride(output, e)) > Math.abs(stride(output, e - 1)); e--) {
+                swap(e, e - 1);
+            }
+        }
+        merge();
+        columnCount = rank > 0 ? dims[rank - 1] : 1;
+        rowCount = rank > 1 ? dims[rank - 2] : 1;
+        classify(expression);
+        return true;
+    }
+
+    private void move(int from, int to) {
+        dims[to] = dims[from];
+        for (int k = 0; k < operands; k++) {
+            strides[k * MAX_RANK + to] = stride(k, from);
+        }
+    }
+
+    private void swap(int d, int e) {
+        long size = dims[d];
+        dims[d] = dims[e];
+        dims[e] = size;
+        for (int k = 0; k < operands; k++) {
+            long stride = stride(k, d);
+            strides[k * MAX_RANK + d] = stride(k, e);
+            strides[k * MAX_RANK + e] = stride;
+        }
+    }
+
+    private void merge() {
+        int last = 0;
+        for (int d = 1; d < rank; d++) {
+            boolean isOne = true;
+            for (int k = 0; isOne && k < operands; k++) {
+                isOne = stride(k, last) == stride(k, d) * dims[d];
+            }
+            if (isOne) {
+                long size = dims[last] * dims[d];
+                move(d, last);
+                dims[last] = size;
+            } else {
+                move(d, ++last);
+            }
+        }
+        rank = Math.min(rank, last + 1);
+    }
+
+    private void classify(Expression expression) {
+        key = 0;
+        hasStride = false;
+        for (int k = 0; k < operands; k++) {
+            long step = rank > 0 ? stride(k, rank - 1) : 0;
+            boolean isOutput = k >= expression.inputs().size();
+            Access access = step == expression.operand(k).bytes() || isOutput && rank == 0 ? Access.CONTIGUOUS
+                    : step == 0 ? Access.BROADCAST : Access.STRIDED;
+            hasStride |= access == Access.STRIDED;
+            key = FusedLoop.extend(key, access);
+        }
+    }
+
+    long key() {
+        return key;
+    }
+
+    boolean hasStride() {
+        return hasStride;
+    }
+
+    void writeStrides(long[] frame) {
+        for (int k = 0; k < operands; k++) {
+            frame[operands + k] = rank > 1 ? stride(k, rank - 2) : 0;
+            frame[2 * operands + k] = rank > 0 ? stride(k, rank - 1) : 0;
+        }
+    }
+
+    void cut(int elements) {
+        tileColumns = Math.min(columnCount, elements);
+        tileRows = Math.min(rowCount, Math.max(1, elements / tileColumns));
+        columnTiles = (columnCount + tileColumns - 1) / tileColumns;
+        rowTiles = (rowCount + tileRows - 1) / tileRows;
+    }
+
+    long tileElements() {
+        return tileRows * tileColumns;
+    }
+
+    long tilesPerPlane() {
+        return rowTiles * columnTiles;
+    }
+
+    int outerRank() {
+        return Math.max(0, rank - 2);
+    }
+
+    long tiles() {
+        long count = tilesPerPlane();
+        for (int d = 0; d < outerRank(); d++) {
+            count *= dims[d];
+        }
+        return count;
+    }
+
+    void runTile(Kernel kernel, long[] frame, long tile) {
+        long inPlane = tile % tilesPerPlane();
+        long row = inPlane / columnTiles * tileRows;
+        long column = inPlane % columnTiles * tileColumns;
+        kernel.run(frame, row, Math.min(rowCount, row + tileRows), column, Math.min(columnCount, column + tileColumns));
+    }
+
+    /** Sets {@code place} to the plane of a tile, and the addresses in {@code frame} to that plane's. */
+    void locate(long tile, long[] place, long[] frame) {
+        long plane = tile / tilesPerPlane();
+        for (int d = outerRank() - 1; d >= 0; d--) {
+            place[d] = plane % dims[d];
+            plane /= dims[d];
+            for (int k = 0; k < operands; k++) {
+                frame[k] += place[d] * stride(k, d);
+            }
+        }
+    }
+
+    /** Goes on to the next plane. */
+    void advance(long[] place, long[] frame) {
+        for (int d = outerRank() - 1; d >= 0; d--) {
+            long steps = ++place[d] < dims[d] ? 1 : 1 - dims[d];
+            for (int k = 0; k < operands; k++) {
+                frame[k] += steps * stride(k, d);
+            }
+            if (steps == 1) {
+                return;
+            }
+            place[d] = 0;
+        }
+    }
+}

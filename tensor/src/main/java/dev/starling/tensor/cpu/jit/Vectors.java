@@ -1,0 +1,53 @@
+package dev.starling.tensor.cpu.jit;
+
+import java.util.Locale;
+
+/** What this JVM offers in the way of vectors. */
+public final class Vectors {
+    private static final String MODULE = "jdk.incubator.vector";
+    private static final boolean FUNCTIONS = detectFunctions();
+
+    private Vectors() { }
+
+    /**
+     * The width of this machine's vectors in bits; 0 if the Vector API is not there, or switched off with the system
+     * property {@code starling.vector=false}. The Vector API is there if the JVM was started with
+     * {@code --add-modules jdk.incubator.vector}.
+     */
+    public static int bits() {
+        return Host.BITS;
+    }
+
+    /** Whether the JVM brings vector code for functions such as sin; elsewhere their vector forms are slower than none. */
+    static boolean hasFunctions() {
+        return FUNCTIONS;
+    }
+
+    private static boolean detectFunctions() {
+        String os = System.getProperty("os.name").toLowerCase(Locale.ROOT);
+        String architecture = System.getProperty("os.arch");
+        boolean isIntel = architecture.equals("amd64") || architecture.equals("x86_64");
+        return isIntel && (os.contains("linux") || os.contains("windows"))
+                || architecture.equals("aarch64") && os.contains("linux");
+    }
+
+    /** Looked up once, and not before the first kernel. */
+    private static final class Host {
+        static final int BITS = detect();
+
+        private static int detect() {
+            Module module = ModuleLayer.boot().findModule(MODULE).orElse(null);
+            if (module == null || System.getProperty("starling.vector", "true").equals("false")) {
+                return 0;
+            }
+            Vectors.class.getModule().addReads(module);
+            try {
+                Class<?> shape = Class.forName(MODULE + ".VectorShape");
+                Object preferred = shape.getMethod("preferredShape").invoke(null);
+                return Integer.highestOneBit(Math.min(512, (int) shape.getMethod("vectorBitSize").invoke(preferred)));
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException("the Vector API of this JVM is not as expected", e);
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+package dev.starling.tensor.cpu.jit;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.host.HostMemory;
+import java.util.Arrays;
+import java.util.SplittableRandom;
+
+/** What opcodes mean, in plain double or long arithmetic, and how far a result may be from that. */
+final class ScalarOracle {
+    static final float[] SPECIAL = {0f, -0f, 1f, -1f, Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY, 1e-40f,
+        -1e-40f, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 88.5f, -87.5f, 100f, -110f, 3e38f, -3e38f, 1e-30f, 8388607.5f, 1e9f,
+        0.99999994f, -0.99999994f, 65519.99f, 65520f, 1e-7f, 6e-8f, 5.9e-8f, 1e-5f, 9.5f};
+
+    private ScalarOracle() { }
+
+    static boolean defines(Opcode opcode, DType type) {
+        return switch (opcode) {
+            case AND, OR, XOR, NOT -> !type.isFloating();
+            case ADD, MUL, MAXIMUM, MINIMUM, EQ, NE, LT, LE, GT, GE, WHERE -> true;
+            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU, CLAMP, AFFINE,
+                    RELU_GRADIENT -> type != DType.BOOL;
+            default -> type.isFloating();
+        };
+    }
+
+    static void fill(DType type, long address, int count, SplittableRandom random) {
+        for (int i = 0; i < count; i++) {
+            long at = address + (long) i * type.bytes();
+            if (type.isFloating()) {
+                double wide = i % 5 == 0 ? Math.exp(random.nextDouble(-60, 60)) : random.nextDouble(10);
+                double value = i % 3 == 0 && count > 32 ? SPECIAL[random.nextInt(SPECIAL.length)]
+                        : random.nextBoolean() ? wide : -wide;
+                HostMemory.putDouble(type, at, value);
+            } else {
+                long value = i % 7 == 0 ? random.nextLong() : random.nextLong(-9, 10);
+                HostMemory.putLong(type, at, type == DType.BOOL ? value & 1 : value);
+            }
+        }
+    }
+
+    private static long wrapped(DType type, long value) {
+        return switch (type) {
+            case I32 -> (int) value;
+            case I8 -> (byte) value;
+            case U8 -> value & 0xFF;
+            default -> value;
+        };
+    }
+
+    /** Rounds to the values of a floating type. */
+    static double rounded(DType type, double value) {
+        return switch (type) {
+            case F32 -> (float) value;
+            case BF16 -> HostMemory.bf16ToFloat(HostMemory.floatToBf16((float) value));
+            case F16 -> Float.float16ToFloat(Float.floatToFloat16((float) value));
+            default -> value;
+        };
+    }
+
+    /** Checks the output element, whose address is the last, against the inputs' at the other addresses. */
+    static void check(Opcode opcode, Expression expression, long[] at) {
+        DType type = expression.inputs().getLast();
+        DType result = expression.outputs().getFirst().type();
+        long out = at[at.length - 1];
+        if (!type.isFloating()) {
+            long[] in = new long[expression.inputs().size()];
+            for (int k = 0; k < in.length; k++) {
+                in[k] = HostMemory.getLong(expression.inputs().get(k), at[k]);
+            }
+            long expected = wrapped(result, integer(opcode, type, in));
+            assertThat(HostMemory.getLong(result, out)).as("%s %s", opcode, Arrays.toString(in)).isEqualTo(expected);
+            return;
+        }
+        double[] in = new double[expression.inputs().size()];
+        for (int k = 0; k < in.length; k++) {
+            in[k] = HostMemory.getDouble(expression.inputs().get(k), at[k]);
+        }
+        if (opcode.name().endsWith("_GRADIENT") && type != DType.F64 && (Math.abs(in[0]) > 1e9 || Math.abs(in[1]) > 1e9)) {
+            return; // Squares of these leave the range of f32 on the way.
+        }
+        double exact = floating(opcode, type, in);
+        double actual = HostMemory.getDouble(result, out);
+        if (result == DType.BOOL) {
+            assertThat(actual).as("%s %s", opcode, Arrays.toString(in)).isEqualTo(exact);
+            return;
+        }
+        double expected = rounded(type, exact);
+        if (Double.isNaN(expected) || Double.isInfinite(expected)) {
+            boolean isEdge = Double.isInfinite(expected) && Math.abs(actual) > 0.9999 * greatest(type);
+            assertThat(Double.valueOf(isEdge ? expected : actual)).as("%s %s", opcode, Arrays.toString(in))
+                    .isEqualTo(Double.valueOf(expected));
+            return;
+        }
+        double error = Math.abs(actual - exact);
+        double tolerance = tolerance(opcode, type, in, exact);
+        assertThat(error <= tolerance).as("%s %s %s: %s, exact %s, error %s ulp", opcode, type, Arrays.toString(in),
+                actual, exact, error / ulp(type, exact)).isTrue();
+    }
+
+    private static double greatest(DType type) {
+        return switch (type) {
+            case F32 -> Float.MAX_VALUE;
+            case BF16 -> 0x1.FEp127;
+            case F16 -> 65504;
+            default -> Double.MAX_VALUE;
+        };
+    }
+
+    /** The distance of neighbouring values. */
+    private static double ulp(DType type, double value) {
+        return switch (type) {
+            case F64 -> Math.ulp(value);
+            case F32 -> Math.ulp((float) value);
+            case BF16 -> Math.ulp((float) value) * 0x1p16;
+            case F16 -> Math.max(0x1p-24, Math.ulp((float) value) * 0x1p13);
+            default -> throw new IllegalArgumentException(type.toString());
+        };
+    }
+
+    private static double tolerance(Opcode opcode, DType type, double[] in, double exact) {
+        double single = Math.ulp((float) exact);
+        double unit = switch (type) {
+            case F64 -> Math.ulp(exact);
+            case F32 -> single;
+            default -> ulp(type, exact) * 0.5 + single;
+        };
+        boolean isHalf = type == DType.BF16 || type == DType.F16;
+        double scale = Math.max(Math.abs(in[0]), 1) * (in.length > 1 ? Math.max(Math.abs(in[1]), 1) : 1);
+        double step = type == DType.F64 ? 0x1p-52 : 0x1p-23;
+        return switch (opcode) {
+            case MAXIMUM, MINIMUM, NEG, ABS, SIGN, FLOOR, CEIL, TRUNC, ROUND, RELU, WHERE, CLAMP, RELU_GRADIENT -> 0;
+            case ADD, SUB, MUL, DIV, SQUARE, SQRT, RECIPROCAL -> isHalf ? unit : 0.500001 * unit;
+            case AFFINE, SIGMOID_GRADIENT, TANH_GRADIENT -> 4 * unit + 2 * step * scale * Math.max(1, Math.abs(in[0]));
+            case FMA -> unit;
+            case GELU, GELU_TANH, SILU -> 4 * unit + 2 * step * Math.abs(in[0]);
+            case GELU_GRADIENT, GELU_TANH_GRADIENT, SILU_GRADIENT -> 8 * unit + 8 * step * scale;
+            case ERF, TANH -> 4 * unit;
+            case EXP, EXPM1, LOG, LOG1P, SIGMOID, ELU -> 3 * unit;
+            case SOFTPLUS, ASINH, ACOSH, ATANH, RSQRT, LEAKY_RELU -> 4 * unit;
+            default -> 2 * unit;
+        };
+    }
+
+    private static double floating(Opcode opcode, DType type, double[] v) {
+        double a = v[0];
+        double b = v[v.length > 1 ? 1 : 0];
+        return switch (opcode) {
+            case ADD -> a + b;
+            case SUB -> a - b;
+            case MUL -> a * b;
+            case DIV -> a / b;
+            case POW -> StrictMath.pow(a, b);
+            case REMAINDER -> remainder(a, b);
+            case FLOOR_DIVIDE -> floorDivide(a, b);
+            case MAXIMUM -> Math.max(a, b);
+            case MINIMUM -> Math.min(a, b);
+            case ATAN2 -> StrictMath.atan2(a, b);
+            case EQ -> a == b ? 1 : 0;
+            case NE -> a != b ? 1 : 0;
+            case LT -> a < b ? 1 : 0;
+            case LE -> a <= b ? 1 : 0;
+            case GT -> a > b ? 1 : 0;
+            case GE -> a >= b ? 1 : 0;
+            case WHERE -> a != 0 ? b : v[2];
+            case CLAMP -> a < b || v[2] < a || Double.isNaN(a) || Double.isNaN(b) || Double.isNaN(v[2]) ? clamp(v) : a;
+            case LEAKY_RELU -> a > 0 ? a : a * b;
+            case ELU -> a > 0 ? a : StrictMath.expm1(a) * b;
+            case AFFINE -> (type == DType.F64 ? a * b : (double) (float) (a * b)) + v[2];
+            case FMA -> Math.fma(a, b, v[2]);
+            case RELU_GRADIENT -> a > 0 ? b : 0;
+            case SIGMOID_GRADIENT -> b * (a * (1 - a));
+            case TANH_GRADIENT -> b * (1 - a * a);
+            case GELU_GRADIENT -> b * (normal(a) + a * (StrictMath.exp(-0.5 * a * a) / Math.sqrt(2 * Math.PI)));
+            case GELU_TANH_GRADIENT -> {
+                double gate = gate(a);
+                yield b * (gate + 2 * Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * a * a) * (gate * (1 - gate)) * a);
+            }
+            case SILU_GRADIENT -> b * (sigmoid(a) * (1 + a * (1 - sigmoid(a))));
+            default -> unary(opcode, a);
+        };
+    }
+
+    private static double unary(Opcode opcode, double a) {
+        return switch (opcode) {
+            case NEG -> -a;
+            case ABS -> Math.abs(a);
+            case SIGN -> Math.signum(a);
+            case SQUARE -> a * a;
+            case SQRT -> Math.sqrt(a);
+            case RSQRT -> 1 / Math.sqrt(a);
+            case RECIPROCAL -> 1 / a;
+            case EXP -> StrictMath.exp(a);
+            case EXPM1 -> StrictMath.expm1(a);
+            case LOG -> StrictMath.log(a);
+            case LOG1P -> StrictMath.log1p(a);
+            case SIN -> StrictMath.sin(a);
+            case COS -> StrictMath.cos(a);
+            case TAN -> StrictMath.tan(a);
+            case ASIN -> StrictMath.asin(a);
+            case ACOS -> StrictMath.acos(a);
+            case ATAN -> StrictMath.atan(a);
+            case SINH -> StrictMath.sinh(a);
+            case COSH -> StrictMath.cosh(a);
+            case TANH -> StrictMath.tanh(a);
+            case ASINH -> Double.isInfinite(a) ? a : Math.abs(a) < 1e-4 ? a - a * a * a / 6
+                    : Math.copySign(StrictMath.log1p(Math.abs(a) + a * a / (1 + Math.hypot(a, 1))), a);
+            case ACOSH -> StrictMath.log1p(a - 1 + Math.sqrt(a - 1) * Math.sqrt(a + 1));
+            case ATANH -> Math.copySign(0.5 * StrictMath.log1p(2 * Math.abs(a) / (1 - Math.abs(a))), a);
+            case ERF -> erf(a);
+            case FLOOR -> Math.floor(a);
+            case CEIL -> Math.ceil(a);
+            case TRUNC -> a < 0 ? Math.ceil(a) : Math.floor(a);
+            case ROUND -> Math.rint(a);
+            case SIGMOID -> sigmoid(a);
+            case RELU -> Math.max(a, 0.0);
+            case GELU -> a * normal(a);
+            case GELU_TANH -> a * gate(a);
+            case SILU -> a * sigmoid(a);
+            case SOFTPLUS -> Math.max(a, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(a)));
+            case IS_NAN -> Double.isNaN(a) ? 1 : 0;
+            case IS_INF -> Double.isInfinite(a) ? 1 : 0;
+            case IS_FINITE -> Double.isFinite(a) ? 1 : 0;
+            default -> throw new IllegalArgumentException(opcode.toString());
+        };
+    }
+
+    private static double clamp(double[] v) {
+        return Double.isNaN(v[0]) ? v[0] : v[2] < Math.max(v[0], v[1]) ? v[2] : v[0] < v[1] ? v[1] : v[0];
+    }
+
+    private static double sigmoid(double x) {
+        return 1 / (1 + StrictMath.exp(-x));
+    }
+
+    private static double gate(double x) {
+        return sigmoid(2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x));
+    }
+
+    private static double normal(double x) {
+        return 0.5 * (1 + erf(x * Math.sqrt(0.5)));
+    }
+
+    /** A series of positive terms up to 3, beyond that Legendre's continued fraction. */
+    static double erf(double x) {
+        double a = Math.abs(x);
+        if (Double.isNaN(x) || a > 6) {
+            return Double.isNaN(x) ? x : Math.signum(x);
+        }
+        if (a < 3) {
+            double term = x;
+            double sum = x;
+            for (int n = 1; n < 120; n++) {
+                term *= 2 * x * x / (2 * n + 1);
+                sum += term;
+            }
+            return 2 / Math.sqrt(Math.PI) * StrictMath.exp(-x * x) * sum;
+        }
+        double fraction = 0;
+        for (int k = 200; k > 0; k--) {
+            fraction = k / 2.0 / (a + fraction);
+        }
+        return Math.signum(x) * (1 - StrictMath.exp(-a * a) / Math.sqrt(Math.PI) / (a + fraction));
+    }
+
+    private static double remainder(double a, double b) {
+        double r = a % b;
+        return r != 0 && r < 0 != b < 0 ? r + b : r;
+    }
+
+    private static double floorDivide(double a, double b) {
+        return b == 0 || Double.isNaN(a % b) ? (b == 0 ? a / b : Double.NaN) : Math.rint((a - remainder(a, b)) / b);
+    }
+
+    private static long integer(Opcode opcode, DType type, long[] v) {
+        long a = v[0];
+        long b = v[v.length > 1 ? 1 : 0];
+        return switch (opcode) {
+            case ADD -> type == DType.BOOL ? a | b : a + b;
+            case SUB -> a - b;
+            case MUL -> a * b;
+            case DIV -> b == 0 ? 0 : a / b;
+            case REMAINDER -> b == 0 ? 0 : Math.floorMod(a, b);
+            case FLOOR_DIVIDE -> b == 0 ? 0 : Math.floorDiv(a, b);
+            case MAXIMUM -> Math.max(a, b);
+            case MINIMUM -> Math.min(a, b);
+            case EQ -> a == b ? 1 : 0;
+            case NE -> a != b ? 1 : 0;
+            case LT -> a < b ? 1 : 0;
+            case LE -> a <= b ? 1 : 0;
+            case GT -> a > b ? 1 : 0;
+            case GE -> a >= b ? 1 : 0;
+            case AND -> a & b;
+            case OR -> a | b;
+            case XOR -> a ^ b;
+            case NOT -> type == DType.BOOL ? 1 - a : ~a;
+            case NEG -> -a;
+            case ABS -> Math.abs(a);
+            case SIGN -> Long.signum(a);
+            case SQUARE -> a * a;
+            case FLOOR, CEIL, TRUNC, ROUND -> a;
+            case RELU -> Math.max(a, 0);
+            case WHERE -> a != 0 ? b : v[2];
+            case CLAMP -> Math.min(Math.max(a, b), v[2]);
+            case AFFINE -> a * b + v[2];
+            case RELU_GRADIENT -> a > 0 ? b : 0;
+            default -> throw new IllegalArgumentException(opcode.toString());
+        };
+    }
+}
