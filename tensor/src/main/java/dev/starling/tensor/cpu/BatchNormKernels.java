@@ -1,0 +1,171 @@
+package dev.starling.tensor.cpu;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Normalization.BatchNorm;
+import dev.starling.tensor.op.Normalization.BatchNormGradient;
+import dev.starling.tensor.spi.Block;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Batch normalisation of f32 in the channels-last layout: a matrix of pixels × channels. Statistics are sums of the
+ * distance from the first pixel, in f32 over blocks of rows and in f64 over blocks, in a fixed order.
+ */
+final class BatchNormKernels {
+    private static final int ROWS = 512;
+
+    private BatchNormKernels() {
+    }
+
+    static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
+        Tensor x = ChannelsLast.of(in[0]);
+        long gamma = dense(in[1]).address();
+        long beta = dense(in[2]).address();
+        Tensor y = Tensor.allocate(outputs[0], x.strides());
+        Tensor mean = Tensor.allocate(outputs[1]);
+        Tensor inverse = Tensor.allocate(outputs[2]);
+        int c = Math.toIntExact(x.size(1));
+        long n = x.count() / c;
+        Block scratch = HostAllocator.shared().allocate(8L * c * (blocks(n) + 1));
+        try {
+            long sums = scratch.address();
+            long scale = sums + 8L * c * blocks(n);
+            moments(x.address(), n, c, sums);
+            for (int i = 0; i < c; i++) {
+                double s = total(sums, n, 2 * c, i) / n;
+                double variance = Math.max(total(sums, n, 2 * c, c + i) / n - s * s, 0);
+                variance = Double.isNaN(s) ? Double.NaN : variance;
+                double m = get(x.address() + 4L * i) + s;
+                double inv = 1 / Math.sqrt(variance + op.epsilon());
+                set(mean.address() + 4L * i, (float) m);
+                set(inverse.address() + 4L * i, (float) inv);
+                double a = get(gamma + 4L * i) * inv;
+                set(scale + 4L * i, (float) a);
+                set(scale + 4L * (c + i), (float) (get(beta + 4L * i) - m * a));
+            }
+            affine(x.address(), y.address(), n, c, scale, op.epilogue() == Epilogue.RELU);
+        } finally {
+            HostAllocator.shared().free(scratch);
+        }
+        return new Tensor[] {y, mean, inverse};
+    }
+
+    private static void moments(long x, long n, int c, long sums) {
+        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+            for (long b = from; b < to; b++) {
+                long sum = sums + 8 * b * c;
+                ALL.asSlice(sum, 8L * c).fill((byte) 0);
+                Rows.FASTEST.moments(x + 4 * b * ROWS * c, 4L * c, rows(n, b), c, x, sum, sum + 4L * c);
+            }
+        });
+    }
+
+    private static void affine(long x, long y, long n, int c, long scale, boolean relu) {
+        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+            for (long b = from; b < to; b++) {
+                long at = 4 * b * ROWS * c;
+                Rows.FASTEST.affine(x + at, y + at, 4L * c, rows(n, b), c, scale, scale + 4L * c, relu);
+            }
+        });
+    }
+
+    static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
+        Tensor g = ChannelsLast.of(in[0]);
+        Tensor x = ChannelsLast.of(in[1]);
+        long gamma = dense(in[2]).address();
+        long y = op.epilogue() == Epilogue.RELU ? ChannelsLast.of(in[3]).address() : 0;
+        long mean = dense(in[4]).address();
+        long inverse = dense(in[5]).address();
+        Tensor dx = Tensor.allocate(outputs[0], x.strides());
+        Tensor dgamma = Tensor.allocate(outputs[1]);
+        Tensor dbeta = Tensor.allocate(outputs[2]);
+        int c = Math.toIntExact(x.size(1));
+        long n = x.count() / c;
+        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n) + 12L * c);
+        try {
+            long sums = scratch.address();
+            long a = sums + 8L * c * blocks(n);
+            gradientMoments(g.address(), x.address(), y, n, c, mean, sums);
+            for (int i = 0; i < c; i++) {
+                double sum = total(sums, n, 2 * c, i);
+                double inv = get(inverse + 4L * i);
+                double product = total(sums, n, 2 * c, c + i) * inv;
+                set(dbeta.address() + 4L * i, (float) sum);
+                set(dgamma.address() + 4L * i, (float) product);
+                double slope = get(gamma + 4L * i) * inv;
+                double tilt = -slope * inv * product / n;
+                set(a + 4L * i, (float) slope);
+                set(a + 4L * (c + i), (float) tilt);
+                set(a + 4L * (2 * c + i), (float) (-slope * sum / n - tilt * get(mean + 4L * i)));
+            }
+            gradientAffine(g.address(), x.address(), y, dx.address(), n, c, a);
+        } finally {
+            HostAllocator.shared().free(scratch);
+        }
+        return new Tensor[] {dx, dgamma, dbeta};
+    }
+
+    private static void gradientMoments(long g, long x, long y, long n, int c, long mean, long sums) {
+        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+            for (long b = from; b < to; b++) {
+                long at = 4 * b * ROWS * c;
+                long sum = sums + 8 * b * c;
+                ALL.asSlice(sum, 8L * c).fill((byte) 0);
+                Rows.FASTEST.gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows(n, b), c, mean, sum,
+                        sum + 4L * c);
+            }
+        });
+    }
+
+    private static void gradientAffine(long g, long x, long y, long dx, long n, int c, long a) {
+        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+            for (long b = from; b < to; b++) {
+                long at = 4 * b * ROWS * c;
+                Rows.FASTEST.gradientAffine(g + at, x + at, y == 0 ? 0 : y + at, dx + at, 4L * c, rows(n, b), c, a,
+                        a + 4L * c, a + 8L * c);
+            }
+        });
+    }
+
+    private static long blocks(long n) {
+        return Math.ceilDiv(n, (long) ROWS);
+    }
+
+    private static int rows(long n, long block) {
+        return (int) Math.min(ROWS, n - block * ROWS);
+    }
+
+    private static long grain(int c) {
+        return Math.max(1, 65536L / ((long) ROWS * c));
+    }
+
+    private static double total(long sums, long n, int width, int column) {
+        double total = 0;
+        for (long b = 0; b < blocks(n); b++) {
+            total += get(sums + 4 * (b * width + column));
+        }
+        return total;
+    }
+
+    private static Tensor dense(Tensor vector) {
+        if (vector.isContiguous()) {
+            return vector;
+        }
+        Tensor copy = Tensor.allocate(vector.spec());
+        CopyKernels.copy(vector, copy);
+        return copy;
+    }
+
+    private static float get(long address) {
+        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
+    }
+
+    private static void set(long address, float value) {
+        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
+    }
+}

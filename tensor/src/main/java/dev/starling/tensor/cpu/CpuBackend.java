@@ -1,0 +1,75 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Pooling;
+import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Scan;
+import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Softmax;
+import dev.starling.tensor.op.Sorting;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import dev.starling.tensor.reference.ReferenceKernels;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Backend;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The processor. Each family of operations has its kernels in a class of its own, which returns {@code null} for types
+ * and layouts that it has no kernel for; those run on the reference kernels, which share the host's memory.
+ */
+final class CpuBackend implements Backend {
+    @Override
+    public Allocator memory() {
+        return HostAllocator.shared();
+    }
+
+    @Override
+    public boolean hostVisible() {
+        return true;
+    }
+
+    @Override
+    public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
+        Tensor[] results = switch (op) {
+            case Elementwise e -> ElementwiseKernels.run(e, inputs, outputs[0]);
+            case Reduction r -> ReductionKernels.run(r, inputs[0], outputs[0]);
+            case Contraction c -> ContractionKernels.run(c, inputs, outputs[0]);
+            case Convolution c -> ConvolutionKernels.run(c, inputs, outputs);
+            case Pooling p -> PoolingKernels.run(p, inputs, outputs);
+            case Normalization n -> NormalizationKernels.run(n, inputs, outputs);
+            case Softmax s -> SoftmaxKernels.run(s, inputs, outputs[0]);
+            case CrossEntropy c -> SoftmaxKernels.run(c, inputs, outputs);
+            case Movement m -> CopyKernels.run(m, inputs, outputs[0]);
+            case Selection s -> SelectionKernels.run(s, inputs, outputs[0]);
+            case Fill f -> FillKernels.run(f, outputs[0]);
+            case Random r -> FillKernels.run(r, inputs, outputs[0]);
+            case Update u -> UpdateKernels.run(u, inputs);
+            case Scan _, Sorting _, View _, Transfer _ -> null;
+        };
+        return results != null ? results : ReferenceKernels.run(op, inputs, outputs);
+    }
+
+    @Override
+    public void upload(long hostAddress, long deviceAddress, long bytes) {
+        MemorySegment.copy(HostMemory.ALL, hostAddress, HostMemory.ALL, deviceAddress, bytes);
+    }
+
+    @Override
+    public void download(long deviceAddress, long hostAddress, long bytes) {
+        MemorySegment.copy(HostMemory.ALL, deviceAddress, HostMemory.ALL, hostAddress, bytes);
+    }
+}

@@ -1,0 +1,99 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
+
+/**
+ * A reduction's operand with as few dimensions as its layout allows, outermost (greatest stride) first: sizes 1 dropped,
+ * neighbours of one kind merged.
+ */
+final class Folded {
+    int rank;
+    final long[] size;
+    final long[] stride;
+    final boolean[] reduced;
+    /** The stride in the result; 0 for reduced dimensions. */
+    final long[] outStride;
+
+    private Folded(int capacity) {
+        size = new long[capacity];
+        stride = new long[capacity];
+        reduced = new boolean[capacity];
+        outStride = new long[capacity];
+    }
+
+    /** Returns the folded form of {@code x}, or {@code null} if it has strides of 0 or less. */
+    static Folded of(Tensor x, Axes axes) {
+        int n = x.rank();
+        Folded f = new Folded(n);
+        long out = 1;
+        for (int i = n - 1; i >= 0; i--) {
+            boolean reduce = axes.contains(i);
+            if (x.size(i) != 1) {
+                if (x.strides()[i] <= 0) {
+                    return null;
+                }
+                f.insert(x.size(i), x.strides()[i], reduce, reduce ? 0 : out);
+            }
+            out *= reduce ? 1 : x.size(i);
+        }
+        f.merge();
+        return f;
+    }
+
+    private void insert(long n, long step, boolean reduce, long outStep) {
+        int at = 0;
+        while (at < rank && stride[at] > step) {
+            at++;
+        }
+        for (int i = rank; i > at; i--) {
+            size[i] = size[i - 1];
+            stride[i] = stride[i - 1];
+            reduced[i] = reduced[i - 1];
+            outStride[i] = outStride[i - 1];
+        }
+        size[at] = n;
+        stride[at] = step;
+        reduced[at] = reduce;
+        outStride[at] = outStep;
+        rank++;
+    }
+
+    private void merge() {
+        int to = 0;
+        for (int i = 1; i < rank; i++) {
+            if (reduced[i] == reduced[to] && stride[to] == size[i] * stride[i]
+                    && outStride[to] == size[i] * outStride[i]) {
+                size[to] *= size[i];
+            } else {
+                to++;
+                size[to] = size[i];
+                reduced[to] = reduced[i];
+            }
+            stride[to] = stride[i];
+            outStride[to] = outStride[i];
+        }
+        rank = rank == 0 ? 0 : to + 1;
+    }
+
+    /** Returns the product of the sizes of outer dimensions (all but the last {@code inner}) of a kind. */
+    long count(boolean reduce, int inner) {
+        long n = 1;
+        for (int i = 0; i < rank - inner; i++) {
+            n *= reduced[i] == reduce ? size[i] : 1;
+        }
+        return n;
+    }
+
+    /** Returns the offset, in strides or in result strides, of element {@code index} of the outer dimensions of a kind. */
+    long offset(long index, boolean reduce, int inner, boolean result) {
+        long offset = 0;
+        for (int i = rank - inner - 1; i >= 0; i--) {
+            if (reduced[i] == reduce) {
+                offset += index % size[i] * (result ? outStride[i] : stride[i]);
+                index /= size[i];
+            }
+        }
+        return offset;
+    }
+}

@@ -1,0 +1,24 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Normalization;
+
+/** Kernels of {@link Normalization} operations. */
+final class NormalizationKernels {
+    private NormalizationKernels() {
+    }
+
+    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
+        if (inputs[0].dtype() != DType.F32 || inputs[0].count() == 0) {
+            return null;
+        }
+        return switch (op) {
+            case Normalization.BatchNorm b -> BatchNormKernels.forward(b, inputs, outputs);
+            case Normalization.BatchNormGradient b -> BatchNormKernels.backward(b, inputs, outputs);
+            case Normalization.LayerNorm _, Normalization.LayerNormGradient _ -> LayerNormKernels.run(op, inputs, outputs);
+        };
+    }
+}

@@ -1,0 +1,165 @@
+package dev.starling.tensor.cpu;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.spi.Block;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Kernels of {@link Reduction} operations on f32. Work is cut by sizes alone and put together in a fixed order, so that
+ * every number of threads gives the same bits; sums run over at most some thousand elements in f32, then in f64.
+ */
+final class ReductionKernels {
+    private static final int ROWS = 1024;
+    private static final int CHUNK = 1 << 16;
+
+    private enum Kind { SUM, GREATEST, LEAST }
+
+    private ReductionKernels() {
+    }
+
+    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    static Tensor[] run(Reduction op, Tensor x, Spec output) {
+        if (x.dtype() != DType.F32 || x.count() == 0) {
+            return null;
+        }
+        return switch (op) {
+            case Reduction.Sum _ -> reduce(op, x, output, Kind.SUM, 1);
+            case Reduction.Mean _ -> reduce(op, x, output, Kind.SUM, 1.0 / op.axes().extent(x.shape()));
+            case Reduction.Max _ -> reduce(op, x, output, Kind.GREATEST, 1);
+            case Reduction.Min _ -> reduce(op, x, output, Kind.LEAST, 1);
+            case Reduction.Prod _, Reduction.Any _, Reduction.All _, Reduction.ArgMax _, Reduction.ArgMin _ -> null;
+        };
+    }
+
+    private static Tensor[] reduce(Reduction op, Tensor x, Spec output, Kind kind, double factor) {
+        Folded f = Folded.of(x, op.axes());
+        if (f == null || f.rank > 0 && f.stride[f.rank - 1] != 1) {
+            Tensor copy = Tensor.allocate(x.spec());
+            CopyKernels.copy(x, copy);
+            x = copy;
+            f = Folded.of(x, op.axes());
+        }
+        Tensor y = Tensor.allocate(output);
+        if (f.count(true, 0) == 1) {
+            CopyKernels.copy(x, y.view(x.shape(), x.shape().contiguousStrides(), 0));
+        } else if (f.reduced[f.rank - 1]) {
+            rows(f, x.address(), y.address(), kind, factor);
+        } else {
+            columns(f, x.address(), y.address(), kind, factor);
+        }
+        return new Tensor[] {y};
+    }
+
+    /** The innermost dimension folds: one number per row, more rows fold into an element of the result. */
+    private static void rows(Folded f, long x, long y, Kind kind, double factor) {
+        long kept = f.count(false, 1);
+        long folded = f.count(true, 1);
+        long n = f.size[f.rank - 1];
+        if (kept == 1 && folded == 1 && n > CHUNK) {
+            whole(x, n, y, kind, factor);
+            return;
+        }
+        Parallel.forRange(kept, Math.max(1, CHUNK / (n * folded)), (from, to) -> {
+            for (long k = from; k < to; k++) {
+                long at = x + 4 * f.offset(k, false, 1, false);
+                double total = kind == Kind.SUM ? 0 : fold(kind, at, n);
+                for (long r = kind == Kind.SUM ? 0 : 1; r < folded; r++) {
+                    total = combine(kind, total, fold(kind, at + 4 * f.offset(r, true, 1, false), n));
+                }
+                set(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
+            }
+        });
+    }
+
+    private static void whole(long x, long n, long y, Kind kind, double factor) {
+        double[] parts = new double[Math.toIntExact(Math.ceilDiv(n, (long) CHUNK))];
+        Parallel.forRange(parts.length, 1, (from, to) -> {
+            for (long i = from; i < to; i++) {
+                parts[(int) i] = fold(kind, x + 4 * i * CHUNK, Math.min(CHUNK, n - i * CHUNK));
+            }
+        });
+        double total = parts[0];
+        for (int i = 1; i < parts.length; i++) {
+            total = combine(kind, total, parts[i]);
+        }
+        set(y, (float) (total * factor));
+    }
+
+    private static double fold(Kind kind, long x, long n) {
+        return switch (kind) {
+            case SUM -> Rows.FASTEST.sum(x, n);
+            case GREATEST -> Rows.FASTEST.extreme(x, n, true);
+            case LEAST -> Rows.FASTEST.extreme(x, n, false);
+        };
+    }
+
+    private static double combine(Kind kind, double a, double b) {
+        return switch (kind) {
+            case SUM -> a + b;
+            case GREATEST -> Math.max(a, b);
+            case LEAST -> Math.min(a, b);
+        };
+    }
+
+    /** The innermost dimension stays: blocks of rows fold into rows of partial results, and those into the result. */
+    private static void columns(Folded f, long x, long y, Kind kind, double factor) {
+        int columns = Math.toIntExact(f.size[f.rank - 1]);
+        int inner = f.reduced[f.rank - 2] ? 2 : 1;
+        long rows = inner == 2 ? f.size[f.rank - 2] : 1;
+        long stride = inner == 2 ? 4 * f.stride[f.rank - 2] : 0;
+        long kept = f.count(false, inner);
+        long blocks = Math.ceilDiv(rows, (long) ROWS);
+        long parts = f.count(true, inner) * blocks;
+        HostAllocator memory = HostAllocator.shared();
+        Block scratch = memory.allocate(kept * parts * columns * 4L);
+        try {
+            long partial = scratch.address();
+            Parallel.forRange(kept * parts, Math.max(1, CHUNK / (Math.min(rows, ROWS) * columns)), (from, to) -> {
+                for (long i = from; i < to; i++) {
+                    long part = i % parts;
+                    long at = x + 4 * (f.offset(i / parts, false, inner, false)
+                            + f.offset(part / blocks, true, inner, false)) + part % blocks * ROWS * stride;
+                    int n = (int) Math.min(ROWS, rows - part % blocks * ROWS);
+                    block(kind, at, stride, n, columns, partial + 4 * i * columns);
+                }
+            });
+            long step = f.outStride[f.rank - 1];
+            for (long k = 0; k < kept; k++) {
+                long to = y + 4 * f.offset(k, false, inner, true);
+                for (int c = 0; c < columns; c++) {
+                    double total = get(partial + 4 * (k * parts * columns + c));
+                    for (long p = 1; p < parts; p++) {
+                        total = combine(kind, total, get(partial + 4 * ((k * parts + p) * columns + c)));
+                    }
+                    set(to + 4 * step * c, (float) (total * factor));
+                }
+            }
+        } finally {
+            memory.free(scratch);
+        }
+    }
+
+    private static void block(Kind kind, long x, long stride, int rows, int columns, long partial) {
+        ALL.asSlice(partial, 4L * columns).copyFrom(ALL.asSlice(x, 4L * columns));
+        switch (kind) {
+            case SUM -> Rows.FASTEST.columnSums(x + stride, stride, rows - 1, columns, partial);
+            case GREATEST -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
+            case LEAST -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
+        }
+    }
+
+    private static float get(long address) {
+        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
+    }
+
+    private static void set(long address, float value) {
+        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
+    }
+}
