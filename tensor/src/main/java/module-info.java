@@ -15,5 +15,6 @@ module dev.starling.tensor {
 
     uses dev.starling.tensor.spi.BackendProvider;
 
-    provides dev.starling.tensor.spi.BackendProvider with dev.starling.tensor.reference.ReferenceProvider;
+    provides dev.starling.tensor.spi.BackendProvider with dev.starling.tensor.cpu.CpuProvider,
+            dev.starling.tensor.reference.ReferenceProvider;
 }

@@ -1,16 +1,61 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
+import java.util.Arrays;
 
-/** Kernels of {@link Movement} operations. */
+/** Kernels of {@link Movement} operations, for every type. */
 final class CopyKernels {
     private CopyKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results. */
     static Tensor[] run(Movement op, Tensor[] inputs, Spec output) {
-        return null;
+        return switch (op) {
+            case Movement.Copy _ -> {
+                Tensor y = Tensor.allocate(output);
+                copy(inputs[0], y);
+                yield new Tensor[] {y};
+            }
+            case Movement.Concat c -> concat(c, inputs, output);
+            case Movement.Place p -> place(p, inputs[0], output);
+        };
+    }
+
+    private static Tensor[] concat(Movement.Concat op, Tensor[] inputs, Spec output) {
+        Tensor y = Tensor.allocate(output);
+        long at = 0;
+        for (Tensor x : inputs) {
+            copy(x, y.view(x.shape(), y.strides(), at * y.strides()[op.axis()]));
+            at += x.size(op.axis());
+        }
+        return new Tensor[] {y};
+    }
+
+    private static Tensor[] place(Movement.Place op, Tensor x, Spec output) {
+        Tensor[] filled = FillKernels.run(new Fill.Full(output, op.value()), output);
+        if (filled == null) {
+            return null;
+        }
+        Tensor y = filled[0];
+        Shape shape = x.shape();
+        long[] strides = new long[shape.rank()];
+        Arrays.setAll(strides, i -> y.strides()[i] * op.steps()[i]);
+        long offset = 0;
+        for (int i = 0; i < strides.length; i++) {
+            offset += op.starts()[i] * y.strides()[i];
+        }
+        if (shape.count() > 0) {
+            copy(x, y.view(shape, strides, offset));
+        }
+        return filled;
+    }
+
+    /** Copies elements between tensors of one type and shape, whatever their strides. */
+    static void copy(Tensor from, Tensor to) {
+        StridedCopy.copy(from, to);
     }
 }

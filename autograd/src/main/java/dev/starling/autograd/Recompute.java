@@ -1,0 +1,73 @@
+package dev.starling.autograd;
+
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Backward;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Function;
+
+/**
+ * Gradient checkpointing: keeps only a stage's result and computes what lies between again when gradients are wanted,
+ * trading time for memory. (Chen et al., Training deep nets with sublinear memory cost, 2016)
+ */
+public final class Recompute {
+    private Recompute() {
+    }
+
+    /**
+     * Computes {@code stage(input)} without keeping what lies between. The stage runs again in the backward pass, so it
+     * must compute the same again: draw random numbers from {@code generator} only, and have no effects that add up.
+     *
+     * @param stage uses any watched tensors
+     * @param generator what the stage draws from, set back for the second run; may be {@code null}
+     */
+    public static Tensor checkpoint(Function<Tensor, Tensor> stage, Tensor input, Generator generator) {
+        if (!(Recorder.current() instanceof Tape tape)) {
+            return stage.apply(input);
+        }
+        List<Tensor> used = new ArrayList<>(List.of(input));
+        Recorder finder = (op, in, out) -> {
+            for (Tensor t : in) {
+                if (t != input && tape.depends(t) && !used.contains(t)) {
+                    used.add(t);
+                }
+            }
+        };
+        Generator.State before = generator == null ? null : generator.state();
+        Tensor output = Recorder.with(finder, () -> Scope.run(() -> stage.apply(input)));
+        CustomVjp again = b -> {
+            Generator.State after = generator == null ? null : generator.state();
+            if (generator != null) {
+                generator.restore(before);
+            }
+            try {
+                return rerun(stage, b);
+            } finally {
+                if (generator != null) {
+                    generator.restore(after);
+                }
+            }
+        };
+        tape.recordCustom(again, used.toArray(Tensor[]::new), new Tensor[] {output});
+        return output;
+    }
+
+    private static Tensor[] rerun(Function<Tensor, Tensor> stage, Backward b) {
+        Tape inner = new Tape();
+        for (int i = 0; i < b.inputs().length; i++) {
+            if (b.needs(i)) {
+                inner.watch(b.in(i));
+            }
+        }
+        Tensor output = inner.record(() -> stage.apply(b.in(0)));
+        Gradients gradients = inner.backward(output, b.grad());
+        Tensor[] result = new Tensor[b.inputs().length];
+        for (int i = 0; i < result.length; i++) {
+            result[i] = gradients.get(b.in(i));
+        }
+        return result;
+    }
+}
