@@ -16,8 +16,4 @@ module dev.starling.tensor {
     uses dev.starling.tensor.spi.BackendProvider;
     provides dev.starling.tensor.spi.BackendProvider with dev.starling.tensor.cpu.CpuProvider,
             dev.starling.tensor.reference.ReferenceProvider;
-
-    provides dev.starling.tensor.spi.BackendProvider
-            with dev.starling.tensor.cpu.CpuProvider,
-                    dev.starling.tensor.reference.ReferenceProvider;
 }
