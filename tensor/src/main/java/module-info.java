@@ -14,6 +14,7 @@ module dev.starling.tensor {
     exports dev.starling.tensor.spi;
 
     uses dev.starling.tensor.spi.BackendProvider;
+
     provides dev.starling.tensor.spi.BackendProvider with dev.starling.tensor.cpu.CpuProvider,
             dev.starling.tensor.reference.ReferenceProvider;
 }

@@ -1,11 +1,82 @@
 package dev.starling.tensor;
 
 import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Update;
+import java.util.Arrays;
+import java.util.List;
 
 /** Reading and writing at indices. */
 public sealed interface Indexing permits Tensor {
     private Tensor self() {
         return (Tensor) this;
+    }
+
+    /**
+     * Reads by NumPy's rules. Places, ranges, new axes and an ellipsis give a view. Integer arrays broadcast together,
+     * a mask standing for the arrays of its true places; their dimensions take the place of those they index or, where
+     * a range, new axis or ellipsis separates them (places count as arrays here), come first; the result is a copy.
+     * Gradients flow back.
+     *
+     * @throws TensorException if an index is out of range, or there are more indices than dimensions
+     */
+    default Tensor get(Index... indices) {
+        return new Subscript(self(), indices).get();
+    }
+
+    /** Reads with places and ranges written as in NumPy: {@code x.get("1:3, ::-1, ..., None, -2")}; a view. */
+    default Tensor get(String indices) {
+        return get(Index.parse(indices));
+    }
+
+    /** Returns what is at these places of the first dimensions, as a view; negative ones count from the end. */
+    default Tensor get(long... places) {
+        Index[] indices = new Index[places.length];
+        for (int i = 0; i < indices.length; i++) {
+            indices[i] = Index.at(places[i]);
+        }
+        return get(indices);
+    }
+
+    /**
+     * Writes {@code source}, converted and broadcast, where {@link #get(Index...)} would read; of places named twice
+     * the last wins. In place: no gradient flows, and what a tape needs must not be overwritten.
+     *
+     * @return this tensor
+     */
+    default Tensor set(Tensor source, Index... indices) {
+        if (indices.length == 1 && indices[0] instanceof Index.Mask mask && source.count() == 1
+                && mask.chosen().rank() <= self().rank()
+                && mask.chosen().shape().equals(self().shape().slice(0, mask.chosen().rank()))) {
+            Tensor chosen = mask.chosen();
+            long[] dims = Arrays.copyOf(chosen.shape().dims(), self().rank());
+            Arrays.fill(dims, chosen.rank(), dims.length, 1);
+            Tensor value = source.reshape().to(self().dtype());
+            Tensor.apply(new Update.Assign(), self(), chosen.reshape(dims).where(value, self()));
+        } else {
+            new Subscript(self(), indices).set(source);
+        }
+        return self();
+    }
+
+    /** Writes one value where {@link #get(Index...)} would read, in place, and returns this tensor. */
+    default Tensor set(double value, Index... indices) {
+        return set(self().scalarLike(value), indices);
+    }
+
+    /** Returns the elements where {@code mask} is true, after broadcasting both, in one dimension. */
+    default Tensor maskedSelect(Tensor mask) {
+        Shape shape = Shape.broadcast(self().shape(), mask.shape());
+        if (shape == null) {
+            throw new TensorException(TensorException.Problem.SHAPE, "maskedSelect",
+                    List.of(self().spec(), mask.spec()), "shapes must broadcast", "reshape the mask");
+        }
+        return self().expand(shape).get(Index.mask(mask.expand(shape)));
+    }
+
+    /** Returns the places of the elements that are not 0, in row-major order: i64 {@code [count, rank]}. */
+    default Tensor nonzero() {
+        long count = self().ne(0).sum().itemLong();
+        return Tensor.compute(new Selection.Nonzero(count), self());
     }
 
     /** Returns the slices along {@code axis} that {@code index}, an integer tensor of any shape, names. */

@@ -43,15 +43,15 @@ public sealed interface View extends Op {
             int to = shape.rank() - 1;
             int from = x.rank() - 1;
             while (from >= 0) {
-                long chunk = x.size(from);
-                long stride = x.strides()[from];
-                while (from > 0 && (x.size(from - 1) == 1 || x.strides()[from - 1] == x.size(from) * x.strides()[from]
-                        || x.size(from) == 1 && chunk == 1)) {
+                if (x.size(from) == 1) {
                     from--;
-                    stride = chunk == 1 ? x.strides()[from] : stride;
-                    chunk *= x.size(from);
+                    continue;
                 }
-                from--;
+                long stride = x.strides()[from];
+                long chunk = 1;
+                while (from >= 0 && (x.size(from) == 1 || x.strides()[from] == stride * chunk)) {
+                    chunk *= x.size(from--);
+                }
                 long filled = 1;
                 while (to >= 0 && (filled < chunk || shape.dim(to) == 1)) {
                     result[to] = stride * filled;
