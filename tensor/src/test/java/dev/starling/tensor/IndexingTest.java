@@ -110,7 +110,8 @@ class IndexingTest {
     void writesWhatNumPyWrites(String device) {
         on(device, () -> {
             Tensor rows = rows();
-            check(fresh().set(7, at(1)), "[2, 3, 4]", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+            check(fresh().set(7, at(1)), "[2, 3, 4]", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 7, 7, 7, 7, 7, 7, 7,
+                    7, 7, 7,
                     7, 7);
             check(fresh().set(Tensor.of(new long[] {1, 2, 3, 4}), all(), range(OPEN, OPEN, 2)), "[2, 3, 4]", 1, 2, 3, 4,
                     4, 5, 6, 7, 1, 2, 3, 4, 1, 2, 3, 4, 16, 17, 18, 19, 1, 2, 3, 4);

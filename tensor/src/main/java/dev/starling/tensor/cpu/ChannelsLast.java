@@ -3,7 +3,9 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 
-/** The layout of images in which the channels of a pixel are adjacent: what convolutions make and their neighbours keep. */
+/**
+ * The layout of images in which the channels of a pixel are adjacent: what convolutions make and their neighbours keep.
+ */
 final class ChannelsLast {
     private ChannelsLast() {
     }

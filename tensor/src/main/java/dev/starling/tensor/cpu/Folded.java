@@ -4,8 +4,8 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 
 /**
- * A reduction's operand with as few dimensions as its layout allows, outermost (greatest stride) first: sizes 1 dropped,
- * neighbours of one kind merged.
+ * A reduction's operand with as few dimensions as its layout allows, outermost (greatest stride) first: sizes 1
+ * dropped, neighbours of one kind merged.
  */
 final class Folded {
     int rank;
@@ -85,7 +85,9 @@ final class Folded {
         return n;
     }
 
-    /** Returns the offset, in strides or in result strides, of element {@code index} of the outer dimensions of a kind. */
+    /**
+     * Returns the offset, in strides or in result strides, of element {@code index} of the outer dimensions of a kind.
+     */
     long offset(long index, boolean reduce, int inner, boolean result) {
         long offset = 0;
         for (int i = rank - inner - 1; i >= 0; i--) {

@@ -18,7 +18,8 @@ final class NormalizationKernels {
         return switch (op) {
             case Normalization.BatchNorm b -> BatchNormKernels.forward(b, inputs, outputs);
             case Normalization.BatchNormGradient b -> BatchNormKernels.backward(b, inputs, outputs);
-            case Normalization.LayerNorm _, Normalization.LayerNormGradient _ -> LayerNormKernels.run(op, inputs, outputs);
+            case Normalization.LayerNorm _,
+                    Normalization.LayerNormGradient _ -> LayerNormKernels.run(op, inputs, outputs);
         };
     }
 }

@@ -100,7 +100,8 @@ final class StridedCopy {
         }
         Parallel.forRange(rows, Math.max(1, GRAIN / n), (a, b) -> {
             for (long r = a; r < b; r++) {
-                line(source + offset(r, from, inner, inner), from[inner], target + offset(r, to, inner, inner), to[inner], n);
+                line(source + offset(r, from, inner, inner), from[inner], target + offset(r, to, inner, inner),
+                        to[inner], n);
             }
         });
     }

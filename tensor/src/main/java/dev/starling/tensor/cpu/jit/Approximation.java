@@ -1,8 +1,8 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * Functions of f32 out of primitives, within about two units in the last place, tanh and erf within five. Polynomials and
- * rational functions are minimax fits of the relative error.
+ * Functions of f32 out of primitives, within about two units in the last place, tanh and erf within five. Polynomials
+ * and rational functions are minimax fits of the relative error.
  */
 final class Approximation {
     private static final double LOG2_E = 1.4426950408889634;

@@ -25,7 +25,9 @@ public final class Expression {
         hash = Arrays.hashCode(new Object[] {inputs, parameters, instructions, outputs});
     }
 
-    /** The expression of one instruction: operands of {@code type}, of which the last {@code parameters} are parameters. */
+    /**
+     * The expression of one instruction: operands of {@code type}, of which the last {@code parameters} are parameters.
+     */
     public static Expression of(Opcode opcode, DType type, int parameters) {
         Builder builder = new Builder();
         Value[] operands = new Value[opcode.arity()];

@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The compiled form of an {@link Expression}: kernels for the ways in which its operands lie in memory, generated as they
- * are first needed. Run through a {@link Launch}. Safe for use by several threads.
+ * The compiled form of an {@link Expression}: kernels for the ways in which its operands lie in memory, generated as
+ * they are first needed. Run through a {@link Launch}. Safe for use by several threads.
  */
 public final class FusedLoop {
     private static final ConcurrentHashMap<Expression, FusedLoop> LOOPS = new ConcurrentHashMap<>();
@@ -97,7 +97,8 @@ public final class FusedLoop {
     /** How many elements take some 10 µs. */
     private long grain(boolean inVectors) {
         int work = body.nodes().size();
-        return inVectors ? Math.clamp((1 << 19) / work, 1 << 13, 1 << 15) : Math.clamp((1 << 16) / work, 1 << 10, 1 << 13);
+        return inVectors ? Math.clamp((1 << 19) / work, 1 << 13, 1 << 15)
+                : Math.clamp((1 << 16) / work, 1 << 10, 1 << 13);
     }
 
     /** A kernel for one combination of accesses, and how many elements are worth a thread's while. */

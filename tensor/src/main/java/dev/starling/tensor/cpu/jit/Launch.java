@@ -123,7 +123,9 @@ public final class Launch implements RangeTask {
         }
     }
 
-    /** On a helper thread {@code this} is the caller's launch, which is only read; what is written is the helper's own. */
+    /**
+     * On a helper thread {@code this} is the caller's launch, which is only read; what is written is the helper's own.
+     */
     private void runOuter(long from, long to) {
         Launch own = CURRENT.get();
         if (own.tileFrame.length < frame.length) {

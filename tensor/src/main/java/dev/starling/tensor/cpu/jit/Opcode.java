@@ -1,8 +1,8 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * What an instruction of an {@link Expression} computes. Operands have one type, which is also the result's, unless told
- * otherwise. Integers wrap around.
+ * What an instruction of an {@link Expression} computes. Operands have one type, which is also the result's, unless
+ * told otherwise. Integers wrap around.
  */
 public enum Opcode {
     ADD(2), SUB(2), MUL(2),

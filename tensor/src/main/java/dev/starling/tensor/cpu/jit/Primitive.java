@@ -2,7 +2,9 @@ package dev.starling.tensor.cpu.jit;
 
 /** The instructions that both the scalar and the vector generator know: what processors offer. */
 enum Primitive {
-    /** The element of operand {@code immediate}, as the element type's {@link Lane}; 16-bit floats as their bits in I32. */
+    /**
+     * The element of operand {@code immediate}, as the element type's {@link Lane}; 16-bit floats as their bits in I32.
+     */
     LOAD,
     /** Writes {@code a} to operand {@code immediate}; 16-bit floats from their bits in I32. */
     STORE,

@@ -3,8 +3,9 @@ package dev.starling.tensor.cpu.jit;
 /**
  * A kernel, and how it becomes fast. Until the JVM has compiled it, a loop over vectors is far slower than one over
  * single elements, which is compiled sooner. At first a loop is therefore cut into short pieces, since the JVM compiles
- * what is called often; most pieces go to the loop over elements and some to the one over vectors, until that is seen to
- * be the faster. Both make the same bits, except for functions that the Vector API brings: kernels with those never mix.
+ * what is called often; most pieces go to the loop over elements and some to the one over vectors, until that is seen
+ * to be the faster. Both make the same bits, except for functions that the Vector API brings: kernels with those never
+ * mix.
  */
 final class TieredKernel implements Kernel {
     /** Calls after which the JVM has been given enough reason to compile a loop. */
@@ -16,7 +17,9 @@ final class TieredKernel implements Kernel {
 
     private final Kernel kernel;
     private final boolean mixes;
-    /** Whether the kernel is run as it comes. The counters below may lose updates between threads, which does no harm. */
+    /**
+     * Whether the kernel is run as it comes. The counters below may lose updates between threads, which does no harm.
+     */
     private volatile boolean warm;
     private int calls;
     private int vectorCalls;

@@ -34,7 +34,8 @@ final class VectorInstructions implements InstructionSet {
     private static final ClassDesc COMPARISON = OPERATORS.nested("Comparison");
     private static final ClassDesc CONVERSION = OPERATORS.nested("Conversion");
     private static final ClassDesc BYTE_ORDER = ByteOrder.class.describeConstable().orElseThrow();
-    private static final String ORDER = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN ? "BIG_ENDIAN" : "LITTLE_ENDIAN";
+    private static final String ORDER = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN
+            ? "BIG_ENDIAN" : "LITTLE_ENDIAN";
 
     /** A vector class: its name's first part, its element's type, and that type's letter in names of conversions. */
     private enum Element {

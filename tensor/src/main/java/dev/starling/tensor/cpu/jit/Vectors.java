@@ -18,7 +18,9 @@ public final class Vectors {
         return Host.BITS;
     }
 
-    /** Whether the JVM brings vector code for functions such as sin; elsewhere their vector forms are slower than none. */
+    /**
+     * Whether the JVM brings vector code for functions such as sin; elsewhere their vector forms are slower than none.
+     */
     static boolean hasFunctions() {
         return FUNCTIONS;
     }

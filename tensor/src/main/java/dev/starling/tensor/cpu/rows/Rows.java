@@ -16,8 +16,8 @@ public interface Rows {
     void affine(long x, long y, long stride, int rows, int columns, long scale, long shift, boolean relu);
 
     /**
-     * Adds to {@code sum[c]} and {@code product[c]} the sums over rows of {@code g} and of {@code g·(x - mean[c])}, where
-     * {@code g} counts as 0 unless {@code y > 0}, if {@code y} is not the address 0.
+     * Adds to {@code sum[c]} and {@code product[c]} the sums over rows of {@code g} and of {@code g·(x - mean[c])},
+     * where {@code g} counts as 0 unless {@code y > 0}, if {@code y} is not the address 0.
      */
     void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sum, long product);
 

@@ -172,7 +172,8 @@ class FusedLoopTest {
                 float[] sources = new float[1 << 16];
                 for (int i = 0; i < 1 << 16; i++) {
                     sources[i] = i < 32 ? ScalarOracle.SPECIAL[i % ScalarOracle.SPECIAL.length]
-                            : Float.intBitsToFloat((random.nextInt(160) + 48 << 23 | random.nextInt(1 << 23)) ^ i << 31);
+                            : Float.intBitsToFloat(
+                            (random.nextInt(160) + 48 << 23 | random.nextInt(1 << 23)) ^ i << 31);
                     HostMemory.putDouble(DType.F32, floats + 4L * i, sources[i]);
                 }
                 run(new FusedLoop(Expression.cast(DType.F32, half), bits), 1 << 16, floats, halves);
@@ -247,8 +248,10 @@ class FusedLoopTest {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
         Expression.Value y = builder.input(DType.F64);
-        assertThatIllegalArgumentException().isThrownBy(() -> builder.apply(Opcode.ADD, x, y)).withMessageContaining("ADD");
-        assertThatIllegalArgumentException().isThrownBy(() -> builder.apply(Opcode.NEG, x, x)).withMessageContaining("1");
+        assertThatIllegalArgumentException().isThrownBy(() -> builder.apply(Opcode.ADD, x, y))
+                .withMessageContaining("ADD");
+        assertThatIllegalArgumentException().isThrownBy(() -> builder.apply(Opcode.NEG, x, x))
+                .withMessageContaining("1");
     }
 
     private static int[] vectorBits() {

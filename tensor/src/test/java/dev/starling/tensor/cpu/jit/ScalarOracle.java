@@ -11,12 +11,14 @@ import java.util.SplittableRandom;
 
 /** What opcodes mean, in plain double or long arithmetic, and how far a result may be from that. */
 final class ScalarOracle {
-    static final float[] SPECIAL = {0f, -0f, 1f, -1f, Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY, 1e-40f,
+    static final float[] SPECIAL = {0f, -0f, 1f, -1f, Float.NaN, Float.POSITIVE_INFINITY,
+            Float.NEGATIVE_INFINITY, 1e-40f,
         -1e-40f, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 88.5f, -87.5f, 100f, -110f, 3e38f, -3e38f, 1e-30f, 8388607.5f, 1e9f,
         0.99999994f, -0.99999994f, 65519.99f, 65520f, 1e-7f, 6e-8f, 5.9e-8f, 1e-5f, 9.5f};
 
     private static final MathContext DIGITS = new MathContext(60);
-    private static final BigDecimal TWO_BY_ROOT_PI = new BigDecimal("1.12837916709551257389615890312154517168810125865799771");
+    private static final BigDecimal TWO_BY_ROOT_PI = new BigDecimal(
+            "1.12837916709551257389615890312154517168810125865799771");
 
     private ScalarOracle() { }
 
@@ -24,7 +26,8 @@ final class ScalarOracle {
         return switch (opcode) {
             case AND, OR, XOR, NOT -> !type.isFloating();
             case ADD, MUL, MAXIMUM, MINIMUM, EQ, NE, LT, LE, GT, GE, WHERE -> true;
-            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU, CLAMP, AFFINE,
+            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU,
+                    CLAMP, AFFINE,
                     RELU_GRADIENT -> type != DType.BOOL;
             default -> type.isFloating();
         };
@@ -82,7 +85,8 @@ final class ScalarOracle {
         for (int k = 0; k < in.length; k++) {
             in[k] = HostMemory.getDouble(expression.inputs().get(k), at[k]);
         }
-        if (opcode.name().endsWith("_GRADIENT") && type != DType.F64 && (Math.abs(in[0]) > 1e9 || Math.abs(in[1]) > 1e9)) {
+        if (opcode.name().endsWith("_GRADIENT") && type != DType.F64
+                && (Math.abs(in[0]) > 1e9 || Math.abs(in[1]) > 1e9)) {
             return; // Squares of these leave the range of f32 on the way.
         }
         double exact = floating(opcode, type, in);
@@ -180,7 +184,8 @@ final class ScalarOracle {
             case GELU_GRADIENT -> b * (normal(a) + a * (StrictMath.exp(-0.5 * a * a) / Math.sqrt(2 * Math.PI)));
             case GELU_TANH_GRADIENT -> {
                 double gate = gate(a);
-                yield Double.isInfinite(a) ? b * gate : b * (gate + 2 * Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * a * a) * (gate * (1 - gate)) * a);
+                yield Double.isInfinite(a) ? b * gate : b * (
+                        gate + 2 * Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * a * a) * (gate * (1 - gate)) * a);
             }
             case SILU_GRADIENT -> b * (sigmoid(a) * (1 + a * (1 - sigmoid(a))));
             default -> unary(opcode, a);

@@ -1,0 +1,270 @@
+package dev.starling.tensor.cpu.onednn;
+
+import dev.starling.tensor.cpu.Parallel;
+import dev.starling.tensor.cpu.RangeTask;
+import dev.starling.tensor.cpu.onednn.ConvolutionKernel.Pass;
+
+/**
+ * A convolution and its backward passes on data with any strides. Source and destination stored channels last (the
+ * strides of {@code [N, spatial…, C]}) are used in place and are fastest; others are copied on the way. Set up once,
+ * run as often as wanted; a request belongs to one thread at a time, and running it makes no object.
+ *
+ * <p>The batch is cut into slices, one a thread. Gradients of weights are summed over slices in their order, so that
+ * the same number of threads gives the same bits.
+ */
+public final class Convolution implements RangeTask {
+    private static final int KIND = 2;
+    private static final int KIND_ADD = 3;
+    private static final int KIND_COPY = 4;
+    /** Below this much work a slice is not worth a thread. */
+    private static final double FLOPS_PER_SLICE = 1e6;
+    private static final int FLOAT_BYTES = 4;
+
+    private final ElementType type;
+    private final ConvolutionShape shape;
+    private final long[] sourceStrides;
+    private final long[] weightStrides;
+    private final long[] destinationStrides;
+    private final boolean sourceNear;
+    private final boolean destinationNear;
+    private final PartialSum partialSum = new PartialSum();
+    private Activation activation = Activation.NONE;
+
+    private Pass pass;
+    private long samples;
+    private long slices;
+    private long source;
+    private long weights;
+    private long destination;
+    private long bias;
+    private ConvolutionKernel packedFor;
+    private long packed;
+    private long partialBytes;
+
+    /** Strides count elements: of {@code [N, IC, in…]}, {@code [OC, IC / groups, kernel…]}, {@code [N, OC, out…]}. */
+    public Convolution(ElementType type, ConvolutionShape shape, long[] sourceStrides, long[] weightStrides,
+                       long[] destinationStrides) {
+        this.type = type;
+        this.shape = shape;
+        this.sourceStrides = sourceStrides;
+        this.weightStrides = shape.weightStrides(weightStrides);
+        this.destinationStrides = destinationStrides;
+        sourceNear = Layout.isChannelsLast(shape.sourceDims(shape.batch()), sourceStrides);
+        destinationNear = Layout.isChannelsLast(shape.destinationDims(shape.batch()), destinationStrides);
+    }
+
+    /** Applies a function to what {@link #forward} stores. */
+    public Convolution activation(Activation function) {
+        activation = function;
+        return this;
+    }
+
+    /** Computes the destination; {@code biasAddress} points to {@code [OC]}, or is 0 for none. */
+    public void forward(long sourceAddress, long weightsAddress, long biasAddress, long destinationAddress) {
+        source = sourceAddress;
+        weights = weightsAddress;
+        bias = biasAddress;
+        destination = destinationAddress;
+        runWithPackedWeights(Pass.FORWARD);
+    }
+
+    /** Computes the gradient of the source from that of the destination. */
+    public void backwardData(long destinationGradient, long weightsAddress, long sourceGradient) {
+        source = sourceGradient;
+        weights = weightsAddress;
+        bias = 0;
+        destination = destinationGradient;
+        runWithPackedWeights(Pass.DATA);
+    }
+
+    /** Computes the gradient of the weights and, unless its address is 0, of the bias. */
+    public void backwardWeights(long sourceAddress, long destinationGradient, long weightsGradient,
+                                long biasGradient) {
+        source = sourceAddress;
+        weights = weightsGradient;
+        bias = biasGradient;
+        destination = destinationGradient;
+        begin(Pass.WEIGHTS);
+        try (Session session = Session.borrow()) {
+            ConvolutionKernel kernel = kernel(session, samples);
+            if (slices == 1 && type == ElementType.F32 && kernel.takesUserWeights()) {
+                kernel.run(session, source, weights, destination, bias);
+                return;
+            }
+            long weightBytes = aligned(kernel.packedBytes());
+            partialBytes = weightBytes + (bias == 0 ? 0 : aligned(shape.outChannels() * FLOAT_BYTES));
+            packed = session.memory(Session.Use.WEIGHTS, slices * partialBytes);
+            packedFor = kernel;
+            runSlices();
+            partialSum.run();
+            if (kernel.takesUserWeights()) {
+                copy(session, kernel.packedBytes() / FLOAT_BYTES, packed, weights, ElementType.F32);
+            } else {
+                kernel.reorderWeights(session, packed, weights);
+            }
+            if (bias != 0) {
+                copy(session, shape.outChannels(), packed + weightBytes, bias, type);
+            }
+        } finally {
+            packedFor = null;
+        }
+    }
+
+    /** Runs slices; called by the pool. */
+    @Override
+    public void run(long from, long to) {
+        try (Session session = Session.borrow()) {
+            for (long slice = from; slice < to; slice++) {
+                long begin = slice * samples;
+                runSlice(session, slice, begin, Math.min(shape.batch(), begin + samples) - begin);
+            }
+        }
+    }
+
+    /** Which kernel of oneDNN's a pass uses: 0 forward, 1 by data, 2 by weights. */
+    String implementation(int which) {
+        begin(Pass.values()[which]);
+        try (Session session = Session.borrow()) {
+            return kernel(session, samples).implementation();
+        }
+    }
+
+    private void begin(Pass next) {
+        pass = next;
+        long threads = (long) Math.min(Math.min(Parallel.threads(), shape.batch()),
+            Math.max(1, shape.flops() / FLOPS_PER_SLICE));
+        samples = (shape.batch() + threads - 1) / threads;
+        slices = (shape.batch() + samples - 1) / samples;
+    }
+
+    private void runWithPackedWeights(Pass next) {
+        begin(next);
+        try (Session session = Session.borrow()) {
+            ConvolutionKernel kernel = kernel(session, samples);
+            packed = weights;
+            if (!kernel.takesUserWeights()) {
+                packed = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
+                kernel.reorderWeights(session, weights, packed);
+            }
+            packedFor = kernel;
+            if (slices == 1) {
+                kernel.run(session, source, packed, destination, bias);
+            } else {
+                runSlices();
+            }
+        } finally {
+            packedFor = null;
+        }
+    }
+
+    private void runSlices() {
+        Parallel.forRange(slices, 1, this);
+    }
+
+    private void runSlice(Session session, long slice, long begin, long count) {
+        ConvolutionKernel kernel = kernel(session, count);
+        long from = source + begin * sourceStrides[0] * type.bytes();
+        long to = destination + begin * destinationStrides[0] * type.bytes();
+        if (pass == Pass.WEIGHTS) {
+            runPartial(session, kernel, slice, from, to);
+            return;
+        }
+        long near = packed;
+        if (!kernel.packsLike(packedFor)) {
+            near = weights;
+            if (!kernel.takesUserWeights()) {
+                near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
+                kernel.reorderWeights(session, weights, near);
+            }
+        }
+        kernel.run(session, from, near, to, bias);
+    }
+
+    /** One slice's gradient of weights and bias, laid out as the first slice's kernel packs them. */
+    private void runPartial(Session session, ConvolutionKernel kernel, long slice, long from, long to) {
+        long partial = packed + slice * partialBytes;
+        long partialBias = bias == 0 ? 0 : partial + aligned(packedFor.packedBytes());
+        if (kernel.packsLike(packedFor)) {
+            kernel.run(session, from, partial, to, partialBias);
+        } else {
+            long own = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
+            kernel.run(session, from, own, to, partialBias);
+            kernel.repackWeights(session, own, packedFor, partial);
+        }
+    }
+
+    private ConvolutionKernel kernel(Session session, long count) {
+        Key key = session.key().begin(KIND).add(type.code).add(pass.ordinal()).add(bias != 0).add(activation.code)
+            .add(weightStrides);
+        shape.addTo(key, count);
+        key.add(sourceNear);
+        if (!sourceNear) {
+            key.add(sourceStrides);
+        }
+        key.add(destinationNear);
+        if (!destinationNear) {
+            key.add(destinationStrides);
+        }
+        Compiled found = session.find();
+        if (found == null) {
+            found = session.keep(key.copy(), ConvolutionKernel.compile(pass, type, shape, count,
+                sourceNear ? null : new Layout(type, shape.sourceDims(count), sourceStrides),
+                new Layout(type, shape.weightDims(), weightStrides),
+                destinationNear ? null : new Layout(type, shape.destinationDims(count), destinationStrides),
+                bias != 0, pass == Pass.FORWARD ? activation : Activation.NONE));
+        }
+        return (ConvolutionKernel) found;
+    }
+
+    /** Copies {@code count} single-precision numbers without gaps, converting them. */
+    private static void copy(Session session, long count, long from, long to, ElementType toType) {
+        flat(session, KIND_COPY, count, toType).reorder(session, from, to);
+    }
+
+    private static Executable flat(Session session, int kind, long count, ElementType toType) {
+        Key key = session.key().begin(kind).add(count).add(toType.code);
+        Compiled found = session.find();
+        if (found == null) {
+            long from = Dnnl.strided(ElementType.F32, new long[] {count}, new long[] {1});
+            long to = Dnnl.strided(toType, new long[] {count}, new long[] {1});
+            try {
+                found = session.keep(key.copy(), Executable.reorder(from, to, kind == KIND_ADD));
+            } finally {
+                Dnnl.destroy(Dnnl.Kind.DESC, from);
+                Dnnl.destroy(Dnnl.Kind.DESC, to);
+            }
+        }
+        return (Executable) found;
+    }
+
+    private static long aligned(long bytes) {
+        return bytes + 63 & -64;
+    }
+
+    /** Adds the gradients of all slices to those of the first, each thread a range of elements, slices in order. */
+    private final class PartialSum implements RangeTask {
+        private static final long BLOCK = 16_384;
+
+        private void run() {
+            if (slices > 1) {
+                long floats = partialBytes / FLOAT_BYTES;
+                Parallel.forRange((floats + BLOCK - 1) / BLOCK, 1, this);
+            }
+        }
+
+        @Override
+        public void run(long from, long to) {
+            long begin = from * BLOCK;
+            long end = Math.min(to * BLOCK, partialBytes / FLOAT_BYTES);
+            try (Session session = Session.borrow()) {
+                for (long at = begin; at < end; at += BLOCK) {
+                    Executable add = flat(session, KIND_ADD, Math.min(BLOCK, end - at), ElementType.F32);
+                    for (long slice = 1; slice < slices; slice++) {
+                        add.reorder(session, packed + slice * partialBytes + at * FLOAT_BYTES,
+                            packed + at * FLOAT_BYTES);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+package dev.starling.tensor.cpu.onednn;
+
+/**
+ * The sizes of a convolution over one to three spatial dimensions: source {@code [N, IC, in…]}, weights
+ * {@code [OC, IC / groups, kernel…]}, destination {@code [N, OC, out…]}. All arrays have one entry a spatial dimension;
+ * a dilation of 1 is none. A transposed convolution is the backward pass by data of one of these.
+ */
+public record ConvolutionShape(long batch, long inChannels, long outChannels, long groups, long[] in, long[] out,
+                               long[] kernel, long[] stride, long[] dilation, long[] padLow, long[] padHigh) {
+    /** Checks that the sizes fit together. */
+    public ConvolutionShape {
+        require(in.length >= 1 && in.length <= 3, "1 to 3 spatial dimensions, got " + in.length);
+        require(batch > 0 && inChannels > 0 && outChannels > 0, "no empty dimension");
+        require(groups > 0 && inChannels % groups == 0 && outChannels % groups == 0,
+            "channels " + inChannels + " and " + outChannels + " divisible by groups " + groups);
+        for (int i = 0; i < in.length; i++) {
+            long extent = (kernel[i] - 1) * dilation[i] + 1;
+            long expected = (in[i] + padLow[i] + padHigh[i] - extent) / stride[i] + 1;
+            require(in[i] > 0 && out[i] > 0 && out[i] == expected,
+                "output size " + expected + " in spatial dimension " + i + ", got " + out[i]);
+        }
+    }
+
+    int spatialDims() {
+        return in.length;
+    }
+
+    long[] sourceDims(long samples) {
+        return dims(samples, inChannels, in);
+    }
+
+    long[] destinationDims(long samples) {
+        return dims(samples, outChannels, out);
+    }
+
+    long[] weightDims() {
+        if (groups == 1) {
+            return dims(outChannels, inChannels, kernel);
+        }
+        long[] plain = dims(outChannels / groups, inChannels / groups, kernel);
+        long[] grouped = new long[plain.length + 1];
+        grouped[0] = groups;
+        System.arraycopy(plain, 0, grouped, 1, plain.length);
+        return grouped;
+    }
+
+    /** The strides of weights given as {@code [OC, IC / groups, kernel…]}, for {@link #weightDims}. */
+    long[] weightStrides(long[] strides) {
+        if (groups == 1) {
+            return strides;
+        }
+        long[] grouped = new long[strides.length + 1];
+        grouped[0] = strides[0] * (outChannels / groups);
+        System.arraycopy(strides, 0, grouped, 1, strides.length);
+        return grouped;
+    }
+
+    double flops() {
+        double flops = 2.0 * batch * outChannels * (inChannels / groups);
+        for (int i = 0; i < in.length; i++) {
+            flops *= kernel[i] * out[i];
+        }
+        return flops;
+    }
+
+    void addTo(Key key, long samples) {
+        key.add(samples).add(inChannels).add(outChannels).add(groups).add(in.length)
+            .add(in).add(out).add(kernel).add(stride).add(dilation).add(padLow).add(padHigh);
+    }
+
+    private static long[] dims(long first, long second, long[] spatial) {
+        long[] dims = new long[spatial.length + 2];
+        dims[0] = first;
+        dims[1] = second;
+        System.arraycopy(spatial, 0, dims, 2, spatial.length);
+        return dims;
+    }
+
+    private static void require(boolean holds, String requirement) {
+        if (!holds) {
+            throw new IllegalArgumentException("convolution needs " + requirement);
+        }
+    }
+}

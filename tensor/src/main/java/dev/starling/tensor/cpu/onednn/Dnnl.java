@@ -1,0 +1,347 @@
+package dev.starling.tensor.cpu.onednn;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
+ * declared as {@code long}, so that a call makes no object. Only touched where {@link OneDnn#available()}.
+ */
+final class Dnnl {
+    static final int FORWARD_TRAINING = 64;
+    static final int FORWARD_INFERENCE = 96;
+    static final int CONVOLUTION_DIRECT = 1;
+
+    static final int ARG_SRC = 1;
+    static final int ARG_DST = 17;
+    static final int ARG_WEIGHTS = 33;
+    static final int ARG_BIAS = 41;
+    static final int ARG_SCRATCHPAD = 80;
+    static final int ARG_DIFF_SRC = 129;
+    static final int ARG_DIFF_DST = 145;
+    static final int ARG_DIFF_WEIGHTS = 161;
+    static final int ARG_DIFF_BIAS = 169;
+
+    static final int QUERY_WEIGHTS = 131;
+    static final int QUERY_DIFF_WEIGHTS = 132;
+    static final int QUERY_SCRATCHPAD = 136;
+
+    private static final int CPU = 1;
+    private static final int QUERY_IMPLEMENTATION = 8;
+    private static final int SCRATCHPAD_USER = 1;
+    private static final int FORMAT_ANY = 1;
+
+    private static final Linker LINKER = Linker.nativeLinker();
+    private static final Linker.Option[] SHORT = {Linker.Option.critical(false)};
+    private static final Linker.Option[] LONG = {};
+
+    private static final MethodHandle EXECUTE = bind("dnnl_primitive_execute", LONG, JAVA_INT, JAVA_LONG, JAVA_LONG,
+        JAVA_INT, JAVA_LONG);
+    private static final MethodHandle SET_DATA = bind("dnnl_memory_set_data_handle", SHORT, JAVA_INT, JAVA_LONG,
+        JAVA_LONG);
+    private static final MethodHandle OMP_GET = bind("omp_get_max_threads", SHORT, JAVA_INT);
+    private static final MethodHandle OMP_SET = bind("omp_set_num_threads", SHORT, null, JAVA_INT);
+    private static final MethodHandle EQUAL = bind("dnnl_memory_desc_equal", SHORT, JAVA_INT, JAVA_LONG, JAVA_LONG);
+
+    private static final MethodHandle ENGINE_CREATE = create("dnnl_engine_create", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle STREAM_CREATE = create("dnnl_stream_create", JAVA_LONG, JAVA_INT);
+    private static final MethodHandle DESC_STRIDED = create("dnnl_memory_desc_create_with_strides", JAVA_INT, JAVA_LONG,
+        JAVA_INT, JAVA_LONG);
+    private static final MethodHandle DESC_TAGGED = create("dnnl_memory_desc_create_with_tag", JAVA_INT, JAVA_LONG,
+        JAVA_INT, JAVA_INT);
+    private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle MEMORY_CREATE = create("dnnl_memory_create", JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle PRIMITIVE_CREATE = create("dnnl_primitive_create", JAVA_LONG);
+    private static final MethodHandle QUERY_DESC = bind("dnnl_primitive_desc_query_md", LONG, JAVA_LONG, JAVA_LONG,
+        JAVA_INT, JAVA_INT);
+    private static final MethodHandle QUERY = bind("dnnl_primitive_desc_query", LONG, JAVA_INT, JAVA_LONG, JAVA_INT,
+        JAVA_INT, JAVA_LONG);
+
+    private static final MethodHandle ATTR_CREATE = create("dnnl_primitive_attr_create");
+    private static final MethodHandle ATTR_SCRATCHPAD = bind("dnnl_primitive_attr_set_scratchpad_mode", LONG, JAVA_INT,
+        JAVA_LONG, JAVA_INT);
+    private static final MethodHandle ATTR_POST_OPS = bind("dnnl_primitive_attr_set_post_ops", LONG, JAVA_INT,
+        JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle POST_CREATE = create("dnnl_post_ops_create");
+    private static final MethodHandle POST_SUM = bind("dnnl_post_ops_append_sum", LONG, JAVA_INT, JAVA_LONG,
+        JAVA_FLOAT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle POST_ELTWISE = bind("dnnl_post_ops_append_eltwise", LONG, JAVA_INT, JAVA_LONG,
+        JAVA_INT, JAVA_FLOAT, JAVA_FLOAT);
+
+    private static final MethodHandle MATMUL = create("dnnl_matmul_primitive_desc_create", JAVA_LONG, JAVA_LONG,
+        JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle REORDER = create("dnnl_reorder_primitive_desc_create", JAVA_LONG, JAVA_LONG,
+        JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle CONV_FORWARD = create("dnnl_convolution_forward_primitive_desc_create",
+        JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+        JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle CONV_DATA = create("dnnl_convolution_backward_data_primitive_desc_create",
+        JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+        JAVA_LONG);
+    private static final MethodHandle CONV_WEIGHTS = create("dnnl_convolution_backward_weights_primitive_desc_create",
+        JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+        JAVA_LONG, JAVA_LONG);
+
+    private static final MethodHandle VERSION = bind("dnnl_version", LONG, JAVA_LONG);
+    private static final MethodHandle ISA = bind("dnnl_get_effective_cpu_isa", LONG, JAVA_INT);
+
+    /** The one engine of the process; it lives as long as the process. */
+    static final long ENGINE = engine();
+
+    private Dnnl() { }
+
+    static String version() {
+        try {
+            MemorySegment v = MemorySegment.ofAddress((long) VERSION.invokeExact()).reinterpret(12);
+            return v.get(JAVA_INT, 0) + "." + v.get(JAVA_INT, 4) + "." + v.get(JAVA_INT, 8);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static int cpuIsa() {
+        try {
+            return (int) ISA.invokeExact();
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static void execute(long primitive, long stream, int count, long arguments) {
+        int status;
+        try {
+            status = (int) EXECUTE.invokeExact(primitive, stream, count, arguments);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+        check(status, "executing a primitive");
+    }
+
+    static void setData(long memory, long address) {
+        try {
+            int status = (int) SET_DATA.invokeExact(memory, address);
+            check(status, "binding an address");
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    /** How many OpenMP threads the calling thread would use. */
+    static int ompThreads() {
+        try {
+            return (int) OMP_GET.invokeExact();
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static void ompThreads(int threads) {
+        try {
+            OMP_SET.invokeExact(threads);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static boolean equal(long desc, long other) {
+        try {
+            return (int) EQUAL.invokeExact(desc, other) != 0;
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static long stream() {
+        return created("creating a stream", out -> (int) STREAM_CREATE.invokeExact(out, ENGINE, 1));
+    }
+
+    /** A memory descriptor of these dimensions and strides, both in elements. */
+    static long strided(ElementType type, long[] dims, long[] strides) {
+        try (Arena arena = Arena.ofConfined()) {
+            long d = arena.allocateFrom(JAVA_LONG, dims).address();
+            long s = arena.allocateFrom(JAVA_LONG, strides).address();
+            return created("describing strided memory",
+                out -> (int) DESC_STRIDED.invokeExact(out, dims.length, d, type.code, s));
+        }
+    }
+
+    /** A memory descriptor whose layout oneDNN may choose. */
+    static long anyLayout(ElementType type, long[] dims) {
+        try (Arena arena = Arena.ofConfined()) {
+            long d = arena.allocateFrom(JAVA_LONG, dims).address();
+            return created("describing memory",
+                out -> (int) DESC_TAGGED.invokeExact(out, dims.length, d, type.code, FORMAT_ANY));
+        }
+    }
+
+    static long size(long desc) {
+        try {
+            return (long) DESC_SIZE.invokeExact(desc);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    static long memory(long desc) {
+        return created("creating a memory object", out -> (int) MEMORY_CREATE.invokeExact(out, desc, ENGINE, 0L));
+    }
+
+    static long primitive(long primitiveDesc) {
+        return created("creating a primitive", out -> (int) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
+    }
+
+    /** A memory descriptor that belongs to {@code primitiveDesc}; 0 if it has none. */
+    static long query(long primitiveDesc, int what) {
+        try {
+            return (long) QUERY_DESC.invokeExact(primitiveDesc, what, 0);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    /** The name that oneDNN gives to the kernel it chose. */
+    static String implementation(long primitiveDesc) {
+        long name = created("asking for an implementation",
+            out -> (int) QUERY.invokeExact(primitiveDesc, QUERY_IMPLEMENTATION, 0, out));
+        return MemorySegment.ofAddress(name).reinterpret(Integer.MAX_VALUE).getString(0);
+    }
+
+    /** Attributes with scratch memory from the caller and, in this order, accumulation and an activation. */
+    static long attributes(boolean accumulate, Activation activation) {
+        long attributes = created("creating attributes", out -> (int) ATTR_CREATE.invokeExact(out));
+        try {
+            check((int) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "asking for a scratchpad");
+            if (accumulate || activation != Activation.NONE) {
+                long post = created("creating post-operations", out -> (int) POST_CREATE.invokeExact(out));
+                if (accumulate) {
+                    check((int) POST_SUM.invokeExact(post, 1f, 0, 0), "appending a sum");
+                }
+                if (activation != Activation.NONE) {
+                    check((int) POST_ELTWISE.invokeExact(post, activation.code, 0f, 0f), "appending an activation");
+                }
+                check((int) ATTR_POST_OPS.invokeExact(attributes, post), "setting post-operations");
+                destroy(Kind.POST_OPS, post);
+            }
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+        return attributes;
+    }
+
+    static long matmul(long src, long weights, long bias, long dst, long attributes) {
+        return created("matrix product",
+            out -> (int) MATMUL.invokeExact(out, ENGINE, src, weights, bias, dst, attributes));
+    }
+
+    static long reorder(long from, long to, long attributes) {
+        return created("reordering memory",
+            out -> (int) REORDER.invokeExact(out, from, ENGINE, to, ENGINE, attributes));
+    }
+
+    /** {@code geometry} points to strides, dilations, low and high padding, each of 8 {@code long}. */
+    static long convolution(int direction, long src, long weights, long bias, long dst, long geometry,
+            long attributes) {
+        return created("convolution forward", out -> (int) CONV_FORWARD.invokeExact(out, ENGINE, direction,
+            CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128, geometry + 192,
+            attributes));
+    }
+
+    static long convolutionData(long src, long weights, long dst, long geometry, long hint, long attributes) {
+        return created("convolution backward by data", out -> (int) CONV_DATA.invokeExact(out, ENGINE,
+            CONVOLUTION_DIRECT, src, weights, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
+            attributes));
+    }
+
+    static long convolutionWeights(long src, long weights, long bias, long dst, long geometry, long hint,
+                                   long attributes) {
+        return created("convolution backward by weights", out -> (int) CONV_WEIGHTS.invokeExact(out, ENGINE,
+            CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
+            attributes));
+    }
+
+    static void destroy(Kind kind, long handle) {
+        if (handle != 0) {
+            try {
+                check((int) kind.destroy.invokeExact(handle), "destroying");
+            } catch (Throwable t) {
+                throw unexpected(t);
+            }
+        }
+    }
+
+    private static long engine() {
+        return created("creating an engine", out -> (int) ENGINE_CREATE.invokeExact(out, CPU, 0L));
+    }
+
+    private static void check(int status, String what) {
+        if (status != 0) {
+            throw new OneDnnException(what, status);
+        }
+    }
+
+    /** Calls a function that stores what it made where its first argument points. */
+    private static long created(String what, Creation creation) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment out = arena.allocate(ADDRESS);
+            check(creation.call(out.address()), what);
+            return out.get(JAVA_LONG, 0);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    private static MethodHandle create(String name, MemoryLayout... arguments) {
+        MemoryLayout[] all = new MemoryLayout[arguments.length + 1];
+        all[0] = JAVA_LONG;
+        System.arraycopy(arguments, 0, all, 1, arguments.length);
+        return bind(name, LONG, JAVA_INT, all);
+    }
+
+    private static MethodHandle bind(String name, Linker.Option[] options, MemoryLayout result,
+                                     MemoryLayout... arguments) {
+        FunctionDescriptor descriptor = result == null ? FunctionDescriptor.ofVoid(arguments)
+            : FunctionDescriptor.of(result, arguments);
+        return LINKER.downcallHandle(OneDnn.symbols().findOrThrow(name), descriptor, options);
+    }
+
+    /** What a method handle throws that it cannot: passes on runtime exceptions and errors. */
+    private static RuntimeException unexpected(Throwable t) {
+        if (t instanceof RuntimeException e) {
+            return e;
+        }
+        if (t instanceof Error e) {
+            throw e;
+        }
+        return new IllegalStateException(t);
+    }
+
+    /** The kinds of native objects, each with the function that destroys it. */
+    enum Kind {
+        STREAM("dnnl_stream_destroy"),
+        DESC("dnnl_memory_desc_destroy"),
+        MEMORY("dnnl_memory_destroy"),
+        PRIMITIVE("dnnl_primitive_destroy"),
+        PRIMITIVE_DESC("dnnl_primitive_desc_destroy"),
+        ATTRIBUTES("dnnl_primitive_attr_destroy"),
+        POST_OPS("dnnl_post_ops_destroy");
+
+        private final MethodHandle destroy;
+
+        Kind(String function) {
+            destroy = bind(function, LONG, JAVA_INT, JAVA_LONG);
+        }
+    }
+
+    private interface Creation {
+        int call(long out) throws Throwable;
+    }
+}

@@ -1,0 +1,329 @@
+package dev.starling.tensor.cpu.onednn;
+
+import dev.starling.tensor.cpu.Parallel;
+import dev.starling.tensor.cpu.RangeTask;
+
+/**
+ * A matrix product {@code C = activation(A B + bias [+ C])}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
+ * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
+ * between their rows: no copy is made. Strides count elements. Set up once, run as often as wanted, with other
+ * addresses where wanted; a request belongs to one thread at a time, and running it makes no object.
+ */
+public final class Matmul implements RangeTask {
+    private static final int KIND = 1;
+    private static final int MAX_BATCH_DIMS = 8;
+    /** Below this much work a slice is not worth a thread. */
+    private static final double FLOPS_PER_SLICE = 1e6;
+    /** Slices of rows and columns begin at multiples of this. */
+    private static final long GRAIN = 16;
+
+    private final ElementType type;
+    private final ElementType resultType;
+    private final long k;
+    private final long[] batch = new long[4 * MAX_BATCH_DIMS];
+    private int batchDims;
+    private boolean accumulate;
+    private Activation activation = Activation.NONE;
+
+    private long m;
+    private long n;
+    private long a;
+    private long aRow;
+    private long aColumn;
+    private long b;
+    private long bRow;
+    private long bColumn;
+    private long c;
+    private long cRow;
+    private long bias;
+
+    private Cut cut;
+    private long cutSize;
+    private long cutStep;
+
+    /** A product of {@code [m, k]} and {@code [k, n]}, none of them 0. */
+    public Matmul(ElementType type, ElementType resultType, long m, long n, long k) {
+        if (m < 1 || n < 1 || k < 1) {
+            throw new IllegalArgumentException("matmul needs sizes of at least 1, got m=" + m + " n=" + n + " k=" + k);
+        }
+        this.type = type;
+        this.resultType = resultType;
+        this.m = m;
+        this.n = n;
+        this.k = k;
+    }
+
+    /**
+     * Whether a matrix with these strides can be an operand as it is: one of the strides is 1 and the other is
+     * not shorter than a row or column. If not, the caller makes a copy.
+     */
+    public static boolean accepts(long rows, long columns, long rowStride, long columnStride) {
+        return rows == 1 && columns == 1
+            || columns == 1 && rowStride >= 1 || rows == 1 && columnStride >= 1
+            || columnStride == 1 && rowStride >= columns || rowStride == 1 && columnStride >= rows;
+    }
+
+    /** Where the left operand is, and the strides of its rows and columns. */
+    public Matmul left(long address, long rowStride, long columnStride) {
+        require(accepts(m, k, rowStride, columnStride), "left", m, k, rowStride, columnStride);
+        a = address;
+        aRow = rowStride(m, k, rowStride, columnStride);
+        aColumn = columnStride(m, k, columnStride);
+        return this;
+    }
+
+    /** Where the right operand is, and the strides of its rows and columns. */
+    public Matmul right(long address, long rowStride, long columnStride) {
+        require(accepts(k, n, rowStride, columnStride), "right", k, n, rowStride, columnStride);
+        b = address;
+        bRow = rowStride(k, n, rowStride, columnStride);
+        bColumn = columnStride(k, n, columnStride);
+        return this;
+    }
+
+    /** Where the result goes; its columns have stride 1. */
+    public Matmul result(long address, long rowStride) {
+        require(rowStride >= n || m == 1, "result", m, n, rowStride, 1);
+        c = address;
+        cRow = m == 1 ? n : rowStride;
+        return this;
+    }
+
+    /** Adds a bias {@code [n]} without gaps to each row; address 0 means none. */
+    public Matmul bias(long address) {
+        bias = address;
+        return this;
+    }
+
+    /** Applies a function to the result. */
+    public Matmul activation(Activation function) {
+        activation = function;
+        return this;
+    }
+
+    /** Adds to what the result holds, rather than replacing it. */
+    public Matmul accumulate(boolean add) {
+        accumulate = add;
+        return this;
+    }
+
+    /**
+     * Puts a batch dimension inside of those given before. A stride of 0 repeats an operand. To be called after
+     * {@link #left}, {@link #right} and {@link #result}.
+     */
+    public Matmul batch(long count, long leftStride, long rightStride, long resultStride) {
+        if (count == 1) {
+            return this;
+        }
+        if (batchDims > 0) {
+            int last = 4 * (batchDims - 1);
+            if (batch[last + 1] == count * leftStride && batch[last + 2] == count * rightStride
+                && batch[last + 3] == count * resultStride) {
+                batchDims--;
+                return batch(batch[last] * count, leftStride, rightStride, resultStride);
+            }
+        }
+        if (batchDims == MAX_BATCH_DIMS) {
+            throw new IllegalArgumentException("matmul takes at most " + MAX_BATCH_DIMS + " batch dimensions");
+        }
+        int at = 4 * batchDims++;
+        batch[at] = count;
+        batch[at + 1] = leftStride;
+        batch[at + 2] = rightStride;
+        batch[at + 3] = resultStride;
+        return this;
+    }
+
+    /** Computes the product, on as many threads as it is worth. */
+    public void run() {
+        foldBatchIntoRows();
+        long matrices = outerBatch() * innerBatch();
+        double flops = 2.0 * matrices * m * n * k;
+        plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
+        long parts = (cutSize + cutStep - 1) / cutStep;
+        if (parts == 1) {
+            run(0, 1);
+        } else {
+            Parallel.forRange(parts, 1, this);
+        }
+    }
+
+    /** Runs slices; called by the pool. */
+    @Override
+    public void run(long from, long to) {
+        try (Session session = Session.borrow()) {
+            for (long part = from; part < to; part++) {
+                long begin = part * cutStep;
+                run(session, begin, Math.min(cutSize, begin + cutStep) - begin);
+            }
+        }
+    }
+
+    /** A right operand that all of the innermost batch shares makes the batch more rows. */
+    private void foldBatchIntoRows() {
+        while (batchDims > 0) {
+            int last = 4 * (batchDims - 1);
+            if (batch[last + 2] != 0 || batch[last + 1] != m * aRow || batch[last + 3] != m * cRow || aColumn != 1) {
+                return;
+            }
+            m *= batch[last];
+            batchDims--;
+        }
+    }
+
+    /**
+     * How many batch dimensions a primitive is given: at most one. oneDNN 3.11 computes wrong products for some strides
+     * of two, and of one where K is 1.
+     */
+    private int innerDims() {
+        int last = 4 * (batchDims - 1);
+        return batchDims == 0 || k == 1 || batch[last + 1] == 0 && batch[last + 2] == 0 ? 0 : 1;
+    }
+
+    private long innerBatch() {
+        return innerDims() == 0 ? 1 : batch[4 * (batchDims - 1)];
+    }
+
+    /** How many times a primitive runs. */
+    private long outerBatch() {
+        long count = 1;
+        for (int i = 0; i < batchDims - innerDims(); i++) {
+            count *= batch[4 * i];
+        }
+        return count;
+    }
+
+    private void plan(long slices) {
+        long outer = outerBatch();
+        long inner = innerBatch();
+        if (outer >= slices && outer > 1) {
+            cut = Cut.OUTER_BATCH;
+            cutSize = outer;
+        } else if (inner >= slices && inner > 1) {
+            cut = Cut.INNER_BATCH;
+            cutSize = inner;
+        } else {
+            cut = m > n ? Cut.ROWS : Cut.COLUMNS;
+            cutSize = Math.max(m, n);
+        }
+        cutStep = (cutSize + slices - 1) / slices;
+        if (slices > 1 && (cut == Cut.ROWS || cut == Cut.COLUMNS)) {
+            cutStep = (cutStep + GRAIN - 1) / GRAIN * GRAIN;
+        }
+    }
+
+    private void run(Session session, long begin, long size) {
+        long rows = cut == Cut.ROWS ? size : m;
+        long columns = cut == Cut.COLUMNS ? size : n;
+        long inner = cut == Cut.INNER_BATCH ? size : innerBatch();
+        Executable executable = executable(session, rows, columns, inner);
+        int last = 4 * (batchDims - 1);
+        long aStart = cut == Cut.ROWS ? begin * aRow : cut == Cut.INNER_BATCH ? begin * batch[last + 1] : 0;
+        long bStart = cut == Cut.COLUMNS ? begin * bColumn : cut == Cut.INNER_BATCH ? begin * batch[last + 2] : 0;
+        long cStart = switch (cut) {
+            case ROWS -> begin * cRow;
+            case COLUMNS -> begin;
+            case INNER_BATCH -> begin * batch[last + 3];
+            case OUTER_BATCH -> 0;
+        };
+        if (bias != 0) {
+            executable.bind(3, bias + (cut == Cut.COLUMNS ? begin * resultType.bytes() : 0));
+        }
+        long from = cut == Cut.OUTER_BATCH ? begin : 0;
+        long to = cut == Cut.OUTER_BATCH ? begin + size : outerBatch();
+        for (long matrix = from; matrix < to; matrix++) {
+            executable.bind(0, a + (aStart + outerOffset(matrix, 1)) * type.bytes());
+            executable.bind(1, b + (bStart + outerOffset(matrix, 2)) * type.bytes());
+            executable.bind(2, c + (cStart + outerOffset(matrix, 3)) * resultType.bytes());
+            executable.run(session);
+        }
+    }
+
+    /** Where an operand's part in run {@code matrix} begins; {@code which} is its place in a batch dimension. */
+    private long outerOffset(long matrix, int which) {
+        long offset = 0;
+        long rest = matrix;
+        for (int i = 4 * (batchDims - innerDims() - 1); i >= 0; i -= 4) {
+            offset += rest % batch[i] * batch[i + which];
+            rest /= batch[i];
+        }
+        return offset;
+    }
+
+    private Executable executable(Session session, long rows, long columns, long inner) {
+        Key key = session.key().begin(KIND).add(type.code).add(resultType.code).add(rows).add(columns).add(k)
+            .add(aRow).add(aColumn).add(bRow).add(bColumn).add(cRow)
+            .add(bias != 0).add(accumulate).add(activation.code).add(innerDims());
+        if (innerDims() == 1) {
+            int last = 4 * (batchDims - 1);
+            key.add(inner).add(batch[last + 1]).add(batch[last + 2]).add(batch[last + 3]);
+        }
+        Compiled found = session.find();
+        return (Executable) (found != null ? found : session.keep(key.copy(), compile(rows, columns, inner)));
+    }
+
+    private Executable compile(long rows, long columns, long inner) {
+        long[] descs = {
+            operand(type, 1, inner, rows, k, aRow, aColumn).desc(),
+            operand(type, 2, inner, k, columns, bRow, bColumn).desc(),
+            operand(resultType, 3, inner, rows, columns, cRow, 1).desc(),
+            bias == 0 ? 0 : biasLayout(columns).desc()};
+        long attributes = Dnnl.attributes(accumulate, activation);
+        try {
+            long primitive = Dnnl.matmul(descs[0], descs[1], descs[3], descs[2], attributes);
+            int[] ids = bias == 0 ? new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST}
+                : new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST, Dnnl.ARG_BIAS};
+            return new Executable(primitive, ids, descs);
+        } finally {
+            Dnnl.destroy(Dnnl.Kind.ATTRIBUTES, attributes);
+            for (long desc : descs) {
+                Dnnl.destroy(Dnnl.Kind.DESC, desc);
+            }
+        }
+    }
+
+    /**
+     * The layout of an operand; {@code which} is its place in a batch dimension. Strides of single rows and columns are
+     * chosen so that oneDNN cannot take the matrix for its transpose.
+     */
+    private Layout operand(ElementType elements, int which, long inner, long rows, long columns, long row,
+                           long column) {
+        long rowStride = rows > 1 ? row : column == 1 || columns == 1 ? columns : 1;
+        long columnStride = columns > 1 ? column : row == 1 ? rows : 1;
+        if (innerDims() == 0) {
+            return new Layout(elements, new long[] {rows, columns}, new long[] {rowStride, columnStride});
+        }
+        long stride = batch[4 * (batchDims - 1) + which];
+        return new Layout(elements, new long[] {stride == 0 ? 1 : inner, rows, columns},
+            new long[] {stride == 0 ? Math.max(rows * row, columns * column) : stride, rowStride, columnStride});
+    }
+
+    private Layout biasLayout(long columns) {
+        return innerDims() == 0 ? new Layout(resultType, new long[] {1, columns}, new long[] {columns, 1})
+            : new Layout(resultType, new long[] {1, 1, columns}, new long[] {columns, columns, 1});
+    }
+
+    /** The row stride that oneDNN is told; that of a single row or of a single column's neighbour is free. */
+    private static long rowStride(long rows, long columns, long rowStride, long columnStride) {
+        if (rows > 1) {
+            return rowStride;
+        }
+        return columns == 1 || columnStride == 1 ? columns : 1;
+    }
+
+    private static long columnStride(long rows, long columns, long columnStride) {
+        return columns > 1 ? columnStride : 1;
+    }
+
+    private static void require(boolean holds, String operand, long rows, long columns, long rowStride,
+                                long columnStride) {
+        if (!holds) {
+            throw new IllegalArgumentException("matmul needs a stride of 1 in rows or columns and no overlap; "
+                + operand + " [" + rows + ", " + columns + "] has strides [" + rowStride + ", " + columnStride
+                + "]: copy it first");
+        }
+    }
+
+    /** What a run is cut by. */
+    private enum Cut { OUTER_BATCH, INNER_BATCH, ROWS, COLUMNS }
+}

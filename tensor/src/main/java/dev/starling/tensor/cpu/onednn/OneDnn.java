@@ -1,0 +1,124 @@
+package dev.starling.tensor.cpu.onednn;
+
+import java.io.File;
+import java.lang.foreign.Arena;
+import java.lang.foreign.SymbolLookup;
+import java.util.List;
+import org.bytedeco.javacpp.Loader;
+
+/**
+ * Whether oneDNN can be used in this process. The library is looked for on the first question, once; nothing is
+ * downloaded. It is taken out of the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
+ */
+public final class OneDnn {
+    private OneDnn() { }
+
+    /** Whether the library was loaded. */
+    public static boolean available() {
+        return Loaded.LOOKUP != null;
+    }
+
+    /** One line: version and instruction set if the library is available, else why it is not. */
+    public static String description() {
+        if (!available()) {
+            return Loaded.REASON;
+        }
+        return "oneDNN " + Dnnl.version() + ", " + isa();
+    }
+
+    /** What to do where the library is missing. */
+    public static String remedy() {
+        return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier " + Loader.getPlatform()
+            + " to the class path, and let the process write to the directory that the system property "
+            + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default)";
+    }
+
+    /** Whether matrix products and convolutions run on {@code type} with instructions of the processor's own. */
+    public static boolean supports(ElementType type) {
+        if (!available()) {
+            return false;
+        }
+        int isa = Dnnl.cpuIsa();
+        return switch (type) {
+            case F32 -> true;
+            case BF16 -> has(isa, Isa.AVX512_BF16);
+            case F16 -> has(isa, Isa.AVX512_FP16);
+            case S8, U8 -> has(isa, Isa.AVX512);
+            case S32 -> false;
+        };
+    }
+
+    /** The instruction set that oneDNN uses. */
+    private static String isa() {
+        int isa = Dnnl.cpuIsa();
+        Isa best = Isa.SSE41;
+        for (Isa candidate : Isa.values()) {
+            if (has(isa, candidate)) {
+                best = candidate;
+            }
+        }
+        return best.title;
+    }
+
+    private static boolean has(int isa, Isa wanted) {
+        return (isa & wanted.bits) == wanted.bits;
+    }
+
+    static SymbolLookup symbols() {
+        return Loaded.LOOKUP;
+    }
+
+    /** Bits of {@code dnnl_cpu_isa_t}; each set contains those of the sets that it extends. */
+    private enum Isa {
+        SSE41(0x1, "SSE4.1"), AVX(0x3, "AVX"), AVX2(0x7, "AVX2"), AVX512(0x27, "AVX-512"),
+        AVX512_VNNI(0x67, "AVX-512 with VNNI"), AVX512_BF16(0xe7, "AVX-512 with bf16"),
+        AVX512_FP16(0x1ef, "AVX-512 with fp16"), AMX(0xfef, "AMX");
+
+        private final int bits;
+        private final String title;
+
+        Isa(int bits, String title) {
+            this.bits = bits;
+            this.title = title;
+        }
+    }
+
+    private static final class Loaded {
+        private static final SymbolLookup LOOKUP;
+        private static final String REASON;
+
+        static {
+            SymbolLookup lookup = null;
+            String reason = null;
+            try {
+                lookup = load();
+            } catch (Exception | LinkageError e) {
+                reason = "oneDNN was not loaded: " + e.getMessage();
+            }
+            LOOKUP = lookup;
+            REASON = reason;
+        }
+
+        /** The OpenMP runtime first: oneDNN then finds it by its name. */
+        private static SymbolLookup load() throws Exception {
+            String platform = Loader.getPlatform();
+            List<String> names = switch (platform.substring(0, platform.indexOf('-'))) {
+                case "linux" -> List.of("libgomp.so.1", "libdnnl.so.3");
+                case "macosx" -> List.of("libomp.dylib", "libdnnl.3.dylib");
+                case "windows" -> List.of("libiomp5md.dll", "dnnl.dll");
+                default -> throw new UnsatisfiedLinkError("there is no oneDNN for " + platform);
+            };
+            Class<?> preset = Class.forName("org.bytedeco.dnnl.presets.dnnl", false, OneDnn.class.getClassLoader());
+            SymbolLookup both = null;
+            for (String name : names) {
+                File file = Loader.cacheResource(preset, "/org/bytedeco/dnnl/" + platform + "/" + name);
+                if (file == null) {
+                    throw new UnsatisfiedLinkError(name + " for " + platform + " is not on the class path");
+                }
+                SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
+                both = both == null ? one : one.or(both);
+            }
+            return both;
+        }
+    }
+}

@@ -1,0 +1,21 @@
+package dev.starling.tensor.cpu.onednn;
+
+/** oneDNN refused a call: the message says what was asked for and the status that came back. */
+public final class OneDnnException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+    private static final String[] STATUS = {"success", "out of memory", "invalid arguments", "unimplemented",
+        "last implementation reached", "runtime error", "not required", "invalid graph", "invalid graph operation",
+        "invalid shape", "invalid data type"};
+
+    private final int status;
+
+    OneDnnException(String what, int status) {
+        super("oneDNN: " + what + ": " + (status < STATUS.length ? STATUS[status] : "status " + status));
+        this.status = status;
+    }
+
+    /** The value of {@code dnnl_status_t}; 3 means that oneDNN has no kernel for what was asked. */
+    public int status() {
+        return status;
+    }
+}
