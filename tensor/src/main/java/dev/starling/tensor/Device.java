@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.MemoryUse;
 import dev.starling.tensor.spi.Probe;
 import java.util.List;
 import java.util.ServiceLoader;
@@ -89,6 +90,11 @@ public final class Device {
     public Backend backend() {
         Backend b = backend;
         return b != null ? b : open();
+    }
+
+    /** Returns how much of the device's memory is lent out and cached. */
+    public MemoryUse memory() {
+        return backend().memory().use();
     }
 
     private synchronized Backend open() {

@@ -1,0 +1,232 @@
+package dev.starling.autograd;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+import static org.assertj.core.api.Assertions.withPrecision;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.function.Function;
+import org.junit.jupiter.api.Test;
+
+class TapeTest {
+    private static Tensor doubles(double... values) {
+        return Tensor.of(values);
+    }
+
+    @Test
+    void shouldDifferentiateAClosedForm() {
+        Tensor x = doubles(1, 2, 3);
+        Tensor w = doubles(0.5, -1, 2);
+        Tape tape = new Tape().watch(x, w);
+        Tensor y = tape.record(() -> x.mul(w).exp().sum());
+        Gradients g = tape.backward(y);
+        for (int i = 0; i < 3; i++) {
+            double e = Math.exp(x.toDoubles()[i] * w.toDoubles()[i]);
+            assertThat(g.of(x).toDoubles()[i]).isCloseTo(e * w.toDoubles()[i], within(1e-12 * e));
+            assertThat(g.of(w).toDoubles()[i]).isCloseTo(e * x.toDoubles()[i], within(1e-12 * e));
+        }
+    }
+
+    @Test
+    void shouldAddUpGradientsOfATensorUsedTwiceAndThroughViews() {
+        Tensor x = doubles(1, 2, 3, 4);
+        Tape tape = new Tape().watch(x);
+        Tensor y = tape.record(() -> x.add(x).sum().add(x.reshape(2, 2).t().narrow(0, 0, 1).square().sum()));
+        assertThat(tape.backward(y).of(x).toDoubles()).containsExactly(4, 2, 8, 2);
+    }
+
+    @Test
+    void shouldRecordOnlyWhatDependsOnWatchedTensors() {
+        Tensor x = doubles(1, 2);
+        Tensor c = doubles(3, 4);
+        Tape tape = new Tape().watch(x);
+        Tensor y = tape.record(() -> {
+            c.exp().sum();
+            Tape.noGrad(() -> x.exp());
+            return x.mul(c).sum();
+        });
+        assertThat(tape.size()).isEqualTo(2);
+        assertThat(tape.backward(y).of(x).toDoubles()).containsExactly(3, 4);
+        assertThat(tape.backward(y).get(c)).isNull();
+        assertThatThrownBy(() -> tape.backward(y).of(c)).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void shouldDifferentiateTwiceAndThrice() {
+        Tensor x = doubles(0.7);
+        Tape tape = new Tape().watch(x);
+        Tensor third = tape.record(() -> {
+            Tensor first = tape.backward(x.sin().sum()).of(x);
+            return tape.backward(first.sum()).of(x);
+        });
+        assertThat(third.item()).isCloseTo(-Math.sin(0.7), within(1e-12));
+        assertThat(tape.backward(third).of(x).item()).isCloseTo(-Math.cos(0.7), within(1e-12));
+    }
+
+    @Test
+    void shouldGiveHessianAndProductsOfAQuadraticForm() {
+        Tensor a = Tensor.of(new double[] {2, 1, 1, 3}, 2, 2);
+        Function<Tensor, Tensor> f = x -> x.matmul(a).matmul(x).mul(0.5);
+        Tensor x = doubles(1, -1);
+        assertThat(Derivatives.hessian(f, x).toDoubles()).containsExactly(2, 1, 1, 3);
+        assertThat(Derivatives.hvp(f, x, doubles(1, 2)).toDoubles()).containsExactly(4, 7);
+        assertThat(Derivatives.gradient(f, x).toDoubles()).containsExactly(1, -2);
+        Function<Tensor, Tensor> g = v -> Tensor.of(new double[] {1, 2, 3, 4, 5, 6}, 3, 2).matmul(v).square();
+        Tensor jacobian = Derivatives.jacobian(g, x);
+        assertThat(jacobian.toDoubles()).containsExactly(-2, -4, -6, -8, -10, -12);
+        assertThat(Derivatives.jvp(g, x, doubles(1, 1)).toDoubles()).containsExactly(-6, -14, -22);
+        assertThat(Derivatives.vjp(g, x, doubles(1, 0, 1)).toDoubles()).containsExactly(-12, -16);
+    }
+
+    @Test
+    void shouldHandEachGradientToTheSinkOnceAtItsLastContribution() {
+        Tensor a = doubles(2);
+        Tensor b = doubles(3);
+        Tensor c = doubles(5);
+        for (int run = 0; run < 2; run++) {
+            Tape tape = new Tape().watch(a, b, c);
+            Tensor y = tape.record(() -> a.mul(b).mul(a).mul(c).sum());
+            List<String> seen = new ArrayList<>();
+            tape.backward(y, (t, g) -> seen.add((t == a ? "a" : t == b ? "b" : "c") + "=" + g.item()));
+            assertThat(seen).containsExactly("c=12.0", "a=60.0", "b=20.0");
+        }
+    }
+
+    @Test
+    void shouldCallHooksAndUseWhatTheyReturn() {
+        Tensor x = doubles(3);
+        Tape tape = new Tape().watch(x);
+        Tensor[] middle = new Tensor[1];
+        Tensor y = tape.record(() -> {
+            middle[0] = x.square();
+            return middle[0].mul(5).sum();
+        });
+        tape.hook(middle[0], g -> g.mul(10)).hook(x, g -> g.add(1));
+        assertThat(tape.backward(y).of(x).item()).isEqualTo(301);
+    }
+
+    @Test
+    void shouldNameTheOperationThatFirstMadeNaN() {
+        Tensor x = doubles(-1, 4);
+        Tape tape = new Tape().watch(x).detectAnomalies();
+        assertThatThrownBy(() -> tape.record(() -> x.mul(2).sqrt().exp().sum()))
+                .isInstanceOfSatisfying(TensorException.class, e -> {
+                    assertThat(e.problem()).isEqualTo(TensorException.Problem.ANOMALY);
+                    assertThat(e.op()).isEqualTo("sqrt");
+                });
+        Tensor zero = doubles(0);
+        Tape second = new Tape().watch(zero).detectAnomalies();
+        Tensor y = second.record(() -> zero.sqrt().mul(0).sum());
+        assertThatThrownBy(() -> second.backward(y)).hasMessageContaining("sqrt").hasMessageContaining("gradient");
+    }
+
+    @Test
+    void shouldRefuseOperandsThatWereChangedInPlace() {
+        Tensor x = doubles(1, 2);
+        Tape tape = new Tape().watch(x);
+        Tensor y = tape.record(() -> x.square().sum());
+        Tensor.apply(new Update.Assign(), x, doubles(5, 5));
+        assertThatThrownBy(() -> tape.backward(y)).isInstanceOfSatisfying(TensorException.class,
+                e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.VERSION));
+    }
+
+    @Test
+    void shouldExplainWhatCannotBeDifferentiated() {
+        Tensor x = doubles(1, 2);
+        Tape tape = new Tape().watch(x);
+        Tensor vector = tape.record(() -> x.mul(2));
+        assertThatThrownBy(() -> tape.backward(vector)).hasMessageContaining("one element").hasMessageContaining("sum()");
+        assertThatThrownBy(() -> tape.backward(doubles(1))).hasMessageContaining("does not depend");
+        assertThatThrownBy(() -> tape.watch(doubles(1))).hasMessageContaining("before anything is recorded");
+        assertThatThrownBy(() -> new Tape().watch(Tensor.of(new long[] {1}))).hasMessageContaining("floating");
+    }
+
+    @Test
+    void shouldGiveTheSameGradientsWithRecomputationInLessMemory() {
+        Tensor x = Scope.detached(() -> Tensor.ones(1 << 16).mul(0.3));
+        Generator generator = Generator.seeded(5);
+        Function<Tensor, Tensor> stage = t -> {
+            Tensor h = t;
+            for (int i = 0; i < 8; i++) {
+                h = h.mul(x).tanh().add(generator.uniform(1 << 16));
+            }
+            return h;
+        };
+        float[][] gradients = new float[2][];
+        long[] live = new long[2];
+        for (int run = 0; run < 2; run++) {
+            boolean recompute = run == 1;
+            generator.restore(new Generator.State(5, 0));
+            try (Scope scope = Scope.open()) {
+                long before = Device.cpu().memory().live();
+                Tape tape = new Tape().watch(x);
+                Tensor y = tape.record(() -> {
+                    Tensor first = recompute ? Recompute.checkpoint(stage, x, generator) : stage.apply(x);
+                    return (recompute ? Recompute.checkpoint(stage, first, generator) : stage.apply(first)).sum();
+                });
+                live[run] = Device.cpu().memory().live() - before;
+                gradients[run] = tape.backward(y).of(x).toFloats();
+            }
+        }
+        assertThat(gradients[1]).containsExactly(gradients[0], withPrecision(1e-6f));
+        assertThat(live[1]).isLessThan(live[0] / 4);
+    }
+
+    @Test
+    void shouldFreeGradientsThatAreNoLongerNeeded() {
+        Tensor x = Scope.detached(() -> Tensor.ones(1 << 16));
+        try (Scope scope = Scope.open()) {
+            Tape tape = new Tape().watch(x);
+            Tensor y = tape.record(() -> {
+                Tensor h = x;
+                for (int i = 0; i < 50; i++) {
+                    h = h.mul(1.01).sin();
+                }
+                return h.sum();
+            });
+            long before = Device.cpu().memory().live();
+            Tensor g = tape.backward(y).of(x);
+            assertThat(Device.cpu().memory().live() - before).isLessThan(4 * 4 * (1 << 16));
+            assertThat(g.isClosed()).isFalse();
+        }
+    }
+
+    @Test
+    void shouldTrainTwoModelsOnTwoThreadsAtOnce() throws Exception {
+        try (ExecutorService threads = Executors.newFixedThreadPool(2)) {
+            List<Callable<double[]>> jobs = List.of(() -> descend(1), () -> descend(2));
+            List<double[]> results = new ArrayList<>();
+            for (Future<double[]> f : threads.invokeAll(jobs)) {
+                results.add(f.get());
+            }
+            assertThat(results.get(0)).containsExactly(descend(1));
+            assertThat(results.get(1)).containsExactly(descend(2));
+        }
+    }
+
+    private static double[] descend(double target) {
+        Tensor w = Scope.detached(() -> Tensor.of(new double[] {0, 0, 0}));
+        Tape tape = new Tape();
+        for (int i = 0; i < 200; i++) {
+            try (Scope step = Scope.open()) {
+                tape.reset().watch(w);
+                Tensor loss = tape.record(() -> w.sub(target).square().sum());
+                tape.backward(loss, (t, g) -> Tensor.apply(new Update.Sgd(0.1, 0, 0, 0, false), t, g));
+            }
+        }
+        assertThat(w.toDoubles()[0]).isCloseTo(target, within(1e-9));
+        return w.toDoubles();
+    }
+}

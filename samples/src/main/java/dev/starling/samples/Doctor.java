@@ -1,0 +1,117 @@
+package dev.starling.samples;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.spi.Probe;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/** Tells what this machine offers, and what to do about what is missing. */
+@Command(name = "doctor", description = "Tell what this machine offers, and what to do about what is missing.",
+        mixinStandardHelpOptions = true)
+public final class Doctor implements Callable<Integer> {
+    private static final long MEBIBYTE = 1 << 20;
+    private static final int NEEDED_JDK = 25;
+
+    @Option(names = "--json", description = "Print one JSON object instead of lines.")
+    private boolean json;
+
+    @Spec
+    private CommandSpec spec;
+
+    private final List<Finding> findings = new ArrayList<>();
+
+    private enum Verdict { OK, NOTE, MISSING }
+
+    private record Finding(String subject, Verdict verdict, String state, String remedy) { }
+
+    @Override
+    public Integer call() {
+        jdk();
+        flags();
+        devices();
+        sharedMemory();
+        findings.forEach(json ? f -> { } : this::print);
+        if (json) {
+            spec.commandLine().getOut().println(asJson());
+        }
+        return findings.stream().anyMatch(f -> f.verdict == Verdict.MISSING) ? 1 : 0;
+    }
+
+    private void jdk() {
+        int feature = Runtime.version().feature();
+        add("JDK", feature >= NEEDED_JDK ? Verdict.OK : Verdict.MISSING,
+                Runtime.version() + " by " + System.getProperty("java.vendor"), "install JDK " + NEEDED_JDK + " or later");
+        Runtime runtime = Runtime.getRuntime();
+        add("Machine", Verdict.OK, System.getProperty("os.name") + " " + System.getProperty("os.arch") + ", "
+                + runtime.availableProcessors() + " processors, heap up to " + runtime.maxMemory() / MEBIBYTE + " MiB", "");
+    }
+
+    private void flags() {
+        boolean vector = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
+        add("Vector API", vector ? Verdict.OK : Verdict.NOTE, vector ? "resolved" : "not resolved: JVM kernels run scalar",
+                "start Java with --add-modules jdk.incubator.vector");
+        boolean access = Device.class.getModule().isNativeAccessEnabled();
+        add("Native access", access ? Verdict.OK : Verdict.NOTE, access ? "enabled" : "not enabled: Java warns at start",
+                "start Java with --enable-native-access=ALL-UNNAMED");
+    }
+
+    private void devices() {
+        Map<String, Probe> probes = Device.probes();
+        probes.forEach((type, probe) -> {
+            switch (probe) {
+                case Probe.Ready r -> add("Device " + type, Verdict.OK, r.description(), "");
+                case Probe.Missing m -> add("Device " + type, Verdict.NOTE, m.reason(), m.remedy());
+            }
+        });
+        if (!probes.containsKey("cuda")) {
+            add("Device cuda", Verdict.NOTE, "no GPU backend is on the class path; everything runs on the CPU",
+                    "add dev.starling:starling-cuda where there is an NVIDIA GPU");
+        }
+    }
+
+    private void sharedMemory() {
+        Path shm = Path.of("/dev/shm");
+        try {
+            long free = Files.getFileStore(shm).getUsableSpace() / MEBIBYTE;
+            add("/dev/shm", free >= 1024 ? Verdict.OK : Verdict.NOTE, free + " MiB free",
+                    "processes of one host exchange data there: mount it with 1 GiB or more (docker run --shm-size=1g)");
+        } catch (IOException e) {
+            add("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), "processes of one host exchange data there");
+        }
+    }
+
+    private void add(String subject, Verdict verdict, String state, String remedy) {
+        findings.add(new Finding(subject, verdict, state, verdict == Verdict.OK ? "" : remedy));
+    }
+
+    private void print(Finding f) {
+        String mark = switch (f.verdict) {
+            case OK -> "ok  ";
+            case NOTE -> "note";
+            case MISSING -> "MISS";
+        };
+        var out = spec.commandLine().getOut();
+        out.printf("%s  %-17s %s%n", mark, f.subject, f.state);
+        if (!f.remedy.isEmpty()) {
+            out.printf("      %-17s -> %s%n", "", f.remedy);
+        }
+    }
+
+    private String asJson() {
+        List<String> items = new ArrayList<>();
+        for (Finding f : findings) {
+            items.add("{\"subject\":" + Json.quote(f.subject) + ",\"verdict\":" + Json.quote(f.verdict.name().toLowerCase())
+                    + ",\"state\":" + Json.quote(f.state) + ",\"remedy\":" + Json.quote(f.remedy) + "}");
+        }
+        return "{\"findings\":[" + String.join(",", items) + "]}";
+    }
+}

@@ -1,0 +1,28 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.cpu.Parallel;
+import java.util.function.Supplier;
+
+/**
+ * How many threads an operation on the CPU may use: all processors unless the system property {@code starling.threads}
+ * or one of these methods says otherwise. Results do not depend on it. Idle threads sleep.
+ */
+public final class Threads {
+    private Threads() {
+    }
+
+    /** Returns how many threads an operation of the current thread may use. */
+    public static int count() {
+        return Parallel.threads();
+    }
+
+    /** Sets the number for the whole process. */
+    public static void set(int count) {
+        Parallel.setThreads(count);
+    }
+
+    /** Runs {@code body} on this thread with a number of its own. */
+    public static <T> T with(int count, Supplier<T> body) {
+        return Parallel.withThreads(count, body);
+    }
+}

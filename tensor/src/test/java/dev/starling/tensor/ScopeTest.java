@@ -1,0 +1,163 @@
+package dev.starling.tensor;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+
+class ScopeTest {
+    private static long live() {
+        return Device.cpu().memory().live();
+    }
+
+    @Test
+    void shouldGiveMemoryBackAtClose() {
+        long before = live();
+        try (Scope scope = Scope.open()) {
+            Tensor.zeros(1000);
+            Tensor.ones(10, 10).add(1);
+            assertThat(scope.size()).isEqualTo(3);
+            assertThat(live()).isGreaterThanOrEqualTo(before + 4000);
+        }
+        assertThat(live()).isEqualTo(before);
+    }
+
+    @Test
+    void shouldNameTensorAndScopeInUseAfterClose() {
+        Tensor t;
+        try (Scope scope = Scope.open("step 7")) {
+            t = Tensor.ones(3).named("logits");
+        }
+        assertThat(t.isClosed()).isTrue();
+        assertThatThrownBy(() -> t.add(1)).isInstanceOfSatisfying(TensorException.class, e -> {
+            assertThat(e.problem()).isEqualTo(TensorException.Problem.CLOSED);
+            assertThat(e.getMessage()).contains("logits", "step 7", "Scope.keep", "f32[3]");
+        });
+        assertThatThrownBy(t::toFloats).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void shouldMoveAResultWithItsViewsOut() {
+        try (Scope outer = Scope.open("outer")) {
+            Tensor kept;
+            Tensor view;
+            try (Scope inner = Scope.open("inner")) {
+                kept = Tensor.of(new float[] {1, 2, 3, 4});
+                view = kept.reshape(2, 2).t();
+                inner.keep(view);
+            }
+            assertThat(kept.toFloats()).containsExactly(1, 2, 3, 4);
+            assertThat(view.toFloats()).containsExactly(1, 3, 2, 4);
+            assertThat(outer.owns(kept)).isTrue();
+        }
+    }
+
+    @Test
+    void shouldReturnTheResultOfABodyAndFreeTheRest() {
+        try (Scope scope = Scope.open()) {
+            Tensor sum = Scope.run(() -> Tensor.ones(100).add(2).sum());
+            assertThat(sum.item()).isEqualTo(300);
+            assertThat(scope.size()).isEqualTo(1);
+        }
+    }
+
+    @Test
+    void shouldLeaveDetachedTensorsAlone() {
+        Tensor parameter;
+        try (Scope scope = Scope.open()) {
+            parameter = Scope.detached(() -> Tensor.ones(5));
+        }
+        assertThat(parameter.sum().item()).isEqualTo(5);
+        parameter.close();
+        assertThat(parameter.isClosed()).isTrue();
+        parameter.close();
+    }
+
+    @Test
+    void shouldRefuseToCloseOutOfOrderOrOnAnotherThread() throws InterruptedException {
+        Scope outer = Scope.open("outer");
+        Scope inner = Scope.open("inner");
+        assertThatThrownBy(outer::close).isInstanceOf(TensorException.class).hasMessageContaining("innermost first");
+        AtomicReference<Throwable> thrown = new AtomicReference<>();
+        Thread thread = new Thread(() -> {
+            try {
+                inner.close();
+            } catch (TensorException e) {
+                thrown.set(e);
+            }
+        });
+        thread.start();
+        thread.join();
+        assertThat(thrown.get()).hasMessageContaining("own thread");
+        inner.close();
+        outer.close();
+        outer.close();
+    }
+
+    @Test
+    void shouldReuseMemoryInSteadyState() {
+        for (int i = 0; i < 3; i++) {
+            step();
+        }
+        long before = Device.cpu().memory().allocations();
+        for (int i = 0; i < 100; i++) {
+            step();
+        }
+        assertThat(Device.cpu().memory().allocations()).isEqualTo(before);
+    }
+
+    private static void step() {
+        try (Scope scope = Scope.open()) {
+            Tensor.ones(300, 300).add(1).mul(2).sum(0);
+        }
+    }
+
+    @Test
+    void shouldCountTheHighWaterMark() {
+        long before = Device.cpu().memory().live();
+        try (Scope scope = Scope.open()) {
+            Tensor.zeros(1 << 20);
+        }
+        assertThat(Device.cpu().memory().peak()).isGreaterThanOrEqualTo(before + (4 << 20));
+    }
+
+    @Test
+    void shouldReportALeakWithTheStackOfItsAllocation() throws InterruptedException {
+        LinkedBlockingQueue<Leaks.Leak> leaks = new LinkedBlockingQueue<>();
+        Leaks.listen(leaks::add);
+        try {
+            leak();
+            Leaks.Leak leak = null;
+            for (int i = 0; i < 100 && leak == null; i++) {
+                System.gc();
+                leak = leaks.poll(100, TimeUnit.MILLISECONDS);
+            }
+            assertThat(leak).isNotNull();
+            assertThat(leak.bytes()).isGreaterThanOrEqualTo(4 * 12_345);
+            assertThat(leak.madeAt().getStackTrace()).anyMatch(f -> f.getMethodName().equals("leak"));
+        } finally {
+            Leaks.listen(null);
+        }
+    }
+
+    private static void leak() {
+        Tensor.zeros(12_345);
+    }
+
+    @Test
+    void shouldKeepMemoryWhileSomeoneHoldsIt() {
+        try (Scope scope = Scope.open()) {
+            Tensor t = Tensor.ones(4);
+            t.hold();
+            t.reshape(2, 2).hold();
+            t.drop();
+            assertThat(t.isClosed()).isFalse();
+            t.drop();
+            assertThat(t.isClosed()).isTrue();
+            assertThat(scope.size()).isZero();
+        }
+    }
+}
