@@ -22,6 +22,16 @@ public final class Creation {
         return arange(new Spec(DType.I64, Shape.of(n), Device.current()), 0, 1);
     }
 
+    /** Returns the f32 numbers {@code start, start + step, ..} that lie before {@code stop}, on the current device. */
+    public static Tensor arange(double start, double stop, double step) {
+        if (step == 0 || !Double.isFinite((stop - start) / step)) {
+            throw TensorException.argument("arange", "step must not be 0 and ends be finite, got " + start + " to "
+                    + stop + " by " + step, "change them");
+        }
+        long n = (long) Math.max(0, Math.ceil((stop - start) / step));
+        return arange(new Spec(DType.F32, Shape.of(n), Device.current()), start, step);
+    }
+
     /** Returns {@code n} f32 numbers from {@code first} to {@code last}, both included, on the current device. */
     public static Tensor linspace(double first, double last, long n) {
         return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, n > 1 ? (last - first) / (n - 1) : 0);

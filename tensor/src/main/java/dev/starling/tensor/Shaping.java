@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * Operations that look at the same elements under other sizes, or copy them elsewhere. Negative axes count from the
@@ -109,6 +110,11 @@ public sealed interface Shaping permits Tensor {
         return reshape(self().shape().without(axis));
     }
 
+    /** Returns this tensor without its dimensions of size 1. */
+    default Tensor squeeze() {
+        return reshape(Arrays.stream(self().shape().dims()).filter(d -> d != 1).toArray());
+    }
+
     /** Returns {@code size} slices along {@code axis} from {@code start} on, as a view. */
     default Tensor narrow(int axis, long start, long size) {
         int a = self().shape().axis(axis);
@@ -188,5 +194,114 @@ public sealed interface Shaping permits Tensor {
             parts[i] = narrow(axis, i * size, Math.min(size, n - i * size));
         }
         return parts;
+    }
+
+    /** Cuts this tensor along {@code axis} into {@code parts} views, the last of which may be smaller or missing. */
+    default Tensor[] chunk(int axis, int parts) {
+        return split(axis, Math.max(1, Math.ceilDiv(self().size(axis), parts)));
+    }
+
+    /**
+     * Returns tensors, each broadcast to the shape that all of them meet in, without a copy.
+     *
+     * @throws TensorException if there is no such shape
+     */
+    static Tensor[] broadcast(Tensor... tensors) {
+        Shape meet = Shape.scalar();
+        for (Tensor t : tensors) {
+            Shape next = Shape.broadcast(meet, t.shape());
+            if (next == null) {
+                throw new TensorException(TensorException.Problem.SHAPE, "broadcast", List.of(t.spec()),
+                        "must broadcast with " + meet, "reshape so that sizes agree or are 1");
+            }
+            meet = next;
+        }
+        Tensor[] result = new Tensor[tensors.length];
+        for (int i = 0; i < result.length; i++) {
+            result[i] = tensors[i].expand(meet);
+        }
+        return result;
+    }
+
+    /** Returns this tensor written {@code times[i]} times one behind the other in dimension {@code i}. */
+    default Tensor tile(long... times) {
+        int rank = Math.max(times.length, self().rank());
+        int lead = rank - self().rank();
+        long[] apart = new long[2 * rank];
+        long[] repeated = new long[2 * rank];
+        long[] merged = new long[rank];
+        for (int i = 0; i < rank; i++) {
+            int t = i - (rank - times.length);
+            apart[2 * i] = 1;
+            repeated[2 * i] = t < 0 ? 1 : times[t];
+            apart[2 * i + 1] = i < lead ? 1 : self().size(i - lead);
+            repeated[2 * i + 1] = apart[2 * i + 1];
+            merged[i] = repeated[2 * i] * repeated[2 * i + 1];
+        }
+        return reshape(apart).expand(repeated).reshape(merged);
+    }
+
+    /** Returns each slice along {@code axis} {@code times} times, before the next one. */
+    default Tensor repeat(int axis, long times) {
+        int a = self().shape().axis(axis);
+        Tensor apart = unsqueeze(a + 1);
+        return apart.expand(apart.shape().with(a + 1, times)).flatten(a, a + 1);
+    }
+
+    /** Returns the elements moved by {@code shift} places along {@code axis}; those that leave come in again. */
+    default Tensor roll(int axis, long shift) {
+        long n = self().size(axis);
+        long from = n == 0 ? 0 : Math.floorMod(-shift, n);
+        return from == 0 ? self() : concat(axis, narrow(axis, from, n - from), narrow(axis, 0, from));
+    }
+
+    /** Returns the last two dimensions with 0 above the diagonal {@code offset} places above the main one. */
+    default Tensor tril(long offset) {
+        return self().maskedFill(columnsMinusRows().gt(offset), 0);
+    }
+
+    /** Returns the last two dimensions with 0 below the diagonal {@code offset} places above the main one. */
+    default Tensor triu(long offset) {
+        return self().maskedFill(columnsMinusRows().lt(offset), 0);
+    }
+
+    private Tensor columnsMinusRows() {
+        Tensor rows = Creation.arange(new Spec(DType.I64, Shape.of(self().size(-2)), self().device()), 0, 1);
+        Tensor columns = Creation.arange(new Spec(DType.I64, Shape.of(self().size(-1)), self().device()), 0, 1);
+        return columns.sub(rows.unsqueeze(1));
+    }
+
+    /**
+     * Returns the elements whose index in dimension {@code b} is {@code offset} above that in dimension {@code a}: both
+     * vanish, the diagonal is the last dimension.
+     */
+    default Tensor diagonal(long offset, int a, int b) {
+        int i = self().shape().axis(a);
+        int j = self().shape().axis(b);
+        if (i == j) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "diagonal", List.of(self().spec()),
+                    "dimensions must differ, got " + a + " and " + b, "name two dimensions");
+        }
+        Tensor x = self().movedim(i, -1).movedim(j > i ? j - 1 : j, -1);
+        long rows = x.size(-2);
+        long columns = x.size(-1);
+        long n = Math.max(0, Math.min(rows + Math.min(offset, 0), columns - Math.max(offset, 0)));
+        if (n == 0) {
+            return x.narrow(-1, 0, 0).narrow(-2, 0, Math.min(rows, 1)).squeeze(-2);
+        }
+        Tensor flat = x.flatten(-2, -1);
+        long[] starts = new long[flat.rank()];
+        long[] steps = new long[flat.rank()];
+        long[] sizes = flat.shape().dims();
+        Arrays.fill(steps, 1);
+        starts[flat.rank() - 1] = offset < 0 ? -offset * columns : offset;
+        steps[flat.rank() - 1] = columns + 1;
+        sizes[flat.rank() - 1] = n;
+        return Tensor.compute(new View.Slice(starts, steps, sizes), flat);
+    }
+
+    /** Returns the sum over the diagonal of the last two dimensions, which vanish. */
+    default Tensor trace() {
+        return diagonal(0, -2, -1).sum(-1);
     }
 }
