@@ -56,7 +56,7 @@ final class CpuBackend implements Backend {
             case Movement m -> CopyKernels.run(m, inputs, outputs[0]);
             case Selection s -> SelectionKernels.run(s, inputs, outputs[0]);
             case Fill f -> FillKernels.run(f, outputs[0]);
-            case Random r -> FillKernels.run(r, inputs, outputs[0]);
+            case Random r -> RandomKernels.run(r, inputs, outputs[0]);
             case Update u -> UpdateKernels.run(u, inputs);
             case Scan _, Sorting _, View _, Transfer _ -> null;
         };

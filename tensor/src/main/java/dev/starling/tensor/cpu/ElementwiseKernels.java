@@ -1,16 +1,120 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.jit.Expression;
+import dev.starling.tensor.cpu.jit.FusedLoop;
+import dev.starling.tensor.cpu.jit.Launch;
+import dev.starling.tensor.cpu.jit.Opcode;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Unary;
 
-/** Kernels of {@link Elementwise} operations. */
+/**
+ * Kernels of {@link Elementwise} operations: generated loops of one opcode. A result has the memory layout of the first
+ * operand of its shape, if that one is dense, so that what follows a convolution stays in the convolution's layout.
+ */
 final class ElementwiseKernels {
-    private ElementwiseKernels() {
-    }
+    private static final int TYPES = DType.values().length;
+    /** For each class of operations the loops of its types; for casts of its pairs of types. */
+    private static final ClassValue<FusedLoop[]> LOOPS = new ClassValue<>() {
+        @Override
+        protected FusedLoop[] computeValue(Class<?> type) {
+            return new FusedLoop[TYPES * TYPES];
+        }
+    };
+
+    private ElementwiseKernels() { }
 
     /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
     static Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
-        return null;
+        DType type = inputs[inputs.length - 1].dtype();
+        FusedLoop loop = loop(op, type);
+        if (loop == null) {
+            return null;
+        }
+        Tensor y = Tensor.allocate(output, DenseLayout.of(inputs, output.shape()));
+        Launch launch = Launch.of(loop);
+        if (op instanceof Unary || op instanceof Activation) {
+            giveParameters(launch, op, type);
+        }
+        run(launch, inputs, y);
+        return new Tensor[] {y};
+    }
+
+    private static void run(Launch launch, Tensor[] inputs, Tensor y) {
+        int scalars = 0;
+        boolean isFlat = true;
+        for (int k = 0; k < inputs.length && isFlat; k++) {
+            Tensor x = inputs[k];
+            launch.operand(k, x.address());
+            if (!DenseLayout.isSame(x, y)) {
+                scalars |= 1 << k;
+                isFlat = x.count() == 1;
+            }
+        }
+        if (isFlat) {
+            launch.operand(inputs.length, y.address());
+            launch.runFlat(y.count(), scalars);
+            return;
+        }
+        launch.shape(y.shape().dims());
+        for (int k = 0; k < inputs.length; k++) {
+            Tensor x = inputs[k];
+            launch.operand(k, x.address(), x.shape().dims(), x.strides());
+        }
+        launch.operand(inputs.length, y.address(), y.shape().dims(), y.strides());
+        launch.runStrided();
+    }
+
+    private static void giveParameters(Launch launch, Elementwise op, DType type) {
+        double[] parameters = ElementwiseOpcodes.parameters(op);
+        for (int i = 0; i < parameters.length; i++) {
+            if (type.isFloating()) {
+                launch.parameter(i, parameters[i]);
+            } else {
+                launch.parameter(i, inRange(type, parameters[i]));
+            }
+        }
+    }
+
+    private static long inRange(DType type, double value) {
+        return switch (type) {
+            case I32 -> (int) value;
+            case I8 -> Math.clamp((long) value, Byte.MIN_VALUE, Byte.MAX_VALUE);
+            case U8 -> Math.clamp((long) value, 0, 255);
+            default -> (long) value;
+        };
+    }
+
+    private static FusedLoop loop(Elementwise op, DType type) {
+        int slot = switch (op) {
+            case Cast(DType target) -> type.ordinal() * TYPES + target.ordinal();
+            case Activation.Gelu(boolean tanh) when tanh -> type.ordinal() + TYPES;
+            case Activation.GeluGradient(boolean tanh) when tanh -> type.ordinal() + TYPES;
+            case Unary.PowScalar(double exponent) when exponent == 2 -> type.ordinal() + TYPES;
+            case Unary.PowScalar(double exponent) when exponent == -1 -> type.ordinal() + 2 * TYPES;
+            default -> type.ordinal();
+        };
+        FusedLoop[] loops = LOOPS.get(op.getClass());
+        FusedLoop loop = loops[slot];
+        if (loop == null) {
+            loop = compile(op, type);
+            loops[slot] = loop;
+        }
+        return loop;
+    }
+
+    private static FusedLoop compile(Elementwise op, DType type) {
+        Opcode opcode = ElementwiseOpcodes.of(op);
+        if (op instanceof Cast(DType target)) {
+            return FusedLoop.of(Expression.cast(type, target));
+        }
+        if (!opcode.computes(type)) {
+            return null;
+        }
+        return FusedLoop.of(Expression.of(opcode, type, ElementwiseOpcodes.parameters(op).length));
     }
 }

@@ -6,10 +6,9 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Fill;
-import dev.starling.tensor.op.Random;
 import java.lang.foreign.MemorySegment;
 
-/** Kernels of {@link Fill} and {@link Random} operations. */
+/** Kernels of {@link Fill} operations. */
 final class FillKernels {
     private static final long GRAIN = 1 << 18;
 
@@ -44,10 +43,5 @@ final class FillKernels {
             MemorySegment.copy(ALL, address, ALL, address + done, n);
             done += n;
         }
-    }
-
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
-    static Tensor[] run(Random op, Tensor[] inputs, Spec output) {
-        return null;
     }
 }

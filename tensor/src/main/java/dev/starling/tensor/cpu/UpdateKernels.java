@@ -1,15 +1,155 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.jit.Expression;
+import dev.starling.tensor.cpu.jit.Expression.Value;
+import dev.starling.tensor.cpu.jit.FusedLoop;
+import dev.starling.tensor.cpu.jit.Launch;
+import dev.starling.tensor.cpu.jit.Opcode;
 import dev.starling.tensor.op.Update;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 
-/** Kernels of {@link Update} operations. */
+/**
+ * Kernels of {@link Update} operations: one generated loop reads parameter, gradient and state and writes parameter and
+ * state, in place. Rates and decays are parameters of the loop, so that a schedule needs no new kernel.
+ */
 final class UpdateKernels {
-    private UpdateKernels() {
-    }
+    private static final Tensor[] DONE = {};
+    private static final ConcurrentHashMap<Form, FusedLoop> LOOPS = new ConcurrentHashMap<>();
+
+    private UpdateKernels() { }
+
+    /** What tells loops apart. */
+    private record Form(Class<?> op, DType type, DType source, boolean first, boolean second) { }
 
     /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
     static Tensor[] run(Update op, Tensor[] inputs) {
-        return null;
+        DType type = inputs[0].dtype();
+        if (!(op instanceof Update.Assign) && !type.isFloating()) {
+            return null;
+        }
+        return switch (op) {
+            case Update.Assign assign -> assign(assign, inputs);
+            case Update.Blend blend -> blend(blend, inputs, type);
+            case Update.Sgd sgd -> sgd(sgd, inputs, type);
+            case Update.Adam adam -> adam(adam, inputs, type);
+        };
+    }
+
+    /** Overlapping memory is left to the reference kernel, which goes by way of a third place. */
+    private static Tensor[] assign(Update.Assign op, Tensor[] inputs) {
+        if (inputs[0].sharesMemoryWith(inputs[1])) {
+            return null;
+        }
+        Form form = new Form(op.getClass(), inputs[0].dtype(), inputs[1].dtype(), false, false);
+        FusedLoop loop = LOOPS.computeIfAbsent(form, f -> FusedLoop.of(Expression.cast(f.source, f.type)));
+        run(Launch.of(loop), inputs[1], inputs[0]);
+        return DONE;
+    }
+
+    private static Tensor[] blend(Update.Blend op, Tensor[] inputs, DType type) {
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, false, false), f -> {
+            Expression.Builder b = new Expression.Builder();
+            Value target = b.input(type);
+            Value source = b.input(type);
+            Value kept = b.apply(Opcode.MUL, target, b.parameter(type));
+            return b.output(b.apply(Opcode.FMA, source, b.parameter(type), kept)).build();
+        });
+        Launch launch = Launch.of(loop);
+        launch.parameter(0, op.decay());
+        launch.parameter(1, op.weight());
+        run(launch, inputs[0], inputs[1], inputs[0]);
+        return DONE;
+    }
+
+    private static Tensor[] sgd(Update.Sgd op, Tensor[] inputs, DType type) {
+        boolean hasVelocity = inputs.length == 3;
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, hasVelocity, op.nesterov()),
+                f -> sgd(type, hasVelocity, op.nesterov()));
+        Launch launch = Launch.of(loop);
+        launch.parameter(0, -op.rate());
+        launch.parameter(1, op.weightDecay());
+        if (!hasVelocity) {
+            run(launch, inputs[0], inputs[1], inputs[0]);
+            return DONE;
+        }
+        launch.parameter(2, op.momentum());
+        launch.parameter(3, 1 - op.dampening());
+        run(launch, inputs[0], inputs[1], inputs[2], inputs[0], inputs[2]);
+        return DONE;
+    }
+
+    private static Expression sgd(DType type, boolean hasVelocity, boolean nesterov) {
+        Expression.Builder b = new Expression.Builder();
+        Value p = b.input(type);
+        Value g = b.input(type);
+        Value rate = b.parameter(type);
+        g = b.apply(Opcode.FMA, p, b.parameter(type), g);
+        if (!hasVelocity) {
+            return b.output(b.apply(Opcode.FMA, g, rate, p)).build();
+        }
+        Value momentum = b.parameter(type);
+        Value v = b.apply(Opcode.MUL, b.input(type), momentum);
+        v = b.apply(Opcode.FMA, g, b.parameter(type), v);
+        Value step = nesterov ? b.apply(Opcode.FMA, v, momentum, g) : v;
+        return b.output(b.apply(Opcode.FMA, step, rate, p)).output(v).build();
+    }
+
+    private static Tensor[] adam(Update.Adam op, Tensor[] inputs, DType type) {
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, false, false), f -> adam(type));
+        Launch launch = Launch.of(loop);
+        launch.parameter(0, op.decoupled() ? 0 : op.weightDecay());
+        launch.parameter(1, op.beta1());
+        launch.parameter(2, 1 - op.beta1());
+        launch.parameter(3, op.beta2());
+        launch.parameter(4, 1 - op.beta2());
+        launch.parameter(5, op.decoupled() ? 1 - op.rate() * op.weightDecay() : 1);
+        launch.parameter(6, -op.rate() / (1 - Math.pow(op.beta1(), op.step())));
+        launch.parameter(7, 1 / Math.sqrt(1 - Math.pow(op.beta2(), op.step())));
+        launch.parameter(8, op.epsilon());
+        run(launch, inputs[0], inputs[1], inputs[2], inputs[3], inputs[0], inputs[2], inputs[3]);
+        return DONE;
+    }
+
+    /** Of the bias corrections one is part of the rate, the other a factor of the root. */
+    private static Expression adam(DType type) {
+        Expression.Builder b = new Expression.Builder();
+        Value p = b.input(type);
+        Value g = b.apply(Opcode.FMA, p, b.parameter(type), b.input(type));
+        Value m = b.apply(Opcode.MUL, b.input(type), b.parameter(type));
+        m = b.apply(Opcode.FMA, g, b.parameter(type), m);
+        Value v = b.apply(Opcode.MUL, b.input(type), b.parameter(type));
+        v = b.apply(Opcode.FMA, b.apply(Opcode.SQUARE, g), b.parameter(type), v);
+        Value shrunk = b.apply(Opcode.MUL, p, b.parameter(type));
+        Value rate = b.parameter(type);
+        Value root = b.apply(Opcode.SQRT, v);
+        root = b.apply(Opcode.FMA, root, b.parameter(type), b.parameter(type));
+        Value next = b.apply(Opcode.FMA, b.apply(Opcode.DIV, m, root), rate, shrunk);
+        return b.output(next).output(m).output(v).build();
+    }
+
+    private static FusedLoop loop(Form form, Function<Form, Expression> expression) {
+        FusedLoop known = LOOPS.get(form);
+        return known != null ? known : LOOPS.computeIfAbsent(form, f -> FusedLoop.of(expression.apply(f)));
+    }
+
+    private static void run(Launch launch, Tensor... operands) {
+        Tensor target = operands[operands.length - 1];
+        boolean isFlat = DenseLayout.isDense(target);
+        for (int k = 0; k < operands.length; k++) {
+            launch.operand(k, operands[k].address());
+            isFlat &= DenseLayout.isSame(operands[k], target);
+        }
+        if (isFlat) {
+            launch.runFlat(target.count());
+            return;
+        }
+        launch.shape(target.shape().dims());
+        for (int k = 0; k < operands.length; k++) {
+            launch.operand(k, operands[k].address(), operands[k].shape().dims(), operands[k].strides());
+        }
+        launch.runStrided();
     }
 }

@@ -11,8 +11,9 @@ package dev.starling.tensor.op;
  * makes the same bits.
  */
 public final class Philox {
-    private static final int MULTIPLIER_0 = 0xD2511F53;
-    private static final int MULTIPLIER_1 = 0xCD9E8D57;
+    private static final long LOW = 0xFFFFFFFFL;
+    private static final long MULTIPLIER_0 = 0xD2511F53L;
+    private static final long MULTIPLIER_1 = 0xCD9E8D57L;
     private static final int WEYL_0 = 0x9E3779B9;
     private static final int WEYL_1 = 0xBB67AE85;
     private static final int ROUNDS = 10;
@@ -22,35 +23,44 @@ public final class Philox {
     private Philox() { }
 
     /**
-     * 32 random bits. The key is {@code (low, high)} of the seed, the counter block {@code (low, high, 0, 0)} of
-     * {@code counter}.
+     * Writes the four words of 32 random bits of a block. The key is {@code (low, high)} of the seed, the counter block
+     * {@code (low, high, 0, 0)} of {@code counter}.
+     */
+    public static void block(long seed, long counter, int[] words) {
+        int k0 = (int) seed;
+        int k1 = (int) (seed >>> 32);
+        int c0 = (int) counter;
+        int c1 = (int) (counter >>> 32);
+        int c2 = 0;
+        int c3 = 0;
+        for (int round = 0; round < ROUNDS; round++) {
+            long p0 = (c0 & LOW) * MULTIPLIER_0;
+            long p1 = (c2 & LOW) * MULTIPLIER_1;
+            c0 = (int) (p1 >>> 32) ^ c1 ^ k0;
+            c1 = (int) p1;
+            c2 = (int) (p0 >>> 32) ^ c3 ^ k1;
+            c3 = (int) p0;
+            k0 += WEYL_0;
+            k1 += WEYL_1;
+        }
+        words[0] = c0;
+        words[1] = c1;
+        words[2] = c2;
+        words[3] = c3;
+    }
+
+    /**
+     * One word of a block.
      *
      * @param lane which of the four words of the block, 0 to 3
      */
     public static int bits(long seed, long counter, int lane) {
-        long k0 = seed & 0xFFFFFFFFL;
-        long k1 = seed >>> 32;
-        long c0 = counter & 0xFFFFFFFFL;
-        long c1 = counter >>> 32;
-        long c2 = 0;
-        long c3 = 0;
-        for (int round = 0; round < ROUNDS; round++) {
-            long p0 = (MULTIPLIER_0 & 0xFFFFFFFFL) * c0;
-            long p1 = (MULTIPLIER_1 & 0xFFFFFFFFL) * c2;
-            c0 = (p1 >>> 32) ^ c1 ^ k0;
-            c1 = p1 & 0xFFFFFFFFL;
-            c2 = (p0 >>> 32) ^ c3 ^ k1;
-            c3 = p0 & 0xFFFFFFFFL;
-            k0 = (k0 + (WEYL_0 & 0xFFFFFFFFL)) & 0xFFFFFFFFL;
-            k1 = (k1 + (WEYL_1 & 0xFFFFFFFFL)) & 0xFFFFFFFFL;
+        if (lane < 0 || lane > 3) {
+            throw new IllegalArgumentException("lane must be 0 to 3, got " + lane);
         }
-        return (int) switch (lane) {
-            case 0 -> c0;
-            case 1 -> c1;
-            case 2 -> c2;
-            case 3 -> c3;
-            default -> throw new IllegalArgumentException("lane must be 0 to 3, got " + lane);
-        };
+        int[] words = new int[4];
+        block(seed, counter, words);
+        return words[lane];
     }
 
     /** How many counters a draw of {@code elements} numbers uses up: the next draw starts that much further. */

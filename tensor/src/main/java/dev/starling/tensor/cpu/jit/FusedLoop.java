@@ -49,6 +49,15 @@ public final class FusedLoop {
         return key * ACCESSES + access.ordinal();
     }
 
+    /** The key of the variant that has the operands of set bits broadcast, the others contiguous. */
+    static long key(int operands, int broadcast) {
+        long key = 0;
+        for (int k = 0; k < operands; k++) {
+            key = extend(key, (broadcast >> k & 1) != 0 ? Access.BROADCAST : Access.CONTIGUOUS);
+        }
+        return key;
+    }
+
     /** The variant for operands that are all contiguous. */
     Variant flat() {
         Variant known = flat;

@@ -44,4 +44,18 @@ final class HalfFloat {
         int quiet = body.or(body.shift(Primitive.SHR, bits, 16), i(body, 0x40));
         return body.select(body.compare(Primitive.NE, value, value), quiet, rounded);
     }
+
+    /**
+     * A double as the float that rounds to the same 16 bits: cut off, its last bit set if anything was lost, so that a
+     * second rounding sees what lies between two halves.
+     */
+    static int toOdd(LoopBody body, int value) {
+        int nearest = body.convert(Lane.F32, value);
+        int back = body.convert(Lane.F64, nearest);
+        int bits = body.reinterpret(nearest);
+        int isBeyond = body.less(body.abs(value), body.abs(back));
+        int cut = body.select(isBeyond, body.sub(bits, i(body, 1)), bits);
+        int isLost = body.compare(Primitive.NE, value, back);
+        return body.reinterpret(body.select(isLost, body.or(cut, i(body, 1)), cut));
+    }
 }

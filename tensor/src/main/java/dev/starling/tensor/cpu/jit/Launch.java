@@ -67,7 +67,15 @@ public final class Launch implements RangeTask {
 
     /** Computes {@code count} elements of operands that are all without gaps. */
     public void runFlat(long count) {
-        FusedLoop.Variant variant = loop.flat();
+        runFlat(count, loop.flat());
+    }
+
+    /** Computes {@code count} elements; the inputs whose bits are set in {@code scalars} have but one. */
+    public void runFlat(long count, int scalars) {
+        runFlat(count, scalars == 0 ? loop.flat() : loop.variant(FusedLoop.key(operands, scalars)));
+    }
+
+    private void runFlat(long count, FusedLoop.Variant variant) {
         if (count <= TILE) {
             if (count > 0) {
                 variant.kernel().run(frame, 0, 1, 0, count);

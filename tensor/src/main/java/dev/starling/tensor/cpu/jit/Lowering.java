@@ -98,6 +98,9 @@ final class Lowering {
         if (source.isFloating() && target == Lane.I32) {
             value = body.convert(Lane.I64, value);
         }
+        if (source == Lane.F64 && type.isFloating() && type.bytes() == 2) {
+            return HalfFloat.toOdd(body, value);
+        }
         return wrap(body.convert(target, value), type);
     }
 

@@ -1,5 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.DType;
+
 /**
  * What an instruction of an {@link Expression} computes. Operands have one type, which is also the result's, unless
  * told otherwise. Integers wrap around.
@@ -72,6 +74,17 @@ public enum Opcode {
     /** The number of operands. */
     public int arity() {
         return arity;
+    }
+
+    /** Whether the opcode is defined for operands of a type. */
+    public boolean computes(DType type) {
+        return switch (this) {
+            case AND, OR, XOR, NOT -> !type.isFloating();
+            case ADD, MUL, MAXIMUM, MINIMUM, EQ, NE, LT, LE, GT, GE, WHERE, CAST -> true;
+            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU, CLAMP, AFFINE,
+                    RELU_GRADIENT -> type != DType.BOOL;
+            default -> type.isFloating();
+        };
     }
 
     boolean isPredicate() {

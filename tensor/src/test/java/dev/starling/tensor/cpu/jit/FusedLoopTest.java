@@ -32,7 +32,7 @@ class FusedLoopTest {
         List<Arguments> all = new ArrayList<>();
         for (Opcode opcode : Opcode.values()) {
             for (DType type : DType.values()) {
-                if (opcode != Opcode.CAST && ScalarOracle.defines(opcode, type)) {
+                if (opcode != Opcode.CAST && opcode.computes(type)) {
                     all.add(Arguments.of(opcode, type));
                 }
             }

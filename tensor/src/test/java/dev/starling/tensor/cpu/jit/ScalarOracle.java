@@ -22,17 +22,6 @@ final class ScalarOracle {
 
     private ScalarOracle() { }
 
-    static boolean defines(Opcode opcode, DType type) {
-        return switch (opcode) {
-            case AND, OR, XOR, NOT -> !type.isFloating();
-            case ADD, MUL, MAXIMUM, MINIMUM, EQ, NE, LT, LE, GT, GE, WHERE -> true;
-            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU,
-                    CLAMP, AFFINE,
-                    RELU_GRADIENT -> type != DType.BOOL;
-            default -> type.isFloating();
-        };
-    }
-
     static void fill(DType type, long address, int count, SplittableRandom random) {
         for (int i = 0; i < count; i++) {
             long at = address + (long) i * type.bytes();
