@@ -8,7 +8,7 @@ import java.util.Arrays;
 final class DenseLayout {
     private DenseLayout() { }
 
-    /** The strides that a result of the given shape takes over from the first operand of its shape, or row-major ones. */
+    /** The strides that a result takes over from the first operand of its shape, or row-major ones. */
     static long[] of(Tensor[] operands, Shape shape) {
         for (Tensor operand : operands) {
             if (operand.strides() == shape.contiguousStrides()) {

@@ -81,8 +81,8 @@ public enum Opcode {
         return switch (this) {
             case AND, OR, XOR, NOT -> !type.isFloating();
             case ADD, MUL, MAXIMUM, MINIMUM, EQ, NE, LT, LE, GT, GE, WHERE, CAST -> true;
-            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU, CLAMP, AFFINE,
-                    RELU_GRADIENT -> type != DType.BOOL;
+            case SUB, DIV, REMAINDER, FLOOR_DIVIDE, NEG, ABS, SIGN, SQUARE, FLOOR, CEIL, TRUNC, ROUND, RELU, CLAMP,
+                    AFFINE, RELU_GRADIENT -> type != DType.BOOL;
             default -> type.isFloating();
         };
     }
