@@ -1,0 +1,51 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.op.Pooling.Window;
+
+/** How the windows lie along one spatial dimension: element {@code k} of window {@code o} lies at {@link #at}. */
+record PoolingSide(int in, int out, int kernel, int stride, int padding, int dilation) {
+    /** Returns dimension {@code i} of three; those that {@code window} lacks come first and have size 1. */
+    static PoolingSide of(Window window, int i, long[] in, long[] out) {
+        int d = i - 3 + window.rank();
+        return d < 0 ? new PoolingSide(1, 1, 1, 1, 0, 1) : new PoolingSide(Math.toIntExact(in[d + 2]),
+                Math.toIntExact(out[d + 2]), window.kernel()[d], window.stride()[d], window.padding()[d],
+                window.dilation()[d]);
+    }
+
+    int at(int o, int k) {
+        return o * stride - padding + k * dilation;
+    }
+
+    /** Returns the first element of window {@code o} that is not in the padding before. */
+    int first(int o) {
+        return Math.ceilDiv(Math.max(padding - o * stride, 0), dilation);
+    }
+
+    /** Returns one more than the last element of window {@code o} that lies before {@code limit}. */
+    int end(int o, int limit) {
+        return Math.clamp(Math.floorDiv(limit - 1 - at(o, 0), dilation) + 1, 0, kernel);
+    }
+
+    /** Returns how many elements of window {@code o} the mean counts. */
+    int divisor(int o, boolean countPadding) {
+        return countPadding ? end(o, in + padding) : end(o, in) - first(o);
+    }
+
+    /** Tells whether all of window {@code o} lies inside. */
+    boolean whole(int o) {
+        return at(o, 0) >= 0 && at(o, kernel - 1) < in;
+    }
+
+    /** Returns the window whose element {@code k} lies at {@code i}, or -1 if there is none. */
+    int window(int i, int k) {
+        int from = i + padding - k * dilation;
+        return from >= 0 && from % stride == 0 && from / stride < out ? from / stride : -1;
+    }
+
+    /** Tells whether the windows around element {@code i} are all there and whole. */
+    boolean surrounded(int i) {
+        int least = Math.ceilDiv(i + padding - (kernel - 1) * dilation, stride);
+        int most = (i + padding) / stride;
+        return least >= 0 && most < out && (least > most || whole(least) && whole(most));
+    }
+}

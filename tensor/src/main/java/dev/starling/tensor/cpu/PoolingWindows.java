@@ -1,0 +1,145 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.cpu.rows.Taps;
+import dev.starling.tensor.op.Pooling.Window;
+
+/** The windows over images in the channels-last layout, taken in runs of pixels whose taps lie alike. */
+final class PoolingWindows {
+    private static final long GRAIN = 1 << 15;
+
+    final int channels;
+    private final long images;
+    private final PoolingSide depth;
+    private final PoolingSide height;
+    private final PoolingSide width;
+    private final boolean countPadding;
+    private final int elements;
+    private final long pixel;
+
+    PoolingWindows(Window window, Shape in, Shape out, boolean countPadding) {
+        long[] x = in.dims();
+        long[] y = out.dims();
+        channels = Math.toIntExact(x[1]);
+        images = x[0];
+        depth = PoolingSide.of(window, 0, x, y);
+        height = PoolingSide.of(window, 1, x, y);
+        width = PoolingSide.of(window, 2, x, y);
+        elements = Math.multiplyExact(Math.multiplyExact(depth.kernel(), height.kernel()), width.kernel());
+        pixel = 4L * channels;
+        this.countPadding = countPadding;
+    }
+
+    /** Makes {@code pixels} pixels, which lie alike, in a row; bytes count from the first pixel of all. */
+    interface Run {
+        /**
+         * Makes them.
+         *
+         * @param taps of the first pixel; those of the next lie {@code step} bytes further
+         * @param place of the first pixel in its plane
+         * @param placeStep from the place of one pixel (or of its taps) to the next
+         * @param to bytes to the first pixel
+         * @param toStep bytes from one pixel to the next
+         */
+        void make(Taps taps, long step, int place, int placeStep, long to, long toStep, int pixels);
+    }
+
+    /** Makes the pixels of the output from the elements, in the input at {@code x}, of their windows. */
+    void forEachWindow(long x, Run run) {
+        long rows = images * depth.out() * height.out();
+        Parallel.forRange(rows, grain(width.out()), (from, to) -> {
+            Taps taps = new Taps(elements);
+            for (long row = from; row < to; row++) {
+                windows(x, row, taps, run);
+            }
+        });
+    }
+
+    private void windows(long x, long row, Taps taps, Run run) {
+        int b = (int) (row % height.out());
+        int a = (int) (row / height.out() % depth.out());
+        long image = x + row / height.out() / depth.out() * depth.in() * height.in() * width.in() * pixel;
+        int o = 0;
+        while (o < width.out()) {
+            int first = o++;
+            while (width.whole(first) && o < width.out() && width.whole(o)) {
+                o++;
+            }
+            taps.clear();
+            elements(image, a, b, first, taps);
+            run.make(taps, pixel * width.stride(), first, width.stride(), (row * width.out() + first) * pixel, pixel,
+                    o - first);
+        }
+    }
+
+    private void elements(long image, int a, int b, int c, Taps taps) {
+        float weight = weight(a, b, c);
+        for (int i = depth.first(a); i < depth.end(a, depth.in()); i++) {
+            for (int j = height.first(b); j < height.end(b, height.in()); j++) {
+                int line = (depth.at(a, i) * height.in() + height.at(b, j)) * width.in();
+                for (int k = width.first(c); k < width.end(c, width.in()); k++) {
+                    int place = line + width.at(c, k);
+                    taps.add(image + place * pixel, place, weight);
+                }
+            }
+        }
+    }
+
+    /** Makes the pixels of the input from those, in the output at {@code y}, whose windows they lie in. */
+    void forEachElement(long y, Run run) {
+        long rows = images * depth.in() * height.in();
+        Parallel.forRange(rows, grain(width.in()), (from, to) -> {
+            Taps taps = new Taps(elements);
+            for (long row = from; row < to; row++) {
+                for (int phase = 0; phase < Math.min(width.stride(), width.in()); phase++) {
+                    elementsOf(y, row, phase, taps, run);
+                }
+            }
+        });
+    }
+
+    /** Every {@code stride}-th element of a row lies in windows that lie alike. */
+    private void elementsOf(long y, long row, int phase, Taps taps, Run run) {
+        int b = (int) (row % height.in());
+        int a = (int) (row / height.in() % depth.in());
+        long image = y + row / height.in() / depth.in() * depth.out() * height.out() * width.out() * pixel;
+        int step = width.stride();
+        int i = phase;
+        while (i < width.in()) {
+            int first = i;
+            i += step;
+            while (width.surrounded(first) && i < width.in() && width.surrounded(i)) {
+                i += step;
+            }
+            taps.clear();
+            windowsOf(image, a, b, first, taps);
+            run.make(taps, pixel, (a * height.in() + b) * width.in() + first, step,
+                    (row * width.in() + first) * pixel, pixel * step, (i - first) / step);
+        }
+    }
+
+    private void windowsOf(long image, int a, int b, int c, Taps taps) {
+        for (int i = 0; i < depth.kernel(); i++) {
+            int u = depth.window(a, i);
+            for (int j = 0; j < height.kernel() && u >= 0; j++) {
+                int v = height.window(b, j);
+                for (int k = 0; k < width.kernel() && v >= 0; k++) {
+                    int w = width.window(c, k);
+                    if (w >= 0) {
+                        int place = (u * height.out() + v) * width.out() + w;
+                        taps.add(image + place * pixel, place, weight(u, v, w));
+                    }
+                }
+            }
+        }
+    }
+
+    private float weight(int a, int b, int c) {
+        return 1f / ((float) depth.divisor(a, countPadding) * height.divisor(b, countPadding)
+                * width.divisor(c, countPadding));
+    }
+
+    private long grain(int pixels) {
+        return Math.max(1, GRAIN / ((long) pixels * elements * channels));
+    }
+}
