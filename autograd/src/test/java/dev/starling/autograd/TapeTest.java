@@ -147,7 +147,8 @@ class TapeTest {
         Tensor x = doubles(1, 2);
         Tape tape = new Tape().watch(x);
         Tensor vector = tape.record(() -> x.mul(2));
-        assertThatThrownBy(() -> tape.backward(vector)).hasMessageContaining("one element").hasMessageContaining("sum()");
+        assertThatThrownBy(() -> tape.backward(vector)).hasMessageContaining("one element")
+                .hasMessageContaining("sum()");
         assertThatThrownBy(() -> tape.backward(doubles(1))).hasMessageContaining("does not depend");
         assertThatThrownBy(() -> tape.watch(doubles(1))).hasMessageContaining("before anything is recorded");
         assertThatThrownBy(() -> new Tape().watch(Tensor.of(new long[] {1}))).hasMessageContaining("floating");

@@ -49,18 +49,22 @@ public final class Doctor implements Callable<Integer> {
     private void jdk() {
         int feature = Runtime.version().feature();
         add("JDK", feature >= NEEDED_JDK ? Verdict.OK : Verdict.MISSING,
-                Runtime.version() + " by " + System.getProperty("java.vendor"), "install JDK " + NEEDED_JDK + " or later");
+                Runtime.version() + " by " + System.getProperty("java.vendor"),
+                "install JDK " + NEEDED_JDK + " or later");
         Runtime runtime = Runtime.getRuntime();
         add("Machine", Verdict.OK, System.getProperty("os.name") + " " + System.getProperty("os.arch") + ", "
-                + runtime.availableProcessors() + " processors, heap up to " + runtime.maxMemory() / MEBIBYTE + " MiB", "");
+                + runtime.availableProcessors() + " processors, heap up to " + runtime.maxMemory() / MEBIBYTE + " MiB",
+                "");
     }
 
     private void flags() {
         boolean vector = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
-        add("Vector API", vector ? Verdict.OK : Verdict.NOTE, vector ? "resolved" : "not resolved: JVM kernels run scalar",
+        add("Vector API", vector ? Verdict.OK : Verdict.NOTE, vector
+                ? "resolved" : "not resolved: JVM kernels run scalar",
                 "start Java with --add-modules jdk.incubator.vector");
         boolean access = Device.class.getModule().isNativeAccessEnabled();
-        add("Native access", access ? Verdict.OK : Verdict.NOTE, access ? "enabled" : "not enabled: Java warns at start",
+        add("Native access", access ? Verdict.OK : Verdict.NOTE, access
+                ? "enabled" : "not enabled: Java warns at start",
                 "start Java with --enable-native-access=ALL-UNNAMED");
     }
 
@@ -83,7 +87,8 @@ public final class Doctor implements Callable<Integer> {
         try {
             long free = Files.getFileStore(shm).getUsableSpace() / MEBIBYTE;
             add("/dev/shm", free >= 1024 ? Verdict.OK : Verdict.NOTE, free + " MiB free",
-                    "processes of one host exchange data there: mount it with 1 GiB or more (docker run --shm-size=1g)");
+                    "processes of one host exchange data there: mount it with 1 GiB or more"
+                            + " (docker run --shm-size=1g)");
         } catch (IOException e) {
             add("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), "processes of one host exchange data there");
         }
@@ -109,7 +114,8 @@ public final class Doctor implements Callable<Integer> {
     private String asJson() {
         List<String> items = new ArrayList<>();
         for (Finding f : findings) {
-            items.add("{\"subject\":" + Json.quote(f.subject) + ",\"verdict\":" + Json.quote(f.verdict.name().toLowerCase())
+            items.add("{\"subject\":" + Json.quote(f.subject) + ",\"verdict\":"
+                    + Json.quote(f.verdict.name().toLowerCase())
                     + ",\"state\":" + Json.quote(f.state) + ",\"remedy\":" + Json.quote(f.remedy) + "}");
         }
         return "{\"findings\":[" + String.join(",", items) + "]}";
