@@ -1,16 +1,105 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.Activation;
+import dev.starling.tensor.cpu.onednn.ConvolutionShape;
+import dev.starling.tensor.cpu.onednn.ElementType;
+import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Epilogue;
+import java.util.Arrays;
 
-/** Kernels of {@link Convolution} operations. */
+/**
+ * Kernels of {@link Convolution} operations: oneDNN's, for the types that it convolves on this processor. Images that
+ * they make lie channels last, whatever the operands' layouts; gradients of weights are row-major.
+ */
 final class ConvolutionKernels {
     private ConvolutionKernels() {
     }
 
     /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
     static Tensor[] run(Convolution op, Tensor[] inputs, Spec[] outputs) {
-        return null;
+        ElementType type = NativeTypes.of(inputs[0].dtype());
+        if (type == null || !OneDnn.supports(type) || isEmpty(inputs) || outputs[0].shape().count() == 0) {
+            return null;
+        }
+        return switch (op) {
+            case Convolution.Conv c -> forward(type, c, inputs, outputs[0]);
+            case Convolution.ConvInputGradient c -> inputGradient(type, c, inputs, outputs[0]);
+            case Convolution.ConvWeightGradient c -> weightGradient(type, c, inputs, outputs);
+        };
+    }
+
+    private static Tensor[] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
+        Tensor x = image(in[0]);
+        Tensor weight = weight(in[1]);
+        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
+        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), y.shape(), y.strides())
+                .activation(op.epilogue() == Epilogue.RELU ? Activation.RELU : Activation.NONE)
+                .forward(x.address(), weight.address(), bias, y.address());
+        return new Tensor[] {y};
+    }
+
+    private static Tensor[] inputGradient(ElementType type, Convolution.ConvInputGradient op, Tensor[] in,
+                                          Spec output) {
+        Tensor g = image(in[0]);
+        Tensor weight = weight(in[1]);
+        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), g.shape(), g.strides())
+                .backwardData(g.address(), weight.address(), x.address());
+        return new Tensor[] {x};
+    }
+
+    private static Tensor[] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
+                                           Spec[] outputs) {
+        Tensor x = image(in[0]);
+        Tensor g = image(in[1]);
+        Tensor weight = Tensor.allocate(outputs[0]);
+        Tensor bias = op.bias() ? Tensor.allocate(outputs[1]) : null;
+        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), g.shape(), g.strides())
+                .backwardWeights(x.address(), g.address(), weight.address(), bias == null ? 0 : bias.address());
+        return bias == null ? new Tensor[] {weight} : new Tensor[] {weight, bias};
+    }
+
+    private static dev.starling.tensor.cpu.onednn.Convolution request(ElementType type, Convolution op, Shape x,
+            long[] xStrides, Shape weight, long[] weightStrides, Shape y, long[] yStrides) {
+        Convolution.Geometry geometry = op.geometry();
+        long[] padding = widened(geometry.padding());
+        ConvolutionShape shape = new ConvolutionShape(x.dim(0), x.dim(1), y.dim(1), geometry.groups(), spatial(x),
+                spatial(y), spatial(weight), widened(geometry.stride()), widened(geometry.dilation()), padding, padding);
+        return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, xStrides, weightStrides, yStrides);
+    }
+
+    private static long[] spatial(Shape shape) {
+        long[] dims = new long[shape.rank() - 2];
+        for (int i = 0; i < dims.length; i++) {
+            dims[i] = shape.dim(i + 2);
+        }
+        return dims;
+    }
+
+    private static long[] widened(int[] values) {
+        return Arrays.stream(values).asLongStream().toArray();
+    }
+
+    /** oneDNN reorders row-major images itself, slice by slice. */
+    private static Tensor image(Tensor x) {
+        return x.isContiguous() ? x : ChannelsLast.of(x);
+    }
+
+    private static Tensor weight(Tensor weight) {
+        return ChannelsLast.holds(weight) ? weight : CopyKernels.dense(weight);
+    }
+
+    private static boolean isEmpty(Tensor[] inputs) {
+        for (Tensor input : inputs) {
+            if (input.count() == 0) {
+                return true;
+            }
+        }
+        return false;
     }
 }

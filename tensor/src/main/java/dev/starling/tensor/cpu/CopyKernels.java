@@ -54,6 +54,18 @@ final class CopyKernels {
         return filled;
     }
 
+    /** Returns {@code x} in row-major order: itself if it lies so already. */
+    static Tensor dense(Tensor x) {
+        return x.isContiguous() ? x : copy(x);
+    }
+
+    /** Returns a row-major copy. */
+    static Tensor copy(Tensor x) {
+        Tensor copy = Tensor.allocate(x.spec());
+        copy(x, copy);
+        return copy;
+    }
+
     /** Copies elements between tensors of one type and shape, whatever their strides. */
     static void copy(Tensor from, Tensor to) {
         StridedCopy.copy(from, to);

@@ -92,10 +92,13 @@ final class Dnnl {
         JAVA_LONG, JAVA_LONG);
 
     private static final MethodHandle VERSION = bind("dnnl_version", LONG, JAVA_LONG);
-    private static final MethodHandle ISA = bind("dnnl_get_effective_cpu_isa", LONG, JAVA_INT);
+    private static final MethodHandle EFFECTIVE_ISA = bind("dnnl_get_effective_cpu_isa", LONG, JAVA_INT);
 
     /** The one engine of the process; it lives as long as the process. */
     static final long ENGINE = engine();
+
+    /** The instruction set that oneDNN uses: bits of {@code dnnl_cpu_isa_t}. */
+    static final int ISA = cpuIsa();
 
     private Dnnl() { }
 
@@ -108,9 +111,9 @@ final class Dnnl {
         }
     }
 
-    static int cpuIsa() {
+    private static int cpuIsa() {
         try {
-            return (int) ISA.invokeExact();
+            return (int) EFFECTIVE_ISA.invokeExact();
         } catch (Throwable t) {
             throw unexpected(t);
         }

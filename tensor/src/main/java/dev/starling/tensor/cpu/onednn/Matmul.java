@@ -37,6 +37,8 @@ public final class Matmul implements RangeTask {
     private long cRow;
     private long bias;
 
+    /** How many batch dimensions the primitive is given. */
+    private int innerDims;
     private Cut cut;
     private long cutSize;
     private long cutStep;
@@ -137,6 +139,7 @@ public final class Matmul implements RangeTask {
     /** Computes the product, on as many threads as it is worth. */
     public void run() {
         foldBatchIntoRows();
+        innerDims = fittingDims();
         long matrices = outerBatch() * innerBatch();
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
@@ -175,19 +178,34 @@ public final class Matmul implements RangeTask {
      * How many batch dimensions a primitive is given: at most one. oneDNN 3.11 computes wrong products for some strides
      * of two, and of one where K is 1.
      */
-    private int innerDims() {
+    private int fittingDims() {
+        if (batchDims == 0 || k == 1) {
+            return 0;
+        }
         int last = 4 * (batchDims - 1);
-        return batchDims == 0 || k == 1 || batch[last + 1] == 0 && batch[last + 2] == 0 ? 0 : 1;
+        long left = batch[last + 1];
+        long right = batch[last + 2];
+        boolean fits = (left != 0 || right != 0) && separate(batch[last], left, m, k, aRow, aColumn)
+            && separate(batch[last], right, k, n, bRow, bColumn)
+            && separate(batch[last], batch[last + 3], m, n, cRow, 1);
+        return fits ? 1 : 0;
+    }
+
+    /** Whether matrices at this distance do not overlap, be they one behind the other or row within row. */
+    private static boolean separate(long count, long stride, long rows, long columns, long row, long column) {
+        long narrow = row > column ? columns : rows;
+        return stride == 0 || stride >= (rows - 1) * row + (columns - 1) * column + 1
+            || stride >= narrow && Math.max(row, column) >= count * stride;
     }
 
     private long innerBatch() {
-        return innerDims() == 0 ? 1 : batch[4 * (batchDims - 1)];
+        return innerDims == 0 ? 1 : batch[4 * (batchDims - 1)];
     }
 
     /** How many times a primitive runs. */
     private long outerBatch() {
         long count = 1;
-        for (int i = 0; i < batchDims - innerDims(); i++) {
+        for (int i = 0; i < batchDims - innerDims; i++) {
             count *= batch[4 * i];
         }
         return count;
@@ -243,7 +261,7 @@ public final class Matmul implements RangeTask {
     private long outerOffset(long matrix, int which) {
         long offset = 0;
         long rest = matrix;
-        for (int i = 4 * (batchDims - innerDims() - 1); i >= 0; i -= 4) {
+        for (int i = 4 * (batchDims - innerDims - 1); i >= 0; i -= 4) {
             offset += rest % batch[i] * batch[i + which];
             rest /= batch[i];
         }
@@ -253,8 +271,8 @@ public final class Matmul implements RangeTask {
     private Executable executable(Session session, long rows, long columns, long inner) {
         Key key = session.key().begin(KIND).add(type.code).add(resultType.code).add(rows).add(columns).add(k)
             .add(aRow).add(aColumn).add(bRow).add(bColumn).add(cRow)
-            .add(bias != 0).add(accumulate).add(activation.code).add(innerDims());
-        if (innerDims() == 1) {
+            .add(bias != 0).add(accumulate).add(activation.code).add(innerDims);
+        if (innerDims == 1) {
             int last = 4 * (batchDims - 1);
             key.add(inner).add(batch[last + 1]).add(batch[last + 2]).add(batch[last + 3]);
         }
@@ -290,7 +308,7 @@ public final class Matmul implements RangeTask {
                            long column) {
         long rowStride = rows > 1 ? row : column == 1 || columns == 1 ? columns : 1;
         long columnStride = columns > 1 ? column : row == 1 ? rows : 1;
-        if (innerDims() == 0) {
+        if (innerDims == 0) {
             return new Layout(elements, new long[] {rows, columns}, new long[] {rowStride, columnStride});
         }
         long stride = batch[4 * (batchDims - 1) + which];
@@ -299,7 +317,7 @@ public final class Matmul implements RangeTask {
     }
 
     private Layout biasLayout(long columns) {
-        return innerDims() == 0 ? new Layout(resultType, new long[] {1, columns}, new long[] {columns, 1})
+        return innerDims == 0 ? new Layout(resultType, new long[] {1, columns}, new long[] {columns, 1})
             : new Layout(resultType, new long[] {1, 1, columns}, new long[] {columns, columns, 1});
     }
 

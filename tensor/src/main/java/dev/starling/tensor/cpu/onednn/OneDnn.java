@@ -38,7 +38,7 @@ public final class OneDnn {
         if (!available()) {
             return false;
         }
-        int isa = Dnnl.cpuIsa();
+        int isa = Dnnl.ISA;
         return switch (type) {
             case F32 -> true;
             case BF16 -> has(isa, Isa.AVX512_BF16);
@@ -50,7 +50,7 @@ public final class OneDnn {
 
     /** The instruction set that oneDNN uses. */
     private static String isa() {
-        int isa = Dnnl.cpuIsa();
+        int isa = Dnnl.ISA;
         Isa best = Isa.SSE41;
         for (Isa candidate : Isa.values()) {
             if (has(isa, candidate)) {
