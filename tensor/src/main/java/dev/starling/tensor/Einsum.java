@@ -60,7 +60,8 @@ public final class Einsum {
             boolean open = inputs[i].contains("...");
             if (open ? covered < 0 : covered != 0) {
                 throw fault(TensorException.Problem.SHAPE, "\"" + inputs[i] + "\" names " + letters
-                        + " dimensions, operand " + i + " has " + operands[i].rank(), "name each dimension, or use ...");
+                        + " dimensions, operand " + i + " has " + operands[i].rank(),
+                        "name each dimension, or use ...");
             }
             terms.add(labels(inputs[i], covered));
             widest = Math.max(widest, open ? covered : 0);

@@ -104,7 +104,8 @@ class EinsumTest {
         assertFault("i1->i", TensorException.Problem.ARGUMENT, shape(2, 3));
         assertFault("......->i", TensorException.Problem.ARGUMENT, shape(2, 3));
         assertThatThrownBy(() -> Einsum.einsum("i->", Tensor.of(new boolean[] {true})))
-                .isInstanceOf(TensorException.class).hasMessageContaining("einsum(\"i->\")").hasMessageContaining("cast");
+                .isInstanceOf(TensorException.class).hasMessageContaining("einsum(\"i->\")")
+                .hasMessageContaining("cast");
     }
 
     private static void assertFault(String equation, TensorException.Problem problem, long[]... shapes) {

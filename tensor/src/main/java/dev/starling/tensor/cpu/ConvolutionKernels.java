@@ -69,7 +69,8 @@ final class ConvolutionKernels {
         Convolution.Geometry geometry = op.geometry();
         long[] padding = widened(geometry.padding());
         ConvolutionShape shape = new ConvolutionShape(x.dim(0), x.dim(1), y.dim(1), geometry.groups(), spatial(x),
-                spatial(y), spatial(weight), widened(geometry.stride()), widened(geometry.dilation()), padding, padding);
+                spatial(y), spatial(weight), widened(geometry.stride()), widened(geometry.dilation()), padding,
+                padding);
         return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, xStrides, weightStrides, yStrides);
     }
 

@@ -113,7 +113,8 @@ class CpuKernelsTest {
             drawn(normal, n, normal::at);
             Random.Bernoulli bernoulli = new Random.Bernoulli(spec, 0.3, 1, 0);
             drawn(bernoulli, n, i -> bernoulli.at(i) ? 1 : 0);
-            Random.Integers integers = new Random.Integers(new Spec(DType.I64, Shape.of(n), Device.cpu()), -5, 1L << 31, 1, 9);
+            Random.Integers integers = new Random.Integers(new Spec(DType.I64, Shape.of(n), Device.cpu()), -5,
+                    1L << 31, 1, 9);
             drawn(integers, n, integers::at);
         }
     }

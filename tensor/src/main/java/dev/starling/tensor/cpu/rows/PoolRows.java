@@ -12,8 +12,8 @@ public interface PoolRows {
     PoolRows FASTEST = VectorApi.PRESENT ? new VectorPoolRows() : SCALAR;
 
     /**
-     * Writes to the dense runs {@code y} and {@code index} (i32) the greatest element of the taps, or the first NaN, and
-     * the place of the first tap that has it; places grow by {@code placeStep} per pixel.
+     * Writes to the dense runs {@code y} and {@code index} (i32) the greatest element of the taps, or the first NaN,
+     * and the place of the first tap that has it; places grow by {@code placeStep} per pixel.
      */
     void greatest(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns);
 
