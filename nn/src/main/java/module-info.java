@@ -4,5 +4,9 @@ module dev.starling.nn {
     requires com.lmax.disruptor;
     requires java.net.http;
 
+    exports dev.starling.nn;
     exports dev.starling.nn.data;
+    exports dev.starling.nn.layer;
+    exports dev.starling.nn.loss;
+    exports dev.starling.nn.optim;
 }

@@ -1,0 +1,95 @@
+package dev.starling.nn;
+
+import dev.starling.nn.layer.Relu;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Layers one after another, named {@code 0}, {@code 1}, and so on. A {@link Relu} right behind a {@link Fusible} layer
+ * is computed in the same pass. Where nothing records, each intermediate result is freed as soon as the next is there.
+ */
+public final class Sequential implements Layer {
+    private final List<Layer> layers;
+    private final Layer[] steps;
+
+    private Sequential(List<Layer> layers) {
+        this.layers = List.copyOf(layers);
+        List<Layer> fused = new ArrayList<>();
+        for (int i = 0; i < layers.size(); i++) {
+            if (layers.get(i) instanceof Fusible first && i + 1 < layers.size() && layers.get(i + 1) instanceof Relu) {
+                fused.add(x -> first.forward(x, Epilogue.RELU));
+                i++;
+            } else {
+                fused.add(layers.get(i));
+            }
+        }
+        steps = fused.toArray(Layer[]::new);
+    }
+
+    /** Chains layers. */
+    public static Sequential of(Layer... layers) {
+        return new Sequential(List.of(layers));
+    }
+
+    /** Chains layers. */
+    public static Sequential of(List<Layer> layers) {
+        return new Sequential(layers);
+    }
+
+    /** Returns the layers. */
+    public List<Layer> layers() {
+        return layers;
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        if (Trace.CURRENT.isBound()) {
+            Tensor y = x;
+            for (Layer layer : layers) {
+                y = layer.apply(y);
+            }
+            return y;
+        }
+        if (Recorder.current() == Recorder.NONE) {
+            return frugal(x);
+        }
+        Tensor y = x;
+        for (Layer step : steps) {
+            y = step.forward(y);
+        }
+        return y;
+    }
+
+    private Tensor frugal(Tensor x) {
+        Tensor y = x;
+        boolean ours = false;
+        for (Layer step : steps) {
+            Tensor next;
+            boolean made;
+            try (Scope scope = Scope.open("layer")) {
+                next = step.forward(y);
+                made = scope.owns(next);
+                scope.keep(next);
+            }
+            if (ours && !next.sharesMemoryWith(y)) {
+                y.close();
+                ours = made;
+            } else {
+                ours |= made;
+            }
+            y = next;
+        }
+        return y;
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        for (int i = 0; i < layers.size(); i++) {
+            visitor.layer(Integer.toString(i), layers.get(i));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+package dev.starling.nn;
+
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+
+/** Collects the parameters of a layer and of all inside it, by path. */
+final class StateWalk implements Layer.Visitor {
+    private final Map<String, Parameter> found = new LinkedHashMap<>();
+    private final Set<Parameter> seen = Collections.newSetFromMap(new IdentityHashMap<>());
+    private String prefix = "";
+
+    private StateWalk() {
+    }
+
+    static Map<String, Parameter> of(Layer layer) {
+        StateWalk walk = new StateWalk();
+        layer.visit(walk);
+        return walk.found;
+    }
+
+    @Override
+    public void parameter(String name, Parameter parameter) {
+        if (seen.add(parameter) && found.put(prefix + name, parameter) != null) {
+            throw new IllegalStateException("two parameters are called " + prefix + name + "; rename one in visit");
+        }
+    }
+
+    @Override
+    public void layer(String name, Layer inner) {
+        String outer = prefix;
+        prefix = outer + name + ".";
+        inner.visit(this);
+        prefix = outer;
+    }
+}

@@ -1,0 +1,85 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Fusible;
+import dev.starling.nn.Mode;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Norms;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Update;
+
+/**
+ * Batch normalisation of channels, {@code [N, C, ..]}: in training by the batch's statistics, which running means
+ * follow; else by those. (Ioffe and Szegedy, 2015)
+ */
+public final class BatchNorm implements Fusible {
+    private static final double EPSILON = 1e-5;
+    private static final double MOMENTUM = 0.1;
+
+    private final Parameter weight;
+    private final Parameter bias;
+    private final Parameter runningMean;
+    private final Parameter runningVariance;
+    private final double epsilon;
+    private final double momentum;
+
+    private BatchNorm(long channels, double epsilon, double momentum) {
+        weight = Parameter.filled(1, channels);
+        bias = Parameter.filled(0, channels);
+        try (Scope scope = Scope.open("batchNorm")) {
+            runningMean = Parameter.buffer(Tensor.zeros(channels));
+            runningVariance = Parameter.buffer(Tensor.ones(channels));
+        }
+        this.epsilon = epsilon;
+        this.momentum = momentum;
+    }
+
+    /** Makes a layer with epsilon 1e-5 and momentum 0.1. */
+    public static BatchNorm of(long channels) {
+        return of(channels, EPSILON, MOMENTUM);
+    }
+
+    /**
+     * Makes a layer.
+     *
+     * @param channels C
+     * @param epsilon added to the variance
+     * @param momentum weight of a batch's statistics in the running ones
+     */
+    public static BatchNorm of(long channels, double epsilon, double momentum) {
+        return new BatchNorm(channels, epsilon, momentum);
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Epilogue epilogue) {
+        if (Mode.isTraining()) {
+            Norms.Batch batch = Norms.batchNorm(x, weight.value(), bias.value(), epsilon, epilogue);
+            Recorder.with(Recorder.NONE, () -> follow(batch, x));
+            return batch.y();
+        }
+        Tensor y = Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.value(), bias.value(),
+                epsilon);
+        return epilogue == Epilogue.RELU ? y.relu() : y;
+    }
+
+    /** Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. */
+    private Tensor follow(Norms.Batch batch, Tensor x) {
+        try (Scope scope = Scope.open("running statistics")) {
+            double n = (double) x.count() / x.size(1);
+            Tensor.apply(new Update.Blend(1 - momentum, momentum), runningMean.value(), batch.mean());
+            Tensor.apply(new Update.Blend(1 - momentum, momentum * n / (n - 1)), runningVariance.value(),
+                    batch.variance(epsilon));
+            return null;
+        }
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("weight", weight);
+        visitor.parameter("bias", bias);
+        visitor.parameter("running_mean", runningMean);
+        visitor.parameter("running_var", runningVariance);
+    }
+}

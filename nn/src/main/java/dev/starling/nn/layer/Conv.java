@@ -1,0 +1,165 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Fusible;
+import dev.starling.nn.Initializer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Convolutions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Convolution.Geometry;
+import dev.starling.tensor.op.Epilogue;
+import java.util.Arrays;
+
+/**
+ * Convolution over 1, 2 or 3 spatial dimensions: {@code x [N, in, *spatial]}, {@code weight [out, in/groups, *kernel]},
+ * {@code bias [out]}, result {@code [N, out, *spatial']}; transposed, {@code weight [in, out/groups, *kernel]}. Made by
+ * {@link Conv1d}, {@link Conv2d} and {@link Conv3d}.
+ */
+public final class Conv implements Fusible {
+    private final Parameter weight;
+    private final Parameter bias;
+    private final Geometry geometry;
+    private final int[] outputPadding;
+
+    private Conv(Parameter weight, Parameter bias, Geometry geometry, int[] outputPadding) {
+        this.weight = weight;
+        this.bias = bias;
+        this.geometry = geometry;
+        this.outputPadding = outputPadding;
+    }
+
+    /** Returns the weight. */
+    public Parameter weight() {
+        return weight;
+    }
+
+    /** Returns the bias {@code [out]}, or {@code null}. */
+    public Parameter bias() {
+        return bias;
+    }
+
+    /** Returns stride, padding, dilation and groups. */
+    public Geometry geometry() {
+        return geometry;
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Epilogue epilogue) {
+        Tensor b = bias == null ? null : bias.value();
+        if (outputPadding == null) {
+            return Convolutions.conv(x, weight.value(), b, geometry, epilogue);
+        }
+        Tensor y = Convolutions.convTranspose(x, weight.value(), b, geometry, outputPadding);
+        return epilogue == Epilogue.RELU ? y.relu() : y;
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("weight", weight);
+        if (bias != null) {
+            visitor.parameter("bias", bias);
+        }
+    }
+
+    @Override
+    public String describe() {
+        return (outputPadding == null ? "Conv" : "ConvTranspose") + geometry.rank() + "d";
+    }
+
+    /** Gathers what a convolution is made of. One value given for a geometry holds for all spatial dimensions. */
+    public static final class Builder {
+        private final long in;
+        private final long out;
+        private final int[] kernel;
+        private int[] stride;
+        private int[] padding;
+        private int[] dilation;
+        private int[] outputPadding;
+        private int groups = 1;
+        private boolean bias = true;
+        private Initializer initializer = Initializer.fanInUniform();
+
+        Builder(int rank, long in, long out, int... kernel) {
+            this.in = in;
+            this.out = out;
+            this.kernel = each(rank, "kernel", kernel);
+            stride = each(rank, "stride", 1);
+            padding = each(rank, "padding", 0);
+            dilation = each(rank, "dilation", 1);
+        }
+
+        private static int[] each(int rank, String what, int... values) {
+            if (values.length != 1 && values.length != rank) {
+                throw TensorException.argument("conv" + rank + "d", "needs 1 or " + rank + " values for " + what
+                        + ", got " + Arrays.toString(values), "give one value, or one per spatial dimension");
+            }
+            int[] all = Arrays.copyOf(values, rank);
+            Arrays.fill(all, values.length, rank, values[0]);
+            return all;
+        }
+
+        /** Sets the distance between neighbouring places; 1 unless told. */
+        public Builder stride(int... values) {
+            stride = each(kernel.length, "stride", values);
+            return this;
+        }
+
+        /** Sets how many zeros surround the input on both sides; 0 unless told. */
+        public Builder padding(int... values) {
+            padding = each(kernel.length, "padding", values);
+            return this;
+        }
+
+        /** Sets the distance between neighbouring kernel elements; 1 unless told. */
+        public Builder dilation(int... values) {
+            dilation = each(kernel.length, "dilation", values);
+            return this;
+        }
+
+        /** Splits the channels into groups that do not see each other; 1 unless told. */
+        public Builder groups(int count) {
+            if (count < 1 || in % count != 0 || out % count != 0) {
+                throw TensorException.argument("conv", "groups must divide " + in + " and " + out + ", got " + count,
+                        "change groups or channels");
+            }
+            groups = count;
+            return this;
+        }
+
+        /** Leaves the bias out. */
+        public Builder withoutBias() {
+            bias = false;
+            return this;
+        }
+
+        /** Sets how weights start; {@link Initializer#fanInUniform} unless told. */
+        public Builder initializer(Initializer first) {
+            initializer = first;
+            return this;
+        }
+
+        /** Makes the transposed convolution; the output padding, less than the stride, widens its result. */
+        public Builder transposed(int... values) {
+            outputPadding = each(kernel.length, "output padding", values.length == 0 ? new int[1] : values);
+            return this;
+        }
+
+        /** Makes the layer on the current device. */
+        public Conv build(Generator generator) {
+            boolean transposed = outputPadding != null;
+            long[] shape = new long[kernel.length + 2];
+            shape[0] = transposed ? in : out;
+            shape[1] = (transposed ? out : in) / groups;
+            long fan = shape[1];
+            for (int i = 0; i < kernel.length; i++) {
+                shape[i + 2] = kernel[i];
+                fan *= kernel[i];
+            }
+            Parameter weight = Parameter.of(initializer, generator, shape);
+            double bound = 1 / Math.sqrt(Math.max(1, fan));
+            Parameter offset = bias ? Parameter.of(Initializer.uniform(-bound, bound), generator, out) : null;
+            return new Conv(weight, offset, new Geometry(stride, padding, dilation, groups), outputPadding);
+        }
+    }
+}

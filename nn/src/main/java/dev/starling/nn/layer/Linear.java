@@ -1,0 +1,62 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Fusible;
+import dev.starling.nn.Initializer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Functions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
+
+/** Dense layer {@code x·weightᵀ + bias}: {@code x [.., in]}, {@code weight [out, in]}, {@code bias [out]}. */
+public final class Linear implements Fusible {
+    private final Parameter weight;
+    private final Parameter bias;
+
+    private Linear(Parameter weight, Parameter bias) {
+        this.weight = weight;
+        this.bias = bias;
+    }
+
+    /** Makes a layer with weights and bias even within ±1/√in. */
+    public static Linear of(long in, long out, Generator generator) {
+        Parameter weight = Parameter.of(Initializer.fanInUniform(), generator, out, in);
+        double bound = 1 / Math.sqrt(Math.max(1, in));
+        return new Linear(weight, Parameter.of(Initializer.uniform(-bound, bound), generator, out));
+    }
+
+    /** Makes a layer without bias, with weights even within ±1/√in. */
+    public static Linear withoutBias(long in, long out, Generator generator) {
+        return new Linear(Parameter.of(Initializer.fanInUniform(), generator, out, in), null);
+    }
+
+    /** Makes a layer of parameters that the caller made; {@code bias} may be {@code null}. */
+    public static Linear of(Parameter weight, Parameter bias) {
+        return new Linear(weight, bias);
+    }
+
+    /** Returns the weight {@code [out, in]}. */
+    public Parameter weight() {
+        return weight;
+    }
+
+    /** Returns the bias {@code [out]}, or {@code null}. */
+    public Parameter bias() {
+        return bias;
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Epilogue epilogue) {
+        Tensor b = bias == null ? null : bias.value();
+        return epilogue == Epilogue.RELU ? Functions.linearRelu(x, weight.value(), b)
+                : Functions.linear(x, weight.value(), b);
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("weight", weight);
+        if (bias != null) {
+            visitor.parameter("bias", bias);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Layer;
+import dev.starling.tensor.Tensor;
+
+/** Adds what a body makes of the input to the input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
+public final class Residual implements Layer {
+    private final Layer body;
+    private final Layer shortcut;
+
+    private Residual(Layer body, Layer shortcut) {
+        this.body = body;
+        this.shortcut = shortcut;
+    }
+
+    /** Makes {@code body(x) + x}. */
+    public static Residual of(Layer body) {
+        return new Residual(body, null);
+    }
+
+    /** Makes {@code body(x) + shortcut(x)}, for a body that changes the shape. */
+    public static Residual of(Layer body, Layer shortcut) {
+        return new Residual(body, shortcut);
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        return body.apply(x).add(shortcut == null ? x : shortcut.apply(x));
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.layer("body", body);
+        if (shortcut != null) {
+            visitor.layer("shortcut", shortcut);
+        }
+    }
+}

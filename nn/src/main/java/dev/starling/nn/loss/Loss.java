@@ -1,0 +1,47 @@
+package dev.starling.nn.loss;
+
+import dev.starling.tensor.Losses;
+import dev.starling.tensor.Losses.Reduce;
+import dev.starling.tensor.Tensor;
+
+/** How far a model's result is from what it should have been. See {@link Losses} for formulas and papers. */
+@FunctionalInterface
+public interface Loss {
+    /** Returns a scalar: the mean over the batch. */
+    Tensor of(Tensor result, Tensor target);
+
+    /** Between {@code softmax(logits [N, C, *d])} and classes {@code [N, *d]} or probabilities {@code [N, C, *d]}. */
+    static Loss crossEntropy() {
+        return Losses::crossEntropy;
+    }
+
+    /** As {@link #crossEntropy()}, with a share of the target spread evenly over all classes. */
+    static Loss crossEntropy(double smoothing) {
+        return (logits, target) -> Losses.crossEntropy(logits, target, Reduce.MEAN, smoothing, Losses.NONE_IGNORED);
+    }
+
+    /** As {@link #crossEntropy(double)}, leaving out targets of one class, for example -100. */
+    static Loss crossEntropy(double smoothing, long ignored) {
+        return (logits, target) -> Losses.crossEntropy(logits, target, Reduce.MEAN, smoothing, ignored);
+    }
+
+    /** Between {@code sigmoid(logits)} and probabilities of the same shape. */
+    static Loss binaryCrossEntropy() {
+        return (logits, target) -> Losses.binaryCrossEntropyWithLogits(logits, target, Reduce.MEAN);
+    }
+
+    /** Mean squared error. */
+    static Loss meanSquared() {
+        return (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN);
+    }
+
+    /** Mean absolute error. */
+    static Loss meanAbsolute() {
+        return (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN);
+    }
+
+    /** Squared where near, linear beyond {@code delta}. */
+    static Loss huber(double delta) {
+        return (x, target) -> Losses.huberLoss(x, target, Reduce.MEAN, delta);
+    }
+}

@@ -1,0 +1,14 @@
+package dev.starling.nn.optim;
+
+import dev.starling.nn.Layer;
+
+/** Makes {@link Adam} with decoupled weight decay. (Loshchilov and Hutter, 2017) */
+public final class AdamW {
+    private AdamW() {
+    }
+
+    /** Begins an optimiser of the parameters of {@code model} that are not frozen, with weight decay 0.01. */
+    public static Adam.Builder over(Layer model) {
+        return new Adam.Builder(model, true, 0.01);
+    }
+}

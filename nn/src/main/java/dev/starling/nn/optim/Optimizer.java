@@ -1,0 +1,57 @@
+package dev.starling.nn.optim;
+
+import dev.starling.autograd.Gradients;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Tensor;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Changes parameters in place so that a loss gets smaller. Its own state lives until {@link #close} and is as large as
+ * the parameters or a multiple of them. Confined to one thread at a time.
+ */
+public interface Optimizer extends AutoCloseable {
+    /** Returns what is optimised, in the order in which gradients are given. */
+    List<Parameter> parameters();
+
+    /**
+     * Takes one step.
+     *
+     * @param gradients one for each of {@link #parameters}; a parameter whose gradient is {@code null} stays as it is
+     */
+    void step(Tensor... gradients);
+
+    /** Takes one step along gradients of {@link Parameter#value}s. */
+    default void step(Gradients gradients) {
+        Tensor[] each = new Tensor[parameters().size()];
+        for (int i = 0; i < each.length; i++) {
+            each[i] = gradients.get(parameters().get(i).value());
+        }
+        step(each);
+    }
+
+    /** Returns the tensors that gradients are wanted for: what a tape watches. */
+    default Tensor[] watched() {
+        Tensor[] values = new Tensor[parameters().size()];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = parameters().get(i).value();
+        }
+        return values;
+    }
+
+    /** Returns how many steps were taken. */
+    long steps();
+
+    /** Returns the rate of learning that the next step will use. */
+    double rate();
+
+    /** Returns what was learned about the parameters, by path: all that a checkpoint must hold, with {@link #steps}. */
+    Map<String, Parameter> state();
+
+    /** Goes on from a checkpoint, after {@link #state} was filled: as if {@code steps} steps had been taken. */
+    void resume(long steps);
+
+    /** Gives the state's memory back; the parameters are left alone. */
+    @Override
+    void close();
+}

@@ -1,0 +1,58 @@
+package dev.starling.nn.optim;
+
+import dev.starling.tensor.TensorException;
+
+/** The rate of learning as a function of how many steps were taken. A function of nothing else, so resuming is free. */
+@FunctionalInterface
+public interface Schedule {
+    /** Returns the rate for the step after {@code steps} steps. */
+    double rate(long steps);
+
+    /** One rate throughout. */
+    static Schedule constant(double rate) {
+        require(rate >= 0, "rate must be >= 0, got " + rate);
+        return steps -> rate;
+    }
+
+    /** Multiplies by {@code factor} after every {@code every} steps. */
+    static Schedule decay(double rate, long every, double factor) {
+        require(every > 0, "every must be > 0, got " + every);
+        return steps -> rate * Math.pow(factor, steps / every);
+    }
+
+    /** Half a cosine from {@code rate} to {@code last} over {@code total} steps. (Loshchilov and Hutter, 2016) */
+    static Schedule cosine(double rate, double last, long total) {
+        require(total > 0, "total must be > 0, got " + total);
+        return steps -> half(rate, last, Math.min(1, (double) steps / total));
+    }
+
+    /**
+     * Half a cosine from {@code max/25} up to {@code max}, and another down to {@code max/250,000}. (Smith and Topin,
+     * 2017)
+     *
+     * @param max the greatest rate
+     * @param total steps, of which the first 30 % rise
+     */
+    static Schedule oneCycle(double max, long total) {
+        require(total > 1, "total must be > 1, got " + total);
+        double peak = 0.3 * total;
+        return steps -> steps < peak ? half(max / 25, max, steps / peak)
+                : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak)));
+    }
+
+    /** This schedule, scaled by a line from 0 to 1 over the first {@code length} steps. */
+    default Schedule warmUp(long length) {
+        require(length > 0, "the warm-up must take > 0 steps, got " + length);
+        return steps -> steps >= length ? rate(steps) : rate(steps) * (steps + 1) / length;
+    }
+
+    private static double half(double from, double to, double progress) {
+        return to + (from - to) * (1 + Math.cos(Math.PI * progress)) / 2;
+    }
+
+    private static void require(boolean holds, String relation) {
+        if (!holds) {
+            throw TensorException.argument("schedule", relation, "change it");
+        }
+    }
+}
