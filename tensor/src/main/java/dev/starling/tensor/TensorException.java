@@ -24,6 +24,8 @@ public final class TensorException extends RuntimeException {
         VERSION,
         /** Any other argument. */
         ARGUMENT,
+        /** A file does not hold what it should. */
+        DATA,
         /** A NaN or infinity came up where anomalies are looked for. */
         ANOMALY
     }

@@ -1,0 +1,207 @@
+package dev.starling.tensor;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.Channels;
+import java.nio.channels.FileChannel;
+import java.nio.channels.ReadableByteChannel;
+import java.nio.channels.WritableByteChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipException;
+import java.util.zip.ZipFile;
+
+/**
+ * NumPy's file format, versions 1 to 3, and archives of it. Files are not trusted: what does not hold together is a
+ * {@link TensorException} of {@link TensorException.Problem#DATA} that names the file, before memory is allocated.
+ */
+public final class NpyFile {
+    private static final byte[] MAGIC = {(byte) 0x93, 'N', 'U', 'M', 'P', 'Y'};
+    private static final int MAX_HEADER = 1 << 16;
+    private static final int CHUNK = 1 << 26;
+
+    private NpyFile() {
+    }
+
+    /**
+     * Reads a {@code .npy} file into a new tensor on the current device. Arrays in Fortran's order and of either byte
+     * order are understood.
+     *
+     * @throws IOException if the file cannot be read
+     * @throws TensorException if it is no NPY file, is truncated, or holds a type that tensors lack
+     */
+    public static Tensor read(Path file) throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            return read(file.toString(), channel, channel.size());
+        }
+    }
+
+    /** Reads all arrays of a {@code .npz} archive, by name, in the archive's order; see {@link #read}. */
+    public static Map<String, Tensor> readArchive(Path file) throws IOException {
+        Map<String, Tensor> tensors = new LinkedHashMap<>();
+        try (ZipFile zip = new ZipFile(file.toFile())) {
+            for (ZipEntry entry : zip.stream().toList()) {
+                try (InputStream in = zip.getInputStream(entry)) {
+                    Tensor tensor = read(file + "!" + entry.getName(), Channels.newChannel(in), entry.getSize());
+                    tensors.put(entry.getName().replaceFirst("\\.npy$", ""), tensor);
+                }
+            }
+            return tensors;
+        } catch (ZipException e) {
+            tensors.values().forEach(Tensor::close);
+            throw fault(file.toString(), "is no intact zip archive: " + e.getMessage(), "write it again");
+        } catch (IOException | RuntimeException e) {
+            tensors.values().forEach(Tensor::close);
+            throw e;
+        }
+    }
+
+    /**
+     * Writes a tensor as a {@code .npy} file of version 1. What stood there before survives a failure: the new file is
+     * written under another name beside it, forced to the disk, then renamed.
+     *
+     * @throws IOException if the file cannot be written
+     * @throws TensorException if the tensor is {@link DType#BF16}, which NumPy lacks
+     */
+    public static void write(Path file, Tensor tensor) throws IOException {
+        String descr = NpyHeader.descr(tensor.dtype());
+        if (descr == null) {
+            throw new TensorException(TensorException.Problem.DTYPE, "write " + file, List.of(tensor.spec()),
+                    "NumPy has no " + tensor.dtype(), "convert with to(DType.F32)");
+        }
+        Path target = file.toAbsolutePath();
+        String unique = Long.toHexString(ProcessHandle.current().pid()) + Long.toHexString(System.nanoTime());
+        Path beside = target.resolveSibling("." + target.getFileName() + "." + unique + ".tmp");
+        try (Scope scope = Scope.open("write")) {
+            Tensor host = Recorder.with(Recorder.NONE, tensor::onHost);
+            try (FileChannel channel = FileChannel.open(beside, StandardOpenOption.CREATE_NEW,
+                    StandardOpenOption.WRITE)) {
+                writeAll(channel, NpyHeader.encode(descr, tensor.shape()));
+                MemorySegment elements = host.segment();
+                for (long at = 0; at < elements.byteSize(); at += CHUNK) {
+                    writeAll(channel, elements.asSlice(at, Math.min(CHUNK, elements.byteSize() - at)).asByteBuffer());
+                }
+                channel.force(true);
+            }
+            Files.move(beside, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(beside);
+        }
+    }
+
+    private static void writeAll(WritableByteChannel channel, ByteBuffer bytes) throws IOException {
+        while (bytes.hasRemaining()) {
+            channel.write(bytes);
+        }
+    }
+
+    // ---- reading ----
+
+    private static TensorException fault(String source, String relation, String remedy) {
+        return new TensorException(TensorException.Problem.DATA, "read " + source, List.of(), relation,
+                remedy);
+    }
+
+    private static void readAll(String source, ReadableByteChannel in, ByteBuffer bytes) throws IOException {
+        while (bytes.hasRemaining()) {
+            if (in.read(bytes) < 0) {
+                throw fault(source, "ends " + bytes.remaining() + " bytes too early", "copy or write it again");
+            }
+        }
+        bytes.flip();
+    }
+
+    /** Reads an array from a channel that has {@code length} bytes. */
+    private static Tensor read(String source, ReadableByteChannel in, long length) throws IOException {
+        ByteBuffer start = ByteBuffer.allocate(8);
+        readAll(source, in, start);
+        for (byte b : MAGIC) {
+            if (start.get() != b) {
+                throw fault(source, "does not start like an NPY file", "write it with numpy.save or NpyFile.write");
+            }
+        }
+        int version = start.get();
+        if (version < 1 || version > 3 || start.get() != 0) {
+            throw fault(source, "has format version " + version + "." + start.get(7) + ", known are 1.0 to 3.0",
+                    "write it with numpy.save");
+        }
+        ByteBuffer size = ByteBuffer.allocate(version == 1 ? 2 : 4).order(ByteOrder.LITTLE_ENDIAN);
+        readAll(source, in, size);
+        long headerBytes = version == 1 ? size.getShort() & 0xFFFF : size.getInt() & 0xFFFFFFFFL;
+        if (headerBytes > MAX_HEADER) {
+            throw fault(source, "has a header of " + headerBytes + " bytes, at most " + MAX_HEADER + " are read",
+                    "write a plain array");
+        }
+        ByteBuffer text = ByteBuffer.allocate((int) headerBytes);
+        readAll(source, in, text);
+        NpyHeader header = NpyHeader.parse(source,
+                (version == 3 ? StandardCharsets.UTF_8 : StandardCharsets.ISO_8859_1).decode(text).toString());
+        long held = length - start.capacity() - size.capacity() - headerBytes;
+        if (length >= 0 && held != header.bytes()) {
+            throw fault(source, "holds " + held + " bytes of elements, " + header.dtype() + header.shape() + " takes "
+                    + header.bytes(), held < header.bytes() ? "copy or write it again" : "write one array a file");
+        }
+        return elements(source, in, header);
+    }
+
+    private static Tensor elements(String source, ReadableByteChannel in, NpyHeader header) throws IOException {
+        Device target = Device.current();
+        Spec spec = new Spec(header.dtype(), header.stored(), target.backend().hostVisible() ? target : Device.cpu());
+        try (Scope scope = Scope.open("read")) {
+            Tensor raw = Tensor.allocate(spec);
+            MemorySegment elements = raw.segment();
+            for (long at = 0; at < elements.byteSize(); at += CHUNK) {
+                readAll(source, in, elements.asSlice(at, Math.min(CHUNK, elements.byteSize() - at)).asByteBuffer());
+            }
+            if (header.swapped()) {
+                swap(elements, header.dtype().bytes());
+            }
+            if (header.dtype() == DType.BOOL) {
+                requireBooleans(source, elements);
+            }
+            Tensor result = header.fortran() ? reversed(raw).contiguous() : raw;
+            return scope.keep(result.to(target));
+        }
+    }
+
+    private static Tensor reversed(Tensor x) {
+        int[] order = new int[x.rank()];
+        for (int i = 0; i < order.length; i++) {
+            order[i] = order.length - 1 - i;
+        }
+        return x.permute(order);
+    }
+
+    private static void requireBooleans(String source, MemorySegment elements) {
+        for (long i = 0; i < elements.byteSize(); i++) {
+            byte b = elements.get(ValueLayout.JAVA_BYTE, i);
+            if (b != 0 && b != 1) {
+                throw fault(source, "element " + i + " is " + b + ", no bool", "write it again");
+            }
+        }
+    }
+
+    private static void swap(MemorySegment elements, int width) {
+        for (long i = 0; i < elements.byteSize(); i += width) {
+            switch (width) {
+                case 2 -> elements.set(ValueLayout.JAVA_SHORT_UNALIGNED, i,
+                        Short.reverseBytes(elements.get(ValueLayout.JAVA_SHORT_UNALIGNED, i)));
+                case 4 -> elements.set(ValueLayout.JAVA_INT_UNALIGNED, i,
+                        Integer.reverseBytes(elements.get(ValueLayout.JAVA_INT_UNALIGNED, i)));
+                default -> elements.set(ValueLayout.JAVA_LONG_UNALIGNED, i,
+                        Long.reverseBytes(elements.get(ValueLayout.JAVA_LONG_UNALIGNED, i)));
+            }
+        }
+    }
+}
