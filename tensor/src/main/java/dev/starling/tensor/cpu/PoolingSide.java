@@ -31,9 +31,14 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
         return countPadding ? end(o, in + padding) : end(o, in) - first(o);
     }
 
-    /** Tells whether all of window {@code o} lies inside. */
-    boolean whole(int o) {
-        return at(o, 0) >= 0 && at(o, kernel - 1) < in;
+    /** Returns the first window that begins inside. */
+    int wholeFrom() {
+        return Math.ceilDiv(padding, stride);
+    }
+
+    /** Returns one more than the last window that ends inside. */
+    int wholeTo() {
+        return Math.min(out, Math.floorDiv(in - 1 + padding - (kernel - 1) * dilation, stride) + 1);
     }
 
     /** Returns the window whose element {@code k} lies at {@code i}, or -1 if there is none. */
@@ -42,10 +47,13 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
         return from >= 0 && from % stride == 0 && from / stride < out ? from / stride : -1;
     }
 
-    /** Tells whether the windows around element {@code i} are all there and whole. */
-    boolean surrounded(int i) {
-        int least = Math.ceilDiv(i + padding - (kernel - 1) * dilation, stride);
-        int most = (i + padding) / stride;
-        return least >= 0 && most < out && (least > most || whole(least) && whole(most));
+    /** Returns the first element around which all windows are there and whole. */
+    int surroundedFrom() {
+        return (wholeFrom() - 1) * stride + (kernel - 1) * dilation - padding + 1;
+    }
+
+    /** Returns one more than the last such element. */
+    int surroundedTo() {
+        return Math.min(in, wholeTo() * stride - padding);
     }
 }

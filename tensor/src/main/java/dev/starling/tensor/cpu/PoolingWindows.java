@@ -14,6 +14,10 @@ final class PoolingWindows {
     private final PoolingSide height;
     private final PoolingSide width;
     private final boolean countPadding;
+    private final int wholeFrom;
+    private final int wholeTo;
+    private final int surroundedFrom;
+    private final int surroundedTo;
     private final int elements;
     private final long pixel;
 
@@ -25,6 +29,10 @@ final class PoolingWindows {
         depth = PoolingSide.of(window, 0, x, y);
         height = PoolingSide.of(window, 1, x, y);
         width = PoolingSide.of(window, 2, x, y);
+        wholeFrom = width.wholeFrom();
+        wholeTo = width.wholeTo();
+        surroundedFrom = width.surroundedFrom();
+        surroundedTo = width.surroundedTo();
         elements = Math.multiplyExact(Math.multiplyExact(depth.kernel(), height.kernel()), width.kernel());
         pixel = 4L * channels;
         this.countPadding = countPadding;
@@ -61,10 +69,8 @@ final class PoolingWindows {
         long image = x + row / height.out() / depth.out() * depth.in() * height.in() * width.in() * pixel;
         int o = 0;
         while (o < width.out()) {
-            int first = o++;
-            while (width.whole(first) && o < width.out() && width.whole(o)) {
-                o++;
-            }
+            int first = o;
+            o = first >= wholeFrom && first < wholeTo ? wholeTo : first + 1;
             taps.clear();
             elements(image, a, b, first, taps);
             run.make(taps, pixel * width.stride(), first, width.stride(), (row * width.out() + first) * pixel, pixel,
@@ -107,10 +113,8 @@ final class PoolingWindows {
         int i = phase;
         while (i < width.in()) {
             int first = i;
-            i += step;
-            while (width.surrounded(first) && i < width.in() && width.surrounded(i)) {
-                i += step;
-            }
+            i += step * (first >= surroundedFrom && first < surroundedTo
+                    ? Math.ceilDiv(surroundedTo - first, step) : 1);
             taps.clear();
             windowsOf(image, a, b, first, taps);
             run.make(taps, pixel, (a * height.in() + b) * width.in() + first, step,

@@ -98,14 +98,23 @@ final class VectorPoolRows implements PoolRows {
     @Override
     public void weighted(Taps taps, long step, long y, long yStep, int pixels, int columns) {
         for (int p = 0; p < pixels; p++) {
-            for (int c = 0; c < columns; c += LANES) {
+            long from = p * step;
+            long to = y + p * yStep;
+            int c = 0;
+            for (; c + LANES <= columns; c += LANES) {
+                FloatVector sum = FloatVector.zero(S);
+                for (int j = 0; j < taps.count; j++) {
+                    sum = load(taps.address[j] + from + 4L * c).fma(FloatVector.broadcast(S, taps.weight[j]), sum);
+                }
+                sum.intoMemorySegment(ALL, to + 4L * c, ORDER);
+            }
+            if (c < columns) {
                 VectorMask<Float> m = S.indexInRange(c, columns);
                 FloatVector sum = FloatVector.zero(S);
                 for (int j = 0; j < taps.count; j++) {
-                    FloatVector v = load(taps.address[j] + p * step + 4L * c, m);
-                    sum = v.fma(FloatVector.broadcast(S, taps.weight[j]), sum);
+                    sum = load(taps.address[j] + from + 4L * c, m).fma(FloatVector.broadcast(S, taps.weight[j]), sum);
                 }
-                sum.intoMemorySegment(ALL, y + p * yStep + 4L * c, ORDER, m);
+                sum.intoMemorySegment(ALL, to + 4L * c, ORDER, m);
             }
         }
     }
@@ -116,17 +125,31 @@ final class VectorPoolRows implements PoolRows {
         long found = 0;
         for (int p = 0; p < pixels; p++) {
             IntVector own = IntVector.broadcast(I, place + p * placeStep);
-            for (int c = 0; c < columns; c += LANES) {
+            long from = p * step;
+            long to = y + p * yStep;
+            int c = 0;
+            for (; c + LANES <= columns; c += LANES) {
+                FloatVector sum = FloatVector.zero(S);
+                for (int j = 0; j < taps.count; j++) {
+                    long at = taps.address[j] + from + 4L * c;
+                    VectorMask<Integer> here = IntVector.fromMemorySegment(I, ALL, at + toIndex, ORDER)
+                            .compare(VectorOperators.EQ, own);
+                    sum = sum.add(load(at), here.cast(S));
+                    found += here.trueCount();
+                }
+                sum.intoMemorySegment(ALL, to + 4L * c, ORDER);
+            }
+            if (c < columns) {
                 VectorMask<Float> m = S.indexInRange(c, columns);
                 FloatVector sum = FloatVector.zero(S);
                 for (int j = 0; j < taps.count; j++) {
-                    long at = taps.address[j] + p * step + 4L * c;
+                    long at = taps.address[j] + from + 4L * c;
                     VectorMask<Integer> here = IntVector.fromMemorySegment(I, ALL, at + toIndex, ORDER, m.cast(I))
                             .compare(VectorOperators.EQ, own).and(m.cast(I));
                     sum = sum.add(load(at, m), here.cast(S));
                     found += here.trueCount();
                 }
-                sum.intoMemorySegment(ALL, y + p * yStep + 4L * c, ORDER, m);
+                sum.intoMemorySegment(ALL, to + 4L * c, ORDER, m);
             }
         }
         return found;
