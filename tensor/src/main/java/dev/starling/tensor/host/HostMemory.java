@@ -43,8 +43,8 @@ public final class HostMemory {
         switch (dtype) {
             case F32 -> ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);
             case F64 -> ALL.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, address, value);
-            case BF16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, floatToBf16((float) value));
-            case F16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, Float.floatToFloat16((float) value));
+            case BF16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, floatToBf16(toOdd(value)));
+            case F16 -> ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, address, Float.floatToFloat16(toOdd(value)));
             case BOOL -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) (value != 0 ? 1 : 0));
             case I64, I32, I8, U8 -> putLong(dtype, address, (long) value);
         }
@@ -57,8 +57,23 @@ public final class HostMemory {
             case I32 -> ALL.set(ValueLayout.JAVA_INT_UNALIGNED, address, (int) value);
             case I8, U8 -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) value);
             case BOOL -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) (value != 0 ? 1 : 0));
-            case F32, F64, BF16, F16 -> putDouble(dtype, address, value);
+            case F32 -> ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);
+            case F64, BF16, F16 -> putDouble(dtype, address, value);
         }
+    }
+
+    /**
+     * Narrows to float with an odd last bit where inexact, so that a further rounding to nearest gives what a single one
+     * would have given.
+     */
+    private static float toOdd(double value) {
+        float nearest = (float) value;
+        if (nearest == value || Double.isNaN(value)) {
+            return nearest;
+        }
+        int bits = Float.floatToRawIntBits(nearest);
+        int truncated = Math.abs((double) nearest) > Math.abs(value) ? bits - 1 : bits;
+        return Float.intBitsToFloat(truncated | 1);
     }
 
     /** Widens a brain float. */

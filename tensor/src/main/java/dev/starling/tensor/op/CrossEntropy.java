@@ -72,6 +72,9 @@ public sealed interface CrossEntropy extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
+            Check.floating(this, in[0], in[1]);
+            Check.sameType(this, in[0], in[1]);
+            Check.index(this, in[2], in);
             return new Spec[] {in[1]};
         }
 

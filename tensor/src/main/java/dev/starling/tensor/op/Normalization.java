@@ -71,6 +71,8 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 6, 6);
+            Check.floating(this, in);
+            Check.sameType(this, in);
             Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
                     "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};
@@ -127,6 +129,8 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 5, 5);
+            Check.floating(this, in);
+            Check.sameType(this, in);
             Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
                     "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};

@@ -88,6 +88,7 @@ public sealed interface Pooling extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 2);
+            Check.floating(this, in[0]);
             Check.index(this, in[1], in);
             Shape y = output(this, shape, in);
             Check.shape(y.equals(in[0].shape()) && y.equals(in[1].shape()), this, "operands must be " + y,
@@ -134,6 +135,7 @@ public sealed interface Pooling extends Op {
     record AvgPoolGradient(Window window, boolean countPadding, Shape shape) implements Pooling {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.floating(this, in);
             Shape y = output(this, shape, in);
             Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y,
                     "give the shape that was pooled", in);
@@ -155,6 +157,8 @@ public sealed interface Pooling extends Op {
                     && 2 * w.padding()[i] <= w.kernel()[i], op,
                     "kernel, stride and dilation must be > 0 and padding at most half of the kernel",
                     "change the window", in);
+            Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(i + 2), op,
+                    "the dilation must not step over the input in dimension " + (i + 2), "use a smaller dilation", in);
             y[i + 2] = w.out(i, x.dim(i + 2));
             Check.shape(y[i + 2] > 0, op, "the window must fit into the padded input in dimension " + (i + 2),
                     "use a smaller kernel or more padding", in);
