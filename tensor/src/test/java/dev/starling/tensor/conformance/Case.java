@@ -1,0 +1,97 @@
+package dev.starling.tensor.conformance;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Backward;
+import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Update;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Function;
+
+/**
+ * An operation on given operands.
+ *
+ * @param op the operation, which may name the device that it runs on
+ * @param operands recipes of its operands
+ * @param tolerance how far results may lie from the reference
+ * @param smooth whether its gradient is compared too
+ */
+record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance, boolean smooth) {
+    static Case of(Op op, Tolerance tolerance, Operand... operands) {
+        return new Case(device -> op, List.of(operands), tolerance, true);
+    }
+
+    /** Without a comparison of gradients: because the operands lie where there is none, or are too many. */
+    Case valuesOnly() {
+        return new Case(op, operands, tolerance, false);
+    }
+
+    Op on(Device device) {
+        return op.apply(device);
+    }
+
+    DType dtype() {
+        return operands.isEmpty() ? on(Device.reference()).infer()[0].dtype() : operands.getFirst().dtype();
+    }
+
+    boolean hasGradient() {
+        return smooth && on(Device.reference()).differentiable() && operands.stream().anyMatch(
+                o -> o.dtype().isFloating());
+    }
+
+    Tensor[] inputs(Device device) {
+        Tensor[] inputs = new Tensor[operands.size()];
+        Arrays.setAll(inputs, i -> operands.get(i).on(device, i + 1));
+        return inputs;
+    }
+
+    /** Runs the operation and returns its outputs or, where it works in place, its operands. */
+    Tensor[] run(Device device) {
+        Tensor[] inputs = inputs(device);
+        Op operation = on(device);
+        Tensor[] outputs = Tensor.apply(operation, inputs);
+        return operation instanceof Update ? inputs : outputs;
+    }
+
+    /** Runs the operation, then its vector-Jacobian product for gradients of all floating operands. */
+    Tensor[] gradients(Device device, boolean recorded) {
+        Tensor[] inputs = inputs(device);
+        Op operation = on(device);
+        Tensor[] outputs = Tensor.apply(operation, inputs);
+        boolean[] needs = new boolean[inputs.length];
+        for (int i = 0; i < needs.length; i++) {
+            needs[i] = inputs[i].dtype().isFloating();
+        }
+        Backward b = new Backward(inputs, outputs, incoming(operation, outputs), needs);
+        Tensor[] gradients = recorded ? Recorder.with((o, in, out) -> { }, () -> operation.vjp(b)) : operation.vjp(b);
+        for (int i = 0; i < needs.length; i++) {
+            gradients[i] = needs[i] ? gradients[i] : null;
+        }
+        return gradients;
+    }
+
+    /** Returns gradients for each floating output; statistics of a normalisation carry none. */
+    static Tensor[] incoming(Op op, Tensor[] outputs) {
+        Tensor[] gradients = new Tensor[outputs.length];
+        for (int i = 0; i < gradients.length; i++) {
+            boolean flows = outputs[i].dtype().isFloating() && (i == 0 || !(op instanceof Normalization));
+            gradients[i] = flows ? Operand.of(outputs[i].dtype(), Values.NORMAL, outputs[i].shape().dims())
+                    .on(outputs[i].device(), 100 + i) : null;
+        }
+        return gradients;
+    }
+
+    /** Returns what to call the group of cases of one operation and type. */
+    String group() {
+        return on(Device.reference()).name() + " " + dtype();
+    }
+
+    @Override
+    public String toString() {
+        return on(Device.reference()) + " of " + operands;
+    }
+}

@@ -1,0 +1,84 @@
+package dev.starling.tensor.conformance;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Assertions;
+import org.junit.jupiter.api.DynamicTest;
+
+/**
+ * The contract of a backend: each operation gives what the reference device gives, within {@link Tolerance}, for every
+ * type it takes, sizes around the vector width, strided and broadcast operands and special values; gradients too, and
+ * bad indices are errors. A backend's module runs it with
+ * {@code @TestFactory Stream<DynamicTest> conforms() { return Conformance.of(device); }}.
+ */
+public final class Conformance {
+    private Conformance() {
+    }
+
+    /** Returns one test for each operation and type, for values and for gradients, on {@code device}. */
+    public static Stream<DynamicTest> of(Device device) {
+        Stream<DynamicTest> values = grouped(ConformanceCases.all(), "", c -> values(c, device));
+        Stream<DynamicTest> gradients = grouped(ConformanceCases.all().filter(Case::hasGradient), "gradient of ",
+                c -> gradients(c, device));
+        return Stream.of(values, gradients, KnownValues.on(device), BadIndices.on(device)).flatMap(s -> s);
+    }
+
+    /** Groups cases by operation and type; a group fails with all that its cases have to say. */
+    static Stream<DynamicTest> grouped(Stream<Case> cases, String prefix, Function<Case, String> check) {
+        Map<String, List<Case>> groups = new LinkedHashMap<>();
+        cases.forEach(c -> groups.computeIfAbsent(c.group(), k -> new ArrayList<>()).add(c));
+        return groups.entrySet().stream().map(e -> DynamicTest.dynamicTest(prefix + e.getKey(), () -> {
+            List<String> failures = new ArrayList<>();
+            for (Case c : e.getValue()) {
+                try (Scope scope = Scope.open(c.group())) {
+                    String difference = check.apply(c);
+                    if (difference != null) {
+                        failures.add(c + ": " + difference);
+                    }
+                } catch (RuntimeException | AssertionError x) {
+                    throw new AssertionError(c + ": " + x, x);
+                }
+            }
+            if (!failures.isEmpty()) {
+                Assertions.fail(failures.size() + " of " + e.getValue().size() + " cases:\n"
+                        + String.join("\n", failures));
+            }
+        }));
+    }
+
+    private static String values(Case c, Device device) {
+        return difference(c.tolerance(), c.run(device), c.run(Device.reference()));
+    }
+
+    private static String gradients(Case c, Device device) {
+        return difference(c.tolerance().ofGradient(), c.gradients(device, false),
+                c.gradients(Device.reference(), false));
+    }
+
+    /** Returns the first difference between two lists of tensors in words, or {@code null} if there is none. */
+    static String difference(Tolerance tolerance, Tensor[] actual, Tensor[] expected) {
+        if (actual.length != expected.length) {
+            return actual.length + " results instead of " + expected.length;
+        }
+        for (int i = 0; i < expected.length; i++) {
+            if (actual[i] == null || expected[i] == null) {
+                if (actual[i] != expected[i]) {
+                    return "result " + i + " is " + actual[i] + " instead of " + expected[i];
+                }
+                continue;
+            }
+            String difference = tolerance.difference(actual[i], expected[i]);
+            if (difference != null) {
+                return "result " + i + " " + difference;
+            }
+        }
+        return null;
+    }
+}

@@ -1,0 +1,63 @@
+package dev.starling.tensor.conformance;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Op;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** All cases that every backend must pass. */
+final class ConformanceCases {
+    static final List<DType> ALL = List.of(DType.values());
+    static final List<DType> FLOATING = ALL.stream().filter(DType::isFloating).toList();
+    static final List<DType> INDICES = List.of(DType.I64, DType.I32);
+    /** Sizes that are empty, single, odd, and around the widths of vectors. */
+    static final long[] SIZES = {0, 1, 7, 15, 16, 17, 31, 33, 64, 1037};
+    /** A size that several threads share. */
+    static final long LARGE = 100_003;
+
+    private ConformanceCases() {
+    }
+
+    static Stream<Case> all() {
+        return Stream.of(ElementwiseCases.all(), ReductionCases.all(), MovementCases.all(), SelectionCases.all(),
+                ContractionCases.all(), ConvolutionCases.all(), PoolingCases.all(), NormalizationCases.all(),
+                CreationCases.all(), UpdateCases.all()).flatMap(s -> s);
+    }
+
+    /** Tells whether {@code op} takes operands like these. */
+    static boolean accepts(Op op, List<Operand> operands) {
+        try {
+            op.infer(operands.stream().map(o -> new Spec(o.dtype(), o.shape(), Device.reference()))
+                    .toArray(Spec[]::new));
+            return true;
+        } catch (TensorException e) {
+            if (e.problem() != TensorException.Problem.DTYPE) {
+                throw new AssertionError(op + " of " + operands, e);
+            }
+            return false;
+        }
+    }
+
+    /** Returns the case in each type that the operation takes, for all operands alike. */
+    static Stream<Case> inAllTypes(Case c) {
+        return ALL.stream().map(t -> new Case(c.op(), c.operands().stream().map(o -> o.with(t)).toList(),
+                c.tolerance(), c.smooth())).filter(k -> accepts(k.on(Device.reference()), k.operands()));
+    }
+
+    /** Returns the case with its operands one after another laid out in each way. */
+    static Stream<Case> inLayouts(Case c, Layout... layouts) {
+        Stream.Builder<Case> all = Stream.builder();
+        all.add(c);
+        for (Layout layout : layouts) {
+            for (int i = 0; i < c.operands().size(); i++) {
+                List<Operand> operands = new java.util.ArrayList<>(c.operands());
+                operands.set(i, operands.get(i).with(layout));
+                all.add(new Case(c.op(), operands, c.tolerance(), c.smooth()));
+            }
+        }
+        return all.build();
+    }
+}

@@ -1,0 +1,78 @@
+package dev.starling.tensor.conformance;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Op;
+import java.util.Arrays;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+
+/** The CPU against the reference, the reference against what is known, and the suite against itself. */
+class ConformanceTest {
+    @TestFactory
+    Stream<DynamicTest> cpuConforms() {
+        return Conformance.of(Device.cpu());
+    }
+
+    @TestFactory
+    Stream<DynamicTest> referenceGivesKnownValues() {
+        return Stream.concat(KnownValues.on(Device.reference()), BadIndices.on(Device.reference()));
+    }
+
+    @Test
+    void everyOperationHasCases() {
+        Set<String> covered = ConformanceCases.all().map(c -> c.on(Device.reference()).getClass().getName())
+                .collect(Collectors.toCollection(TreeSet::new));
+        Set<String> all = leaves(Op.class).map(Class::getName).collect(Collectors.toCollection(TreeSet::new));
+        assertEquals(all, covered);
+    }
+
+    @Test
+    void everyDifferentiableOperationHasGradientCases() {
+        Set<String> covered = ConformanceCases.all().filter(Case::hasGradient)
+                .map(c -> c.on(Device.reference()).getClass().getName()).collect(Collectors.toCollection(TreeSet::new));
+        Set<String> differentiable = ConformanceCases.all().map(c -> c.on(Device.reference()))
+                .filter(Op::differentiable).map(o -> o.getClass().getName())
+                .collect(Collectors.toCollection(TreeSet::new));
+        assertEquals(differentiable, covered);
+    }
+
+    @Test
+    void nothingButNanPassesForNan() {
+        Device.with(Device.reference(), () -> {
+            Tensor nan = Tensor.of(new double[] {Double.NaN});
+            Tensor one = Tensor.of(new double[] {1});
+            Tensor infinity = Tensor.of(new double[] {Double.POSITIVE_INFINITY});
+            Tolerance wide = new Tolerance(1e30, 1e30);
+            for (Tolerance tolerance : new Tolerance[] {Tolerance.BITS, Tolerance.EXACT, wide}) {
+                assertNull(tolerance.difference(nan, nan));
+                assertNull(tolerance.difference(infinity, infinity));
+                assertNotNull(tolerance.difference(nan, one));
+                assertNotNull(tolerance.difference(one, nan));
+                assertNotNull(tolerance.difference(nan, infinity));
+                assertNotNull(tolerance.difference(one, infinity));
+                assertNotNull(tolerance.difference(infinity, one));
+                assertNotNull(tolerance.difference(infinity, infinity.neg()));
+            }
+            assertNotNull(wide.difference(one, one.to(DType.F32)));
+            assertNotNull(wide.difference(one, one.reshape(1, 1)));
+            return null;
+        });
+    }
+
+    /** Returns the leaf records below a sealed interface. */
+    static Stream<Class<?>> leaves(Class<?> type) {
+        return type.isRecord() ? Stream.of(type)
+                : Arrays.stream(type.getPermittedSubclasses()).flatMap(ConformanceTest::leaves);
+    }
+}

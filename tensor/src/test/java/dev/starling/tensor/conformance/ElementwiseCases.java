@@ -1,0 +1,165 @@
+package dev.starling.tensor.conformance;
+
+import static dev.starling.tensor.conformance.ConformanceCases.inLayouts;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Binary;
+import dev.starling.tensor.op.Cast;
+import dev.starling.tensor.op.Comparison;
+import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Logic;
+import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.Where;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** Cases of {@link Elementwise}: each operation over sizes, layouts, broadcasts and special values. */
+final class ElementwiseCases {
+    private ElementwiseCases() {
+    }
+
+    static Stream<Case> all() {
+        List<Case> cases = new ArrayList<>();
+        unary(cases);
+        activations(cases);
+        binary(cases);
+        comparisons(cases);
+        List<Case> typed = new ArrayList<>();
+        where(typed);
+        ConformanceCases.ALL.forEach(t -> casts(typed, t));
+        return Stream.concat(cases.stream().flatMap(ConformanceCases::inAllTypes), typed.stream());
+    }
+
+    private static void unary(List<Case> cases) {
+        for (Elementwise op : List.of(new Unary.Neg(), new Unary.Abs(), new Unary.Sign(), new Unary.Square(),
+                new Unary.Reciprocal(), new Unary.Floor(), new Unary.Ceil(), new Unary.Round(), new Unary.Trunc(),
+                new Unary.Exp(), new Unary.Expm1(), new Unary.Atan(), new Unary.Sinh(), new Unary.Cosh(),
+                new Unary.Asinh(), new Unary.Clamp(-0.5, 1), new Unary.Clamp(2, 3))) {
+            grid(cases, op, Tolerance.CLOSE, Values.NORMAL);
+        }
+        Tolerance cancelling = Tolerance.CLOSE.cancelling(1);
+        for (Elementwise op : List.of(new Unary.Sin(), new Unary.Cos(), new Unary.Tan(), new Unary.Tanh(),
+                new Unary.Erf(), new Unary.Affine(-1.25, 0.75), new Unary.Affine(1, 3), new Unary.Affine(0.1, 0))) {
+            grid(cases, op, cancelling, Values.NORMAL);
+        }
+        for (Elementwise op : List.of(new Unary.Log(), new Unary.Log1p(), new Unary.Sqrt(), new Unary.Rsqrt(),
+                new Unary.PowScalar(0.5), new Unary.PowScalar(2), new Unary.PowScalar(3), new Unary.PowScalar(-1.5),
+                new Unary.PowScalar(0))) {
+            grid(cases, op, op instanceof Unary.Log ? cancelling : Tolerance.CLOSE, Values.POSITIVE);
+        }
+        for (Elementwise op : List.of(new Unary.Asin(), new Unary.Acos(), new Unary.Atanh())) {
+            grid(cases, op, cancelling, Values.UNIT);
+        }
+        grid(cases, new Unary.Acosh(), cancelling, Values.ABOVE_ONE);
+    }
+
+    private static void activations(List<Case> cases) {
+        for (Elementwise op : List.of(new Activation.Relu(), new Activation.LeakyRelu(0.1),
+                new Activation.Elu(1.5), new Activation.Sigmoid(), new Activation.Silu())) {
+            grid(cases, op, Tolerance.CLOSE, Values.NORMAL);
+        }
+        for (Elementwise op : List.of(new Activation.Softplus(), new Activation.Gelu(false),
+                new Activation.Gelu(true))) {
+            grid(cases, op, Tolerance.CLOSE.cancelling(2), Values.NORMAL);
+        }
+        for (Elementwise op : List.of(new Activation.ReluGradient(), new Activation.SigmoidGradient(),
+                new Activation.TanhGradient(), new Activation.SiluGradient(), new Activation.GeluGradient(false),
+                new Activation.GeluGradient(true))) {
+            pairs(cases, op, Tolerance.CLOSE.cancelling(4), Values.NORMAL);
+        }
+    }
+
+    private static void binary(List<Case> cases) {
+        for (Elementwise op : List.of(new Binary.Add(), new Binary.Sub(), new Binary.Mul(), new Binary.Div(),
+                new Binary.Maximum(), new Binary.Minimum(), new Binary.Atan2(), new Binary.Remainder(),
+                new Binary.FloorDivide())) {
+            pairs(cases, op, Tolerance.CLOSE, Values.NORMAL);
+            specialPairs(cases, op, Tolerance.CLOSE);
+        }
+        pairs(cases, new Binary.Pow(), Tolerance.CLOSE, Values.POSITIVE);
+        specialPairs(cases, new Binary.Pow(), Tolerance.CLOSE);
+    }
+
+    private static void comparisons(List<Case> cases) {
+        for (Elementwise op : List.of(new Comparison.Equal(), new Comparison.NotEqual(), new Comparison.Less(),
+                new Comparison.LessEqual(), new Comparison.Greater(), new Comparison.GreaterEqual(), new Logic.And(),
+                new Logic.Or(), new Logic.Xor())) {
+            pairs(cases, op, Tolerance.BITS, Values.TIES);
+            specialPairs(cases, op, Tolerance.BITS);
+        }
+        for (Elementwise op : List.of(new Comparison.IsNan(), new Comparison.IsInf(), new Comparison.IsFinite(),
+                new Logic.Not())) {
+            grid(cases, op, Tolerance.BITS, Values.NORMAL);
+        }
+    }
+
+    /** Conditions differ in type from what is chosen, so that these cases name their types themselves. */
+    private static void where(List<Case> cases) {
+        long[][][] shapes = {{{0}, {0}, {0}}, {{17}, {17}, {17}}, {{1037}, {1037}, {1037}}, {{4, 1, 17}, {5, 1}, {17}},
+            {{}, {33}, {33}}, {{33}, {}, {1}}};
+        for (DType t : ConformanceCases.ALL) {
+            for (long[][] s : shapes) {
+                Case c = Case.of(new Where(), Tolerance.BITS, Operand.of(DType.BOOL, Values.NORMAL, s[0]),
+                        Operand.of(t, Values.NORMAL, s[1]), Operand.of(t, Values.SPECIAL, s[2]));
+                inLayouts(c, Layout.STEPPED, Layout.REVERSED).forEach(cases::add);
+            }
+        }
+    }
+
+    private static void casts(List<Case> cases, DType target) {
+        for (DType source : ConformanceCases.ALL) {
+            for (long n : new long[] {0, 1, 17, 1037}) {
+                cases.add(Case.of(new Cast(target), Tolerance.BITS, Operand.of(source, Values.NORMAL, n)));
+            }
+            cases.add(Case.of(new Cast(target), Tolerance.BITS, Operand.of(source, Values.SPECIAL, 75)).valuesOnly());
+            inLayouts(Case.of(new Cast(target), Tolerance.BITS, Operand.of(source, Values.NORMAL, 5, 17)),
+                    Layout.TRANSPOSED, Layout.STEPPED).forEach(cases::add);
+        }
+    }
+
+    /** One operand: sizes, layouts, special values. */
+    private static void grid(List<Case> cases, Elementwise op, Tolerance tolerance, Values values) {
+        for (long n : ConformanceCases.SIZES) {
+            cases.add(Case.of(op, tolerance, f32(values, n)));
+        }
+        cases.add(Case.of(op, tolerance, f32(values)));
+        cases.add(Case.of(op, tolerance, f32(values, ConformanceCases.LARGE)).valuesOnly());
+        cases.add(Case.of(op, tolerance, f32(Values.SPECIAL, 75)).valuesOnly());
+        inLayouts(Case.of(op, tolerance, f32(values, 5, 17)), Layout.TRANSPOSED, Layout.STEPPED, Layout.REVERSED,
+                Layout.INNER, Layout.REPEATED).forEach(cases::add);
+        cases.add(Case.of(op, tolerance, f32(values, 2, 5, 3, 4).with(Layout.CHANNELS_LAST)));
+    }
+
+    /** Two operands: sizes, layouts and broadcasts. */
+    private static void pairs(List<Case> cases, Elementwise op, Tolerance tolerance, Values values) {
+        for (long n : ConformanceCases.SIZES) {
+            cases.add(Case.of(op, tolerance, f32(values, n), f32(values, n)));
+        }
+        cases.add(Case.of(op, tolerance, f32(values), f32(values)));
+        cases.add(Case.of(op, tolerance, f32(values, ConformanceCases.LARGE), f32(values, ConformanceCases.LARGE))
+                .valuesOnly());
+        cases.add(Case.of(op, tolerance, f32(values, 301, 333), f32(values, 333)).valuesOnly());
+        long[][][] broadcasts = {{{33}, {}}, {{}, {33}}, {{33}, {1}}, {{5, 1}, {17}}, {{3, 1, 17}, {5, 1}},
+            {{2, 5, 3, 4}, {5, 1, 1}}, {{4, 17}, {17}}, {{4, 17}, {4, 1}}, {{0, 3}, {1, 3}}};
+        for (long[][] b : broadcasts) {
+            cases.add(Case.of(op, tolerance, f32(values, b[0]), f32(values, b[1])));
+        }
+        inLayouts(Case.of(op, tolerance, f32(values, 5, 17), f32(values, 5, 17)), Layout.TRANSPOSED, Layout.STEPPED,
+                Layout.REVERSED, Layout.INNER, Layout.REPEATED).forEach(cases::add);
+        cases.add(Case.of(op, tolerance, f32(values, 2, 5, 3, 4).with(Layout.CHANNELS_LAST),
+                f32(values, 2, 5, 3, 4).with(Layout.CHANNELS_LAST)));
+        cases.add(Case.of(op, tolerance, f32(values, 2, 5, 3, 4).with(Layout.CHANNELS_LAST),
+                f32(values, 2, 5, 3, 4)));
+    }
+
+    /** Every special value with every other. */
+    private static void specialPairs(List<Case> cases, Elementwise op, Tolerance tolerance) {
+        cases.add(Case.of(op, tolerance, f32(Values.SPECIAL, 25, 1), f32(Values.SPECIAL, 25)).valuesOnly());
+    }
+
+    private static Operand f32(Values values, long... shape) {
+        return Operand.of(DType.F32, values, shape);
+    }
+}
