@@ -43,7 +43,7 @@ public final class Conformance {
                         failures.add(c + ": " + difference);
                     }
                 } catch (RuntimeException | AssertionError x) {
-                    throw new AssertionError(c + ": " + x, x);
+                    failures.add(c + ": " + x + " at " + x.getStackTrace()[0]);
                 }
             }
             if (!failures.isEmpty()) {

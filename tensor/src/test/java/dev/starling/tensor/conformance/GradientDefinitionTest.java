@@ -5,6 +5,8 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Sorting;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
@@ -22,8 +24,19 @@ class GradientDefinitionTest {
     /** The slope along a random direction is the inner product of direction and gradient. */
     @TestFactory
     Stream<DynamicTest> agreeWithFiniteDifferences() {
-        return Conformance.grouped(cases().filter(c -> !(c.on(Device.reference()) instanceof Cast cast)
-                || cast.target() == DType.F64), "slope of ", GradientDefinitionTest::slopes);
+        return Conformance.grouped(cases().filter(GradientDefinitionTest::isSmooth), "slope of ",
+                GradientDefinitionTest::slopes);
+    }
+
+    /** Tells whether there is a slope: not where results are rounded to narrower types or equal elements compete. */
+    private static boolean isSmooth(Case c) {
+        Operand x = c.operands().getFirst();
+        return switch (c.on(Device.reference())) {
+            case Cast cast -> cast.target() == DType.F64;
+            case Reduction r -> x.layout() != Layout.REPEATED && x.values() != Values.TIES;
+            case Sorting s -> x.layout() != Layout.REPEATED && x.values() != Values.TIES;
+            default -> true;
+        };
     }
 
     /** Fused gradients, and those composed of operations that can be differentiated again, are the same. */
@@ -37,7 +50,7 @@ class GradientDefinitionTest {
     private static String slopes(Case c) {
         Tensor[] gradients = c.gradients(Device.reference(), false);
         for (int i = 0; i < gradients.length; i++) {
-            if (gradients[i] == null) {
+            if (gradients[i] == null || gradients[i].count() == 0) {
                 continue;
             }
             Tensor x = c.inputs(Device.reference())[i].contiguous();

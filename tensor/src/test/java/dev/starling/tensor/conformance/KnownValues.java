@@ -81,7 +81,7 @@ final class KnownValues {
     }
 
     static Tensor f64(long[] shape, double... elements) {
-        return Tensor.of(elements, shape);
+        return Tensor.of(elements).reshape(shape);
     }
 
     static Tensor i64(long... elements) {

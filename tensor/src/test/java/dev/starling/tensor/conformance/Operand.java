@@ -55,13 +55,13 @@ record Operand(DType dtype, Shape shape, Layout layout, Values values, long indi
             for (int i = 0; i < n; i++) {
                 a[i] = literal != null ? literal[i] : values.real(dtype, i, random);
             }
-            return Tensor.of(a, shape.dims());
+            return Tensor.of(a).reshape(shape);
         }
         long[] a = new long[n];
         for (int i = 0; i < n; i++) {
             a[i] = values != null ? values.integer(dtype, i, random) : random.nextLong(-indices, indices);
         }
-        return Tensor.of(a, shape.dims());
+        return Tensor.of(a).reshape(shape);
     }
 
     @Override

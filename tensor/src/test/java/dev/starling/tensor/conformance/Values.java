@@ -37,7 +37,7 @@ enum Values {
             case NEAR_ONE -> random.nextDouble(0.9, 1.1) * (random.nextBoolean() ? 1 : -1);
             case TIES -> random.nextInt(-2, 3);
             case SPECIAL -> specialReal(dtype, (int) (i % (SPECIAL_REALS.length + 6)));
-            case DISTINCT -> (i * 7919 % 997 - 498) / 64.0 + 1e-3;
+            case DISTINCT -> (i * 7919 % 1999 - 999) / 128.0 + 1e-3;
         };
     }
 
@@ -48,7 +48,7 @@ enum Values {
             case NEAR_ONE -> dtype == DType.U8 || random.nextBoolean() ? 1 : -1;
             case TIES -> dtype == DType.U8 ? random.nextInt(5) : random.nextInt(-2, 3);
             case SPECIAL -> specialInteger(dtype, (int) (i % 10));
-            case DISTINCT -> i * 7919 % 997 - 498;
+            case DISTINCT -> i * 7919 % 1999 - 999;
         };
     }
 
