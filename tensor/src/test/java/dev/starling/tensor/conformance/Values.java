@@ -19,6 +19,8 @@ enum Values {
     TIES,
     /** NaN, infinities, both zeros, denormals, the greatest numbers, and some plain ones, in turn. */
     SPECIAL,
+    /** As {@link #SPECIAL} but for the greatest and least reals: finite sums overflow in no order. */
+    NONFINITE,
     /** Every element another: a shuffled arithmetic sequence, as small as the type allows. */
     DISTINCT;
 
@@ -37,6 +39,7 @@ enum Values {
             case NEAR_ONE -> random.nextDouble(0.9, 1.1) * (random.nextBoolean() ? 1 : -1);
             case TIES -> random.nextInt(-2, 3);
             case SPECIAL -> specialReal(dtype, (int) (i % (SPECIAL_REALS.length + 6)));
+            case NONFINITE -> SPECIAL_REALS[(int) (i % SPECIAL_REALS.length)];
             case DISTINCT -> (i * 7919 % 1999 - 999) / 128.0 + 1e-3;
         };
     }
@@ -47,7 +50,7 @@ enum Values {
             case POSITIVE -> random.nextInt(10);
             case NEAR_ONE -> dtype == DType.U8 || random.nextBoolean() ? 1 : -1;
             case TIES -> dtype == DType.U8 ? random.nextInt(5) : random.nextInt(-2, 3);
-            case SPECIAL -> specialInteger(dtype, (int) (i % 10));
+            case SPECIAL, NONFINITE -> specialInteger(dtype, (int) (i % 10));
             case DISTINCT -> i * 7919 % 1999 - 999;
         };
     }

@@ -44,13 +44,13 @@ final class Division {
         return (float) floorDivide((double) a, (double) b);
     }
 
-    /** The quotient of {@code a - remainder}, which is exact, and not the floor of a quotient that was rounded up. */
+    /** The quotient of what {@code b} divides, which is exact, and not the floor of a quotient that was rounded up. */
     static double floorDivide(double a, double b) {
         if (b == 0) {
             return a / b;
         }
-        double quotient = (a - remainder(a, b)) / b;
-        double floor = Math.floor(quotient);
-        return quotient - floor > 0.5 ? floor + 1 : floor;
+        double rest = a % b;
+        double quotient = Math.rint((a - rest) / b);
+        return rest != 0 && rest < 0 != b < 0 ? quotient - 1 : quotient;
     }
 }

@@ -110,7 +110,7 @@ final class Lowering {
             case SUB -> body.sub(a, b);
             case MUL -> isBool(a) ? body.and(a, b) : body.mul(a, b);
             case DIV -> isFloating(a) ? body.div(a, b) : body.call(Function.DIVIDE, a, b);
-            case POW -> body.call(Function.POW, a, b);
+            case POW -> pow(a, b);
             case REMAINDER -> body.call(Function.REMAINDER, a, b);
             case FLOOR_DIVIDE -> body.call(Function.FLOOR_DIVIDE, a, b);
             case MAXIMUM -> isBool(a) ? body.or(a, b) : body.binary(Primitive.MAX, a, b);
@@ -140,6 +140,14 @@ final class Lowering {
             case SILU_GRADIENT -> functions.siluGradient(a, b);
             default -> apply(opcode, a);
         };
+    }
+
+    /** As C and NumPy have it: where Java says NaN, 1 to any power is 1 and so is -1 to an infinite one. */
+    private int pow(int a, int b) {
+        int infinite = body.compare(Primitive.EQ, body.abs(b), body.constantLike(b, Double.POSITIVE_INFINITY));
+        int minusOne = body.compare(Primitive.EQ, a, body.constantLike(a, -1));
+        int isOne = body.or(body.compare(Primitive.EQ, a, one(a)), body.and(minusOne, infinite));
+        return body.select(isOne, one(a), body.call(Function.POW, a, b));
     }
 
     private int apply(Opcode opcode, int a) {
