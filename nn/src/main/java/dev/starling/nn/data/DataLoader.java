@@ -1,0 +1,287 @@
+package dev.starling.nn.data;
+
+import com.lmax.disruptor.AlertException;
+import com.lmax.disruptor.RingBuffer;
+import com.lmax.disruptor.Sequence;
+import com.lmax.disruptor.SequenceBarrier;
+import com.lmax.disruptor.TimeoutException;
+import java.time.Duration;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+
+/**
+ * Makes batches ahead of their use: worker threads decode and augment into the slots of an LMAX Disruptor ring. Batches
+ * come in an order that depends on seed and epoch alone, whatever the number of workers. The steady state allocates
+ * no memory for data; idle workers sleep.
+ *
+ * <pre>{@code
+ * try (DataLoader loader = DataLoader.of(images).batchSize(64).workers(2).shuffle().build()) {
+ *     for (Batch batch : loader.epoch(0)) { ... }
+ * }
+ * }</pre>
+ *
+ * <p>Used by one thread at a time.
+ */
+public final class DataLoader implements AutoCloseable {
+    private static final long CLOSING_MS = 10_000;
+
+    private final Builder how;
+    private final int examples;
+    private final int batches;
+    private final RingBuffer<Batch> ring;
+    private final SequenceBarrier filled;
+    private final SequenceBarrier published;
+    private final Thread[] threads;
+    /** Up to where the reader is done. */
+    private final Sequence read = new Sequence();
+    private final Example own;
+    private Epoch current;
+    private boolean closed;
+
+    private DataLoader(Builder how) {
+        this.how = how;
+        int size = how.dataset.size();
+        examples = how.world == 1 ? size : size / how.world;
+        batches = how.dropLast ? examples / how.batchSize : Math.ceilDiv(examples, how.batchSize);
+        int rest = examples % how.batchSize;
+        ParkingWaitStrategy waiting = new ParkingWaitStrategy(how.deadline.toNanos());
+        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields(), how.batchSize, rest),
+                how.workers == 0 ? 1 : how.prefetch, waiting);
+        ring.addGatingSequences(read);
+        published = ring.newBarrier();
+        own = new Example(how.dataset.fields(), how.seed);
+        threads = new Thread[how.workers];
+        Sequence[] done = new Sequence[how.workers];
+        for (int i = 0; i < threads.length; i++) {
+            LoaderWorker worker = new LoaderWorker(how, ring, published, waiting, i);
+            done[i] = worker.done;
+            threads[i] = Thread.ofPlatform().daemon().name("starling-loader-" + i).start(worker);
+        }
+        filled = ring.newBarrier(done);
+    }
+
+    /** Begins a loader over a data set. */
+    public static Builder of(Dataset dataset) {
+        return new Builder(dataset);
+    }
+
+    /** Returns the number of batches in an epoch. */
+    public int batches() {
+        return batches;
+    }
+
+    /** Returns the number of examples that an epoch delivers. */
+    public int examples() {
+        return Math.min(examples, batches * how.batchSize);
+    }
+
+    /** Returns the number of examples in a full batch. */
+    public int batchSize() {
+        return how.batchSize;
+    }
+
+    /** Returns what decides the order of examples and their augmentation, besides the epoch. */
+    public long seed() {
+        return how.seed;
+    }
+
+    /** Begins a pass over the data; one that is under way ends. */
+    public Iterable<Batch> epoch(int epoch) {
+        return epoch(epoch, 0);
+    }
+
+    /**
+     * Begins a pass over the data at a batch in its midst: where a checkpoint left off.
+     *
+     * @throws LoadException while iterating, if an example cannot be read (the next batch can still be asked for), or
+     *     if no batch comes within the deadline
+     */
+    public Iterable<Batch> epoch(int epoch, int firstBatch) {
+        if (closed) {
+            throw new IllegalStateException("the loader is closed; build another");
+        }
+        discard();
+        current = new Epoch(EpochPlan.of(epoch, how, examples, batches), firstBatch);
+        current.publishAhead();
+        return () -> current;
+    }
+
+    /** Waits until no worker writes into a slot, and frees them all. */
+    private void discard() {
+        if (current != null) {
+            long last = ring.getCursor();
+            if (how.workers > 0) {
+                await(last, "the batches in flight");
+            }
+            read.set(last);
+            current.next = batches;
+            current.toPublish = batches;
+        }
+    }
+
+    private void await(long sequence, String what) {
+        try {
+            filled.waitFor(sequence);
+        } catch (TimeoutException e) {
+            throw new LoadException("waited " + how.deadline + " for " + what + "; a worker hangs in Dataset.write, or"
+                    + " set a longer deadline", -1, e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LoadException("interrupted while waiting for " + what, -1, e);
+        } catch (AlertException e) {
+            throw new IllegalStateException("the loader is closed; build another", e);
+        }
+    }
+
+    /** Stops the workers and waits for them. Batches already handed out stay readable as long as they are held. */
+    @Override
+    public void close() {
+        closed = true;
+        published.alert();
+        filled.alert();
+        boolean interrupted = false;
+        for (Thread thread : threads) {
+            thread.interrupt();
+            try {
+                if (!thread.join(Duration.ofMillis(CLOSING_MS))) {
+                    throw new LoadException(thread.getName() + " does not end; it hangs in Dataset.write", -1, null);
+                }
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private final class Epoch implements Iterator<Batch> {
+        private final EpochPlan plan;
+        private int toPublish;
+        private int next;
+
+        Epoch(EpochPlan plan, int first) {
+            this.plan = plan;
+            toPublish = first;
+            next = first;
+        }
+
+        @Override
+        public boolean hasNext() {
+            return next < plan.batches() && this == current;
+        }
+
+        @Override
+        public Batch next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException("the epoch is over");
+            }
+            // Everything published so far but this epoch's batches from next on has been read.
+            long sequence = ring.getCursor() + 1 - (toPublish - next);
+            read.set(sequence - 1);
+            publishAhead();
+            Batch batch = ring.get(sequence);
+            if (how.workers == 0) {
+                LoaderWorker.fill(how.dataset, batch, own);
+            } else {
+                await(sequence, "batch " + next + " of epoch " + plan.epoch());
+            }
+            next++;
+            if (batch.failure != null) {
+                throw batch.failure;
+            }
+            return batch;
+        }
+
+        private void publishAhead() {
+            while (toPublish < plan.batches() && ring.hasAvailableCapacity(1)) {
+                long sequence = ring.next();
+                ring.get(sequence).assign(plan, toPublish++);
+                ring.publish(sequence);
+            }
+        }
+    }
+
+    /** Gathers what a loader is made of. */
+    public static final class Builder {
+        final Dataset dataset;
+        int batchSize = 32;
+        int workers = 1;
+        int prefetch = 4;
+        boolean shuffle;
+        boolean dropLast;
+        long seed;
+        int rank;
+        int world = 1;
+        Duration deadline = Duration.ofSeconds(60);
+
+        private Builder(Dataset dataset) {
+            this.dataset = dataset;
+        }
+
+        /** Sets how many examples make a batch; 32 unless told. */
+        public Builder batchSize(int examples) {
+            require(examples > 0, "the batch size must be > 0, got " + examples);
+            batchSize = examples;
+            return this;
+        }
+
+        /** Sets the number of worker threads; 1 unless told, 0 for none: then batches are made when asked for. */
+        public Builder workers(int count) {
+            require(count >= 0, "workers must be >= 0, got " + count);
+            workers = count;
+            return this;
+        }
+
+        /** Sets how many batches may be ready or in the making; a power of two, 4 unless told. */
+        public Builder prefetch(int slots) {
+            require(Integer.bitCount(slots) == 1 && slots > 1, "prefetch must be a power of two above 1, got " + slots);
+            prefetch = slots;
+            return this;
+        }
+
+        /** Takes the examples of each epoch in a random order. */
+        public Builder shuffle() {
+            shuffle = true;
+            return this;
+        }
+
+        /** Sets what, with the epoch, decides order and augmentation; 0 unless told. */
+        public Builder seed(long value) {
+            seed = value;
+            return this;
+        }
+
+        /** Leaves a last batch out that would be smaller than the others. */
+        public Builder dropLast() {
+            dropLast = true;
+            return this;
+        }
+
+        /** Takes every {@code count}-th example, a different one for each rank, the same number on all. */
+        public Builder shard(int number, int count) {
+            require(number >= 0 && number < count, "0 <= rank < world must hold, got " + number + " and " + count);
+            rank = number;
+            world = count;
+            return this;
+        }
+
+        /** Sets how long a batch may take before waiting for it fails; a minute unless told. */
+        public Builder deadline(Duration longest) {
+            require(longest.isPositive(), "the deadline must be positive, got " + longest);
+            deadline = longest;
+            return this;
+        }
+
+        /** Makes the loader and starts its workers. */
+        public DataLoader build() {
+            return new DataLoader(this);
+        }
+
+        private static void require(boolean holds, String relation) {
+            if (!holds) {
+                throw new IllegalArgumentException(relation);
+            }
+        }
+    }
+}

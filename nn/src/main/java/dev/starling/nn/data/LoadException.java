@@ -1,0 +1,23 @@
+package dev.starling.nn.data;
+
+/** A batch that could not be made: an example that cannot be read, or workers that did not deliver in time. */
+public final class LoadException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    private final int index;
+
+    LoadException(String message, int index, Throwable cause) {
+        super(message, cause);
+        this.index = index;
+    }
+
+    static LoadException ofExample(int index, int epoch, Throwable cause) {
+        return new LoadException("example " + index + " in epoch " + epoch + " cannot be read: " + cause
+                + "; repair it or leave it out of the data set", index, cause);
+    }
+
+    /** Returns the index of the example to blame, or -1. */
+    public int index() {
+        return index;
+    }
+}

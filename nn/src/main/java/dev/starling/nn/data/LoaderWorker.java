@@ -1,0 +1,66 @@
+package dev.starling.nn.data;
+
+import com.lmax.disruptor.AlertException;
+import com.lmax.disruptor.RingBuffer;
+import com.lmax.disruptor.Sequence;
+import com.lmax.disruptor.SequenceBarrier;
+import com.lmax.disruptor.TimeoutException;
+
+/** Makes every n-th batch of the ring on a thread of its own, until its barrier is alerted. */
+final class LoaderWorker implements Runnable {
+    private final Dataset dataset;
+    private final Example example;
+    private final RingBuffer<Batch> ring;
+    private final SequenceBarrier published;
+    private final ParkingWaitStrategy waiting;
+    private final int number;
+    private final int workers;
+    /** Up to where this worker is done, with the batches that others make counted as done. */
+    final Sequence done = new Sequence();
+
+    LoaderWorker(DataLoader.Builder how, RingBuffer<Batch> ring, SequenceBarrier published,
+            ParkingWaitStrategy waiting, int number) {
+        this.dataset = how.dataset;
+        this.example = new Example(how.dataset.fields(), how.seed);
+        this.ring = ring;
+        this.published = published;
+        this.waiting = waiting;
+        this.number = number;
+        this.workers = how.workers;
+    }
+
+    @Override
+    public void run() {
+        long next = done.get() + 1;
+        while (true) {
+            try {
+                long available = published.waitFor(next);
+                while (next <= available) {
+                    if (next % workers == number) {
+                        fill(dataset, ring.get(next), example);
+                    }
+                    done.set(next++);
+                    waiting.signalAllWhenBlocking();
+                }
+            } catch (TimeoutException idle) {
+                continue;
+            } catch (AlertException | InterruptedException closed) {
+                return;
+            }
+        }
+    }
+
+    /** Makes a batch; what goes wrong is left in it for its reader. */
+    static void fill(Dataset dataset, Batch batch, Example example) {
+        for (int i = 0; i < batch.size(); i++) {
+            int index = batch.index(i);
+            example.moveTo(batch, i);
+            try {
+                dataset.write(index, example);
+            } catch (Throwable e) {
+                batch.failure = LoadException.ofExample(index, batch.epoch(), e);
+                return;
+            }
+        }
+    }
+}

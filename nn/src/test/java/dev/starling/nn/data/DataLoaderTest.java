@@ -1,0 +1,257 @@
+package dev.starling.nn.data;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.sun.management.ThreadMXBean;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(60)
+class DataLoaderTest {
+    /** Example i is (i + epoch/1000, i). */
+    private record Numbers(int size) implements Dataset {
+        @Override
+        public List<Field> fields() {
+            return List.of(Field.of(DType.F32, 2), Field.of(DType.I64));
+        }
+
+        @Override
+        public void write(int index, Example target) throws Exception {
+            float[] x = target.floats(0);
+            x[0] = index;
+            x[1] = target.epoch();
+            target.put(0, x);
+            target.put(1, index);
+        }
+    }
+
+    private static List<String> run(DataLoader loader, int epoch, int first) {
+        List<String> seen = new ArrayList<>();
+        for (Batch batch : loader.epoch(epoch, first)) {
+            seen.add(batch.number() + Arrays.toString(batch.input().toFloats())
+                    + Arrays.toString(batch.target().toLongs()));
+        }
+        return seen;
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2, 3, 7})
+    void batchesAreTheSameWhateverTheNumberOfWorkers(int workers) {
+        try (DataLoader loader = DataLoader.of(new Numbers(103)).batchSize(10).workers(workers).seed(5).shuffle()
+                .build();
+                DataLoader plain = DataLoader.of(new Numbers(103)).batchSize(10).workers(0).seed(5).shuffle().build()) {
+            for (int epoch = 0; epoch < 20; epoch++) {
+                List<String> batches = run(loader, epoch, 0);
+                assertThat(batches).hasSize(11).isEqualTo(run(plain, epoch, 0));
+                assertThat(run(loader, epoch, 4)).isEqualTo(batches.subList(4, 11));
+            }
+        }
+    }
+
+    @Test
+    void eachEpochShowsEveryExampleOnceInAnotherOrder() {
+        try (DataLoader loader = DataLoader.of(new Numbers(50)).batchSize(7).workers(2).shuffle().build()) {
+            long[] first = order(loader, 0);
+            long[] second = order(loader, 1);
+            assertThat(first).hasSize(50).isNotEqualTo(second);
+            assertThat(Arrays.stream(first).sorted().toArray()).isEqualTo(IntStream.range(0, 50).asLongStream()
+                    .toArray());
+            assertThat(Arrays.stream(second).sorted().toArray()).isEqualTo(Arrays.stream(first).sorted().toArray());
+        }
+    }
+
+    private static long[] order(DataLoader loader, int epoch) {
+        List<Long> order = new ArrayList<>();
+        for (Batch batch : loader.epoch(epoch)) {
+            Arrays.stream(batch.target().toLongs()).forEach(order::add);
+        }
+        return order.stream().mapToLong(i -> i).toArray();
+    }
+
+    @Test
+    void keepsTheOrderOfTheSetWithoutShuffling() {
+        try (DataLoader loader = DataLoader.of(new Numbers(5)).batchSize(2).build()) {
+            assertThat(order(loader, 3)).containsExactly(0, 1, 2, 3, 4);
+            assertThat(loader.batches()).isEqualTo(3);
+            assertThat(loader.examples()).isEqualTo(5);
+        }
+        try (DataLoader loader = DataLoader.of(new Numbers(5)).batchSize(2).dropLast().build()) {
+            assertThat(order(loader, 3)).containsExactly(0, 1, 2, 3);
+            assertThat(loader.examples()).isEqualTo(4);
+        }
+        try (DataLoader loader = DataLoader.of(new Numbers(0)).batchSize(2).build()) {
+            assertThat(order(loader, 0)).isEmpty();
+        }
+    }
+
+    @Test
+    void shardsDivideTheExamples() {
+        List<Long> all = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            try (DataLoader loader = DataLoader.of(new Numbers(32)).batchSize(4).shuffle().shard(rank, 3).build()) {
+                long[] part = order(loader, 0);
+                assertThat(part).hasSize(10);
+                Arrays.stream(part).forEach(all::add);
+            }
+        }
+        assertThat(all).hasSize(30).doesNotHaveDuplicates();
+    }
+
+    @Test
+    void anAbandonedEpochDisturbsNothing() {
+        try (DataLoader loader = DataLoader.of(new Numbers(100)).batchSize(3).workers(2).build()) {
+            for (int i = 0; i < 50; i++) {
+                Iterator<Batch> epoch = loader.epoch(i).iterator();
+                for (int k = 0; k < i % 5; k++) {
+                    assertThat(epoch.next().target().toLongs()).startsWith(3L * k);
+                }
+                assertThat(loader.epoch(i + 1).iterator().next().epoch()).isEqualTo(i + 1);
+                assertThat(epoch.hasNext()).isFalse();
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 2})
+    void theReaderLearnsWhichExampleFailedAndCanGoOn(int workers) {
+        Dataset broken = new Dataset() {
+            @Override
+            public int size() {
+                return 20;
+            }
+
+            @Override
+            public List<Field> fields() {
+                return List.of(Field.of(DType.I64));
+            }
+
+            @Override
+            public void write(int index, Example target) throws Exception {
+                if (index == 7) {
+                    throw new IOException("bad sector");
+                }
+                target.put(0, index);
+            }
+        };
+        try (DataLoader loader = DataLoader.of(broken).batchSize(5).workers(workers).build()) {
+            Iterator<Batch> epoch = loader.epoch(0).iterator();
+            epoch.next();
+            assertThatThrownBy(epoch::next).isInstanceOf(LoadException.class).hasMessageContaining("example 7")
+                    .hasMessageContaining("bad sector").hasCauseInstanceOf(IOException.class)
+                    .extracting(e -> ((LoadException) e).index()).isEqualTo(7);
+            assertThat(epoch.next().target().toLongs()).containsExactly(10, 11, 12, 13, 14);
+            assertThat(epoch.next().target().toLongs()).startsWith(15);
+            assertThat(epoch.hasNext()).isFalse();
+        }
+    }
+
+    @Test
+    void waitingHasADeadlineAndClosingEndsAllThreads() {
+        CountDownLatch never = new CountDownLatch(1);
+        Dataset stuck = new Dataset() {
+            @Override
+            public int size() {
+                return 20;
+            }
+
+            @Override
+            public List<Field> fields() {
+                return List.of(Field.of(DType.I64));
+            }
+
+            @Override
+            public void write(int index, Example target) throws Exception {
+                never.await();
+            }
+        };
+        DataLoader loader = DataLoader.of(stuck).workers(3).deadline(Duration.ofMillis(50)).build();
+        Iterator<Batch> epoch = loader.epoch(0).iterator();
+        assertThatThrownBy(epoch::next).isInstanceOf(LoadException.class).hasMessageContaining("PT0.05S")
+                .hasMessageContaining("batch 0 of epoch 0");
+        loader.close();
+        assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-loader"));
+        assertThatThrownBy(() -> loader.epoch(1)).isInstanceOf(IllegalStateException.class);
+    }
+
+    @Test
+    void theSteadyStateAllocatesNextToNothing() {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        try (DataLoader loader = DataLoader.of(new Numbers(1 << 16)).batchSize(16).workers(1).shuffle().build()) {
+            int batches = 0;
+            long before = 0;
+            Tensor input = null;
+            for (Batch batch : loader.epoch(0)) {
+                input = batch.input();
+                if (batches++ == 1000) {
+                    before = allocated(threads);
+                }
+            }
+            assertThat(input).isNotNull();
+            // What is left are the queue nodes of threads that wait for each other.
+            assertThat((allocated(threads) - before) / (batches - 1000.0)).isLessThan(200);
+        }
+    }
+
+    private static long allocated(ThreadMXBean threads) {
+        long sum = threads.getCurrentThreadAllocatedBytes();
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().startsWith("starling-loader")) {
+                sum += threads.getThreadAllocatedBytes(thread.threadId());
+            }
+        }
+        return sum;
+    }
+
+    @Test
+    void takesRowsOfTensors() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {1, 2, 3, 4, 5, 6}, 3, 2);
+            Tensor y = Tensor.of(new int[] {7, 8, 9});
+            try (DataLoader loader = DataLoader.of(TensorDataset.of(x, y)).batchSize(2).build()) {
+                Iterator<Batch> epoch = loader.epoch(0).iterator();
+                Batch first = epoch.next();
+                assertThat(first.input().shape().dims()).containsExactly(2, 2);
+                assertThat(first.input().toFloats()).containsExactly(1, 2, 3, 4);
+                Batch last = epoch.next();
+                assertThat(last.size()).isEqualTo(1);
+                assertThat(last.input().toFloats()).containsExactly(5, 6);
+                assertThat(last.target().toLongs()).containsExactly(9);
+            }
+        }
+    }
+
+    @Test
+    void augmentsImagesAsTheAugmentationSays() {
+        byte[] pixels = new byte[6 * 3 * 4 * 4];
+        new Random(1).nextBytes(pixels);
+        LabelledImages images = new LabelledImages(3, 4, 4, 6, pixels, new byte[] {0, 1, 2, 3, 4, 5});
+        Augment augment = Augment.normalize(3, 4, 4, new float[3], new float[] {1, 1, 1}).randomCrop(1).randomFlip();
+        try (DataLoader loader = DataLoader.of(ImageDataset.of(images, augment)).batchSize(4).seed(9).shuffle()
+                .build()) {
+            for (Batch batch : loader.epoch(2)) {
+                float[] expected = new float[batch.size() * 48];
+                for (int i = 0; i < batch.size(); i++) {
+                    augment.write(9, 2, batch.index(i), pixels, images.offset(batch.index(i)), expected, i * 48);
+                    assertThat(batch.target().toLongs()[i]).isEqualTo(batch.index(i));
+                }
+                assertThat(batch.input().toFloats()).containsExactly(expected);
+            }
+        }
+    }
+}
