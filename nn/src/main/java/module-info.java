@@ -8,5 +8,6 @@ module dev.starling.nn {
     exports dev.starling.nn.data;
     exports dev.starling.nn.layer;
     exports dev.starling.nn.loss;
+    exports dev.starling.nn.model;
     exports dev.starling.nn.optim;
 }

@@ -1,0 +1,78 @@
+package dev.starling.nn.model;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.GlobalAvgPool;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MaxPool2d;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.layer.Residual;
+import dev.starling.tensor.Generator;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Well-known networks: to start from, and to measure with. All return logits {@code [N, classes]}. */
+public final class Networks {
+    private static final int STAGE_BLOCKS = 2;
+
+    private Networks() {
+    }
+
+    /** A perceptron {@code [N, sizes[0]]} with rectified hidden layers, for example {@code 784, 1024, 1024, 10}. */
+    public static Sequential mlp(Generator generator, long... sizes) {
+        List<Layer> layers = new ArrayList<>();
+        for (int i = 1; i < sizes.length; i++) {
+            layers.add(Linear.of(sizes[i - 1], sizes[i], generator));
+            if (i < sizes.length - 1) {
+                layers.add(new Relu());
+            }
+        }
+        return Sequential.of(layers);
+    }
+
+    /** A small convolutional network for {@code [N, 3, 32, 32]}: convolutions 32, 32, pool, 64, 64, pool, dense 512. */
+    public static Sequential cnn(Generator generator, long classes) {
+        return Sequential.of(
+                same(3, 32, generator), new Relu(), same(32, 32, generator), new Relu(), MaxPool2d.of(2),
+                same(32, 64, generator), new Relu(), same(64, 64, generator), new Relu(), MaxPool2d.of(2),
+                new Flatten(), Linear.of(64 * 8 * 8, 512, generator), new Relu(), Linear.of(512, classes, generator));
+    }
+
+    private static Conv same(long in, long out, Generator generator) {
+        return Conv2d.of(in, out, 3).padding(1).build(generator);
+    }
+
+    /**
+     * ResNet-18 in its form for {@code [N, 3, 32, 32]}: a 3×3 stem of 64 channels without pooling, four stages of two
+     * basic blocks with 64, 128, 256 and 512 channels, global average pooling. (He et al., 2015, section 4.2 and table 1)
+     */
+    public static Sequential resnet18(Generator generator, long classes) {
+        List<Layer> layers = new ArrayList<>(List.of(bare(3, 64, 3, 1, generator), BatchNorm.of(64), new Relu()));
+        long in = 64;
+        for (long out : new long[] {64, 128, 256, 512}) {
+            for (int i = 0; i < STAGE_BLOCKS; i++) {
+                layers.add(block(in, out, in == out ? 1 : 2, generator));
+                layers.add(new Relu());
+                in = out;
+            }
+        }
+        layers.add(new GlobalAvgPool());
+        layers.add(Linear.of(512, classes, generator));
+        return Sequential.of(layers);
+    }
+
+    private static Layer block(long in, long out, int stride, Generator generator) {
+        Sequential body = Sequential.of(bare(in, out, 3, stride, generator), BatchNorm.of(out), new Relu(),
+                bare(out, out, 3, 1, generator), BatchNorm.of(out));
+        return in == out ? Residual.of(body)
+                : Residual.of(body, Sequential.of(bare(in, out, 1, stride, generator), BatchNorm.of(out)));
+    }
+
+    private static Conv bare(long in, long out, int kernel, int stride, Generator generator) {
+        return Conv2d.of(in, out, kernel).stride(stride).padding(kernel / 2).withoutBias().build(generator);
+    }
+}
