@@ -103,9 +103,9 @@ public final class FusedLoop {
         return made;
     }
 
-    /** How many elements take some 10 µs. */
+    /** How many elements take some 10 µs: a power of 2, so that cuts between threads never fall within a vector. */
     private long grain(boolean inVectors) {
-        int work = body.nodes().size();
+        int work = Integer.highestOneBit(body.nodes().size());
         return inVectors ? Math.clamp((1 << 19) / work, 1 << 13, 1 << 15)
                 : Math.clamp((1 << 16) / work, 1 << 10, 1 << 13);
     }

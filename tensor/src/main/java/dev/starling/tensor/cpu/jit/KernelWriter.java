@@ -26,6 +26,10 @@ final class KernelWriter {
             CD_long);
     private static final int STATIC = ClassFile.ACC_PRIVATE | ClassFile.ACC_STATIC;
 
+    static {
+        Vectors.load();
+    }
+
     private KernelWriter() { }
 
     /** Generates a kernel for operands of the given accesses; {@code vectorBits} 0 asks for one without vectors. */

@@ -1,30 +1,34 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * A kernel, and how it becomes fast. Until the JVM has compiled it, a loop over vectors is far slower than one over
- * single elements, which is compiled sooner. At first a loop is therefore cut into short pieces, since the JVM compiles
- * what is called often; most pieces go to the loop over elements and some to the one over vectors, until that is seen
- * to be the faster. Both make the same bits, except for functions that the Vector API brings: kernels with those never
- * mix.
+ * A kernel, and how it becomes fast. Until the JVM has compiled it, a loop over vectors is some hundred times slower
+ * than afterwards, one over single elements far less. At first a loop is therefore cut into short pieces, since the JVM
+ * compiles what is called often. Most go to the loop over elements; the one over vectors gets as much time, and all of
+ * it once it is seen to be the faster. Both make the same bits, except for functions that the Vector API brings:
+ * kernels that call those never mix.
  */
 final class TieredKernel implements Kernel {
-    /** Calls after which the JVM has been given enough reason to compile a loop. */
-    private static final int CALLS_TO_COMPILE = 900;
+    /** Calls after which the JVM should have replaced the interpreter. */
+    private static final int CALLS_TO_START = 250;
     /** Calls of the loop over vectors after which it is used whatever the clock says. */
-    private static final int CALLS_AT_MOST = 6000;
+    private static final int CALLS_AT_MOST = 10_000;
     private static final int SHORT_PIECE = 32;
-    private static final int PIECE = 512;
+    private static final int PIECE = 448;
+    /** Pieces end now at a whole vector and now within one, so that neither comes as a surprise to compiled code. */
+    private static final int ODD = 5;
+    private static final int WINS = 4;
 
     private final Kernel kernel;
     private final boolean mixes;
-    /**
-     * Whether the kernel is run as it comes. The counters below may lose updates between threads, which does no harm.
-     */
+    /** Whether the kernel is run as it comes. Counters may lose updates between threads, which does no harm. */
     private volatile boolean warm;
-    private int calls;
+    private int elementCalls;
     private int vectorCalls;
+    private long elementNs;
+    private long vectorNs;
+    /** The least time per element lately, in ns. */
+    private double elementPace = Double.MAX_VALUE;
     private int wins;
-    private double elementNs = Double.MAX_VALUE;
 
     /**
      * Makes a kernel that warms up.
@@ -51,36 +55,40 @@ final class TieredKernel implements Kernel {
     }
 
     private void warmUp(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
-        for (long row = rowFrom; row < rowTo; row++) {
-            for (long column = columnFrom; column < columnTo;) {
-                long end = Math.min(columnTo, column + (calls < 2 * CALLS_TO_COMPILE ? SHORT_PIECE : PIECE));
-                calls++;
-                if (mixes) {
-                    runPiece(frame, row, column, end);
-                } else {
-                    kernel.run(frame, row, row + 1, column, end);
-                    warm = calls > CALLS_AT_MOST;
+        long rows;
+        for (long row = rowFrom; row < rowTo; row += rows) {
+            rows = 1;
+            long columns;
+            for (long column = columnFrom; column < columnTo; column += columns) {
+                boolean inVectors = !mixes || elementCalls > CALLS_TO_START && vectorNs < elementNs;
+                int calls = inVectors ? vectorCalls : elementCalls;
+                int piece = calls < CALLS_TO_START ? SHORT_PIECE : PIECE;
+                columns = Math.min(columnTo - column, rowTo - row > 1 ? piece / 2 : piece);
+                columns -= mixes && calls % 2 == 0 && columns > ODD ? ODD : 0;
+                if (column == columnFrom) {
+                    rows = Math.min(rowTo - row, Math.max(1, piece / columns));
                 }
-                column = end;
+                long start = System.nanoTime();
+                if (inVectors) {
+                    kernel.run(frame, row, row + rows, column, column + columns);
+                    observeVectors(System.nanoTime() - start, rows * columns);
+                } else {
+                    kernel.runElements(frame, row, row + rows, column, column + columns);
+                    observeElements(System.nanoTime() - start, rows * columns);
+                }
             }
         }
     }
 
-    private void runPiece(long[] frame, long row, long column, long end) {
-        int period = calls < CALLS_TO_COMPILE ? Integer.MAX_VALUE : vectorCalls < CALLS_TO_COMPILE ? 4 : 64;
-        boolean inVectors = calls % period == period - 1;
-        long start = System.nanoTime();
-        if (inVectors) {
-            kernel.run(frame, row, row + 1, column, end);
-        } else {
-            kernel.runElements(frame, row, row + 1, column, end);
-        }
-        double ns = (System.nanoTime() - start) / (double) (end - column);
-        if (inVectors) {
-            wins = ns < elementNs ? wins + 1 : 0;
-            warm = ++vectorCalls > CALLS_AT_MOST || vectorCalls > CALLS_TO_COMPILE && wins >= 3;
-        } else {
-            elementNs = ns;
-        }
+    private void observeElements(long ns, long count) {
+        elementCalls++;
+        elementNs += ns;
+        elementPace = Math.min(ns / (double) count, elementPace * 1.01);
+    }
+
+    private void observeVectors(long ns, long count) {
+        vectorNs += ++vectorCalls > CALLS_TO_START ? ns : 0;
+        wins = ns < elementPace * count ? wins + 1 : 0;
+        warm = vectorCalls > CALLS_AT_MOST || mixes && wins >= WINS;
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
+import java.lang.foreign.MemorySegment;
 import java.util.Locale;
 
 /** What this JVM offers in the way of vectors. */
@@ -23,6 +24,28 @@ public final class Vectors {
      */
     static boolean hasFunctions() {
         return FUNCTIONS;
+    }
+
+    /**
+     * Loads the classes whose later arrival would make the JVM throw away compiled kernels: it compiles calls on
+     * segments and vectors for the subclasses that it has seen.
+     */
+    static void load() {
+        MemorySegment.ofArray(new byte[1]);
+        MemorySegment.ofArray(new short[1]);
+        MemorySegment.ofArray(new int[1]);
+        MemorySegment.ofArray(new long[1]);
+        MemorySegment.ofArray(new float[1]);
+        MemorySegment.ofArray(new double[1]);
+        if (bits() > 0) {
+            for (String element : new String[] {"Byte", "Short", "Int", "Long", "Float", "Double"}) {
+                try {
+                    Class.forName(MODULE + "." + element + "Vector");
+                } catch (ClassNotFoundException e) {
+                    throw new IllegalStateException("the Vector API of this JVM is not as expected", e);
+                }
+            }
+        }
     }
 
     private static boolean detectFunctions() {
