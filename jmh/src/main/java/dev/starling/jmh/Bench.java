@@ -1,0 +1,122 @@
+package dev.starling.jmh;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** Prints how fast we are beside PyTorch at its best on this machine, and beside raw oneDNN. */
+@Command(
+        name = "bench",
+        description = "Compares Starling's speed with PyTorch's, by turns, and prints the ratios.",
+        mixinStandardHelpOptions = true)
+public final class Bench implements Callable<Integer> {
+    private static final String ROW = "%-20s %12s %12s  %-10s %6s  %-8s %s";
+
+    @Option(names = "--threads", description = "Threads of each contender (default: 1).", defaultValue = "1")
+    private int threads;
+
+    @Option(names = "--only", split = ",", description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}",
+            completionCandidates = Names.class)
+    private List<String> only = List.of();
+
+    @Option(names = "--pairs", description = "Pairs of runs whose ratios the median is of (default: 11).",
+            defaultValue = "11")
+    private int pairs;
+
+    @Option(names = "--warmup", description = "Milliseconds of warm-up before each comparison (default: 2000).",
+            defaultValue = "2000")
+    private long warmupMillis;
+
+    @Option(names = "--json", description = "End with one JSON object on standard output; the table goes to the error output.")
+    private boolean json;
+
+    private Bench() {
+    }
+
+    /** Runs the command and ends the process with its exit code. */
+    public static void main(String[] arguments) {
+        Locale.setDefault(Locale.ROOT);
+        System.exit(new CommandLine(new Bench()).execute(arguments));
+    }
+
+    @Override
+    public Integer call() {
+        List<Workload> chosen = Workload.ALL.stream()
+            .filter(workload -> only.isEmpty() || only.stream().anyMatch(workload.name()::startsWith)).toList();
+        if (chosen.isEmpty()) {
+            System.err.println("No benchmark starts with " + only + "; there are " + String.join(", ", new Names()));
+            return CommandLine.ExitCode.USAGE;
+        }
+        List<Comparison> comparisons = new ArrayList<>();
+        var table = json ? System.err : System.out;
+        table.printf(ROW + "%n", "case", "ours", "theirs", "unit", "ratio", "peer", "its fastest way");
+        Progress progress = new Progress();
+        try (Duel duel = new Duel(threads, pairs, warmupMillis, progress)) {
+            Runtime.getRuntime().addShutdownHook(new Thread(duel::close));
+            for (Workload workload : chosen) {
+                for (Comparison comparison : duel.compare(workload)) {
+                    progress.clear();
+                    table.println(row(comparison));
+                    comparisons.add(comparison);
+                }
+            }
+        }
+        if (json) {
+            System.out.println(json(comparisons));
+        }
+        return CommandLine.ExitCode.OK;
+    }
+
+    private static String row(Comparison c) {
+        return ROW.formatted(c.workload().name(), number(c.ours()), number(c.theirs()), c.workload().unit().label(),
+            "%.2f".formatted(c.ratio()), name(c.peer()), c.how());
+    }
+
+    private String json(List<Comparison> comparisons) {
+        return comparisons.stream()
+            .map(c -> "{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,\"how\":\"%s\"}"
+                .formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()), name(c.peer()),
+                    number(c.theirs()), c.ratio(), c.how()))
+            .collect(Collectors.joining(",", "{\"threads\":" + threads + ",\"cases\":[", "]}"));
+    }
+
+    private static String number(double value) {
+        return "%.1f".formatted(value);
+    }
+
+    private static String name(Contender contender) {
+        return contender.name().toLowerCase(Locale.ROOT);
+    }
+
+    /** Names for {@code --only}. */
+    private static final class Names extends ArrayList<String> {
+        private static final long serialVersionUID = 1;
+
+        Names() {
+            super(Workload.ALL.stream().map(Workload::name).toList());
+        }
+    }
+
+    /** One line at the bottom of a terminal; silent elsewhere. */
+    private static final class Progress implements Consumer<String> {
+        private final boolean shown = System.console() != null && System.console().isTerminal();
+
+        @Override
+        public void accept(String state) {
+            if (shown) {
+                System.err.print("\r\033[K" + state);
+                System.err.flush();
+            }
+        }
+
+        void clear() {
+            accept("");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+package dev.starling.jmh;
+
+import dev.starling.jmh.onednn.OneDnnEngine;
+import dev.starling.jmh.pytorch.TorchEngine;
+import java.util.List;
+import java.util.Map;
+
+/** Who is measured. Each runs in a process of its own, because their thread pools and libraries disturb each other. */
+enum Contender {
+    STARLING {
+        @Override
+        Engine start(int threads) {
+            return new StarlingEngine(threads);
+        }
+    },
+    PYTORCH {
+        @Override
+        Engine start(int threads) {
+            return new TorchEngine(threads);
+        }
+
+        /**
+         * OpenBLAS may not choose the best kernels for the processor; and with more than one thread its own waiting
+         * threads and those of OpenMP take the cores from each other, unless OpenMP's wait without spinning.
+         */
+        @Override
+        List<Map<String, String>> settings(int threads) {
+            if (System.getenv("OPENBLAS_CORETYPE") != null) {
+                return waiting(Map.of(), threads);
+            }
+            return List.of("Zen", "SkylakeX").stream()
+                .flatMap(kernels -> waiting(Map.of("OPENBLAS_CORETYPE", kernels), threads).stream())
+                .toList();
+        }
+
+        private static List<Map<String, String>> waiting(Map<String, String> kernels, int threads) {
+            if (threads == 1) {
+                return List.of(kernels);
+            }
+            Map<String, String> patient = new java.util.HashMap<>(kernels);
+            patient.put("GOMP_SPINCOUNT", "0");
+            return List.of(kernels, Map.copyOf(patient));
+        }
+    },
+    ONEDNN {
+        @Override
+        Engine start(int threads) {
+            return new OneDnnEngine();
+        }
+
+        @Override
+        List<Map<String, String>> settings(int threads) {
+            return List.of(Map.of("OMP_NUM_THREADS", Integer.toString(threads)));
+        }
+    };
+
+    /** Makes the engine in this process. */
+    abstract Engine start(int threads);
+
+    /** Returns the environments worth trying: the best counts. */
+    List<Map<String, String>> settings(int threads) {
+        return List.of(Map.of());
+    }
+}

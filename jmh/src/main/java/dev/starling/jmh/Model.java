@@ -1,0 +1,39 @@
+package dev.starling.jmh;
+
+/** The networks that are compared; each engine builds its own of the same architecture. */
+public enum Model {
+    /** 784-1024-1024-10 with rectifiers; input {@code [N, 784]}. */
+    MLP(784),
+    /**
+     * 3×3 convolutions to 32, 32, pool, 64, 64 channels, pool, then 4096-512-10, with rectifiers; input
+     * {@code [N, 3, 32, 32]}.
+     */
+    CNN(3, 32, 32),
+    /**
+     * ResNet-18 in its CIFAR form (He et al., 2016): 3×3 stem of 64 channels, no max-pool, two basic blocks each of 64,
+     * 128, 256 and 512 channels, global average, 512-10; batch norm after each convolution, no convolution bias; input
+     * {@code [N, 3, 32, 32]}.
+     */
+    RESNET18(3, 32, 32);
+
+    /** Number of classes. */
+    public static final int CLASSES = 10;
+    /** Learning rate of SGD. */
+    public static final double LEARNING_RATE = 0.01;
+    /** Momentum of SGD. */
+    public static final double MOMENTUM = 0.9;
+
+    private final long[] sample;
+
+    Model(long... sample) {
+        this.sample = sample;
+    }
+
+    /** Returns the shape of a batch, {@code [samples, ...]}. */
+    public long[] batchShape(int samples) {
+        long[] shape = new long[sample.length + 1];
+        shape[0] = samples;
+        System.arraycopy(sample, 0, shape, 1, sample.length);
+        return shape;
+    }
+}

@@ -1,0 +1,90 @@
+package dev.starling.jmh;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * The process of one contender: takes orders line by line on standard input until that ends, answers each with a line
+ * that starts with {@link #MARK}.
+ */
+final class Worker {
+    /** Starts an answer, because native libraries may print too. */
+    static final String MARK = "@ ";
+    /** Starts an answer that tells why there is none. */
+    static final String FAILURE = "failed ";
+
+    private final Engine engine;
+    private Case prepared;
+
+    private Worker(Engine engine) {
+        this.engine = engine;
+    }
+
+    /** Runs with the contender's name and its number of threads. */
+    public static void main(String[] arguments) throws IOException {
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        Worker worker = new Worker(Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1])));
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(MARK + worker.answer(line.split(" ")));
+        }
+    }
+
+    private String answer(String[] order) {
+        try {
+            return switch (order[0]) {
+                case "variants" -> String.join(" ", engine.variants(workload(order[1])));
+                case "prepare" -> {
+                    release();
+                    prepared = engine.prepare(workload(order[1]), order[2]);
+                    yield "";
+                }
+                case "warm" -> Long.toString(warm(Long.parseLong(order[1])));
+                case "time" -> Long.toString(time(Integer.parseInt(order[1])));
+                case "release" -> {
+                    release();
+                    yield "";
+                }
+                default -> throw new IllegalArgumentException("no such order: " + order[0]);
+            };
+        } catch (RuntimeException | LinkageError e) {
+            e.printStackTrace();
+            return FAILURE + e.toString().replace('\n', ' ');
+        }
+    }
+
+    private static Workload workload(String name) {
+        return Workload.ALL.stream().filter(workload -> workload.name().equals(name)).findFirst().orElseThrow();
+    }
+
+    /** Runs for so long, then returns the time of one run, in nanoseconds. */
+    private long warm(long millis) {
+        long start = System.nanoTime();
+        int runs = 0;
+        while (runs < 2 || System.nanoTime() - start < millis * 1_000_000) {
+            prepared.run();
+            runs++;
+        }
+        int last = Math.max(1, runs / 4);
+        return time(last) / last;
+    }
+
+    /** Returns the time of so many runs, in nanoseconds. */
+    private long time(int runs) {
+        long start = System.nanoTime();
+        for (int i = 0; i < runs; i++) {
+            prepared.run();
+        }
+        return System.nanoTime() - start;
+    }
+
+    private void release() {
+        if (prepared != null) {
+            prepared.close();
+            prepared = null;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+package dev.starling.jmh;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.io.Writer;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** A {@link Worker} seen from the process that compares; started with this process's flags and class path. */
+final class WorkerProcess implements AutoCloseable {
+    private final Contender contender;
+    private final Map<String, String> settings;
+    private final Process process;
+    private final Writer orders;
+    private final BufferedReader answers;
+
+    WorkerProcess(Contender contender, int threads, Map<String, String> settings) {
+        this.contender = contender;
+        this.settings = settings;
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Worker.class.getName()));
+        command.addAll(List.of(contender.name(), Integer.toString(threads)));
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD);
+        builder.environment().putAll(settings);
+        try {
+            process = builder.start();
+        } catch (IOException e) {
+            throw new UncheckedIOException("cannot start " + command.getFirst(), e);
+        }
+        orders = process.outputWriter(StandardCharsets.UTF_8);
+        answers = process.inputReader(StandardCharsets.UTF_8);
+    }
+
+    Map<String, String> settings() {
+        return settings;
+    }
+
+    List<String> variants(Workload workload) {
+        String answer = ask("variants " + workload.name());
+        return answer.isEmpty() ? List.of() : List.of(answer.split(" "));
+    }
+
+    void prepare(Workload workload, String variant) {
+        ask("prepare " + workload.name() + " " + variant);
+    }
+
+    /** Runs what is prepared for so long, then returns the time of one run, in nanoseconds. */
+    long warm(long millis) {
+        return Long.parseLong(ask("warm " + millis));
+    }
+
+    /** Returns the time of so many runs of what is prepared, in nanoseconds. */
+    long time(int runs) {
+        return Long.parseLong(ask("time " + runs));
+    }
+
+    void release() {
+        ask("release");
+    }
+
+    @Override
+    public void close() {
+        process.destroy();
+    }
+
+    private String ask(String order) {
+        try {
+            orders.write(order + "\n");
+            orders.flush();
+            for (String line = answers.readLine(); line != null; line = answers.readLine()) {
+                if (line.startsWith(Worker.MARK + Worker.FAILURE)) {
+                    throw new IllegalStateException(contender + ": " + order + ": " + line.substring(2));
+                }
+                if (line.startsWith(Worker.MARK)) {
+                    return line.substring(Worker.MARK.length());
+                }
+            }
+        } catch (IOException broken) {
+            throw new IllegalStateException(contender + "'s process ended at: " + order, broken);
+        }
+        throw new IllegalStateException(contender + "'s process ended at: " + order);
+    }
+}

@@ -1,0 +1,220 @@
+package dev.starling.jmh;
+
+import java.util.List;
+
+/** Something to measure, described so that each engine can prepare its own {@link Case} of it. All numbers are f32. */
+public sealed interface Workload {
+    /** All that {@code bench} runs, in its order. */
+    List<Workload> ALL = List.of(
+        new Matmul(1024),
+        new Matmul(2048),
+        new Convolution(64, 32, 32, 32),
+        new Convolution(64, 64, 64, 16),
+        new Elementwise(Function.RELU, 16 << 20),
+        new Elementwise(Function.ADD, 16 << 20),
+        new Elementwise(Function.GELU, 16 << 20),
+        new Reduction(4096, 4096, 0),
+        new Reduction(4096, 4096, 1),
+        new Softmax(4096, 1024),
+        new LayerNorm(4096, 1024),
+        new AddChain(1000, 16),
+        new TrainingStep(Model.MLP, 128),
+        new TrainingStep(Model.CNN, 64),
+        new TrainingStep(Model.RESNET18, 32));
+
+    /** Returns a name without blanks, by which {@code --only} finds it. */
+    String name();
+
+    /** Returns what one run does, in the thing that {@link #unit} counts. */
+    double work();
+
+    /** Returns what {@link #work} counts and how it is told. */
+    Unit unit();
+
+    /** How a speed is told. */
+    enum Unit {
+        /** Floating-point operations, a multiplication and an addition being two. */
+        GFLOPS("GFLOP/s", 1),
+        /** Bytes that must be read and written at least. */
+        GIGABYTES("GB/s", 1),
+        /** Samples trained on. */
+        SAMPLES("samples/s", 1e9),
+        /** Operations, told by the time that each takes. */
+        NANOSECONDS("ns/op", 1);
+
+        private final String label;
+        private final double scale;
+
+        Unit(String label, double scale) {
+            this.label = label;
+            this.scale = scale;
+        }
+
+        /** Returns the name to print. */
+        public String label() {
+            return label;
+        }
+
+        /** Converts the time of one run of {@code work} to this unit. */
+        public double of(double work, double nanoseconds) {
+            return this == NANOSECONDS ? nanoseconds / work : scale * work / nanoseconds;
+        }
+    }
+
+    /** Functions of each element. */
+    enum Function {
+        RELU(1), ADD(2),
+        /** With the error function, not its approximation by a hyperbolic tangent. */
+        GELU(1);
+
+        private final int inputs;
+
+        Function(int inputs) {
+            this.inputs = inputs;
+        }
+    }
+
+    /** Product of two square matrices. */
+    record Matmul(int size) implements Workload {
+        @Override
+        public String name() {
+            return "matmul-" + size;
+        }
+
+        @Override
+        public double work() {
+            return 2.0 * size * size * size;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GFLOPS;
+        }
+    }
+
+    /** A 3×3 convolution of {@code [batch, inputs, size, size]}, padded by one: forward and both gradients. */
+    record Convolution(int batch, int inputs, int outputs, int size) implements Workload {
+        @Override
+        public String name() {
+            return "conv-" + inputs + "-" + outputs + "-" + size;
+        }
+
+        @Override
+        public double work() {
+            return 3.0 * 2 * 9 * batch * inputs * outputs * size * size;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GFLOPS;
+        }
+    }
+
+    /** A function of each element. */
+    record Elementwise(Function function, int count) implements Workload {
+        @Override
+        public String name() {
+            return function.name().toLowerCase(java.util.Locale.ROOT) + "-" + (count >> 20) + "Mi";
+        }
+
+        @Override
+        public double work() {
+            return 4.0 * count * (function.inputs + 1);
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GIGABYTES;
+        }
+    }
+
+    /** Sums along one axis of a matrix. */
+    record Reduction(int rows, int columns, int axis) implements Workload {
+        @Override
+        public String name() {
+            return (axis == 0 ? "sum-columns-" : "sum-rows-") + rows;
+        }
+
+        @Override
+        public double work() {
+            return 4.0 * rows * columns;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GIGABYTES;
+        }
+    }
+
+    /** Softmax of each row. */
+    record Softmax(int rows, int columns) implements Workload {
+        @Override
+        public String name() {
+            return "softmax-" + rows + "x" + columns;
+        }
+
+        @Override
+        public double work() {
+            return 8.0 * rows * columns;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GIGABYTES;
+        }
+    }
+
+    /** Layer normalisation of each row, with scale and shift. */
+    record LayerNorm(int rows, int columns) implements Workload {
+        @Override
+        public String name() {
+            return "layernorm-" + rows + "x" + columns;
+        }
+
+        @Override
+        public double work() {
+            return 8.0 * rows * columns;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.GIGABYTES;
+        }
+    }
+
+    /** Additions of small tensors, each to the result of the one before, recorded for differentiation. */
+    record AddChain(int length, int elements) implements Workload {
+        @Override
+        public String name() {
+            return "chain-" + length;
+        }
+
+        @Override
+        public double work() {
+            return length;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.NANOSECONDS;
+        }
+    }
+
+    /** Forward, mean cross-entropy, backward, SGD with momentum. */
+    record TrainingStep(Model model, int batch) implements Workload {
+        @Override
+        public String name() {
+            return model.name().toLowerCase(java.util.Locale.ROOT) + "-" + batch;
+        }
+
+        @Override
+        public double work() {
+            return batch;
+        }
+
+        @Override
+        public Unit unit() {
+            return Unit.SAMPLES;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+package dev.starling.jmh.pytorch;
+
+import dev.starling.jmh.Model;
+import java.util.List;
+import org.bytedeco.javacpp.Pointer;
+import org.bytedeco.javacpp.PointerScope;
+import org.bytedeco.pytorch.SGD;
+import org.bytedeco.pytorch.SGDOptions;
+import org.bytedeco.pytorch.Tensor;
+import org.bytedeco.pytorch.TensorVector;
+import org.bytedeco.pytorch.global.torch;
+
+/**
+ * A PyTorch network with its optimiser: the peer of one of our models.
+ *
+ * <p>Parameters are numbered in the order in which the network uses them, weight before bias, as PyTorch's own
+ * {@code parameters()} does: {@code [out, in]} for linear layers, {@code [out, in, height, width]} for convolutions. In
+ * a residual block the two convolutions with their batch norms come first, the projection on the shortcut last. All
+ * arrays are row-major whatever the layout. Not thread-safe: the thread that makes a model uses it.
+ */
+public final class TorchModel implements AutoCloseable {
+    private final List<Pointer> owned;
+    private final List<Tensor> parameters;
+    private final List<Tensor> statistics;
+    private final Layer network;
+    private final SGD optimiser;
+    private final Layout layout;
+
+    TorchModel(LayerBuilder layers, Layer network) {
+        this.owned = layers.owned();
+        this.parameters = layers.parameters();
+        this.statistics = layers.statistics();
+        this.network = network;
+        this.layout = layers.layout();
+        SGDOptions options = new SGDOptions(Model.LEARNING_RATE);
+        options.momentum().put(Model.MOMENTUM);
+        this.optimiser = layers.own(new SGD(new TensorVector(parameters.toArray(Tensor[]::new)), options));
+    }
+
+    /**
+     * Brings a batch into the layout that the network computes in, so that a step does not pay for it. The innermost
+     * {@code PointerScope} owns the result.
+     */
+    public Tensor prepare(Tensor batch) {
+        return layout.apply(batch);
+    }
+
+    /**
+     * One training step: forward, mean cross-entropy, backward, SGD with momentum. Gradients stay readable until the
+     * next step.
+     *
+     * @param batch input {@code [N, ...]}
+     * @param labels class numbers {@code [N]}, i64
+     * @return the loss before the update
+     */
+    public float step(Tensor batch, Tensor labels) {
+        try (PointerScope step = new PointerScope()) {
+            Tensor loss = torch.cross_entropy_loss(network.apply(batch), labels);
+            optimiser.zero_grad();
+            loss.backward();
+            optimiser.step();
+            return loss.item_float();
+        }
+    }
+
+    /** Copies all parameters out. */
+    public List<float[]> parameters() {
+        try (PointerScope copies = new PointerScope()) {
+            return parameters.stream().map(Torch::floats).toList();
+        }
+    }
+
+    /** Copies parameters in, one array each, as {@link #parameters()} gives them. */
+    public void parameters(List<float[]> values) {
+        if (values.size() != parameters.size()) {
+            throw new IllegalArgumentException(
+                "the network has " + parameters.size() + " parameters, got " + values.size() + " arrays");
+        }
+        for (int i = 0; i < values.size(); i++) {
+            try (PointerScope copies = new PointerScope()) {
+                Tensor parameter = parameters.get(i);
+                parameter.detach().copy_(Torch.tensor(values.get(i), parameter.sizes().vec().get()));
+            }
+        }
+    }
+
+    /** Copies the gradients of the last step out, one array a parameter. */
+    public List<float[]> gradients() {
+        try (PointerScope copies = new PointerScope()) {
+            return parameters.stream().map(parameter -> Torch.floats(parameter.grad())).toList();
+        }
+    }
+
+    /** Copies the running statistics of the batch norms out: mean and variance of each in turn. */
+    public List<float[]> statistics() {
+        try (PointerScope copies = new PointerScope()) {
+            return statistics.stream().map(Torch::floats).toList();
+        }
+    }
+
+    @Override
+    public void close() {
+        owned.forEach(Pointer::releaseReference);
+    }
+
+    /** Order of the axes in memory. */
+    public enum Layout {
+        /** Channels before height and width, as the sizes say. */
+        CONTIGUOUS(torch.MemoryFormat.Contiguous),
+        /** Channels innermost, which oneDNN's convolutions in PyTorch like better. */
+        CHANNELS_LAST(torch.MemoryFormat.ChannelsLast);
+
+        private final torch.MemoryFormat format;
+
+        Layout(torch.MemoryFormat format) {
+            this.format = format;
+        }
+
+        Tensor apply(Tensor tensor) {
+            return tensor.dim() == 4 ? tensor.contiguous(format) : tensor;
+        }
+    }
+
+    /** A function of one tensor, which it may change and return but leaves to the caller to close. */
+    @FunctionalInterface
+    interface Layer {
+        Tensor apply(Tensor input);
+
+        /** Closes what lies between the two at once, so that PyTorch can use its memory again within the step. */
+        default Layer then(Layer next) {
+            return input -> {
+                Tensor between = apply(input);
+                Tensor output = next.apply(between);
+                if (output != between && between != input) {
+                    between.close();
+                }
+                return output;
+            };
+        }
+    }
+}

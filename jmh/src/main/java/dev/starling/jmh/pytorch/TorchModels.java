@@ -1,0 +1,57 @@
+package dev.starling.jmh.pytorch;
+
+import static dev.starling.jmh.pytorch.LayerBuilder.FLATTEN;
+import static dev.starling.jmh.pytorch.LayerBuilder.GLOBAL_AVERAGE;
+import static dev.starling.jmh.pytorch.LayerBuilder.MAX_POOL;
+import static dev.starling.jmh.pytorch.LayerBuilder.RELU;
+
+import dev.starling.jmh.Model;
+import dev.starling.jmh.pytorch.TorchModel.Layer;
+import dev.starling.jmh.pytorch.TorchModel.Layout;
+import org.bytedeco.javacpp.PointerScope;
+
+/** Builds the compared networks with PyTorch. */
+public final class TorchModels {
+    private TorchModels() {
+    }
+
+    /** Builds a network, with weights that are the same each time, for the caller to close. */
+    public static TorchModel create(Model model, Layout layout) {
+        try (PointerScope temporaries = new PointerScope()) {
+            LayerBuilder layers = new LayerBuilder(layout);
+            Layer network = switch (model) {
+                case MLP -> mlp(layers);
+                case CNN -> cnn(layers);
+                case RESNET18 -> resnet18(layers);
+            };
+            return new TorchModel(layers, network);
+        }
+    }
+
+    private static Layer mlp(LayerBuilder layers) {
+        return layers.linear(784, 1024).then(RELU)
+            .then(layers.linear(1024, 1024)).then(RELU)
+            .then(layers.linear(1024, 10));
+    }
+
+    private static Layer cnn(LayerBuilder layers) {
+        return layers.convolution(3, 32, 3, 1, true).then(RELU)
+            .then(layers.convolution(32, 32, 3, 1, true)).then(RELU).then(MAX_POOL)
+            .then(layers.convolution(32, 64, 3, 1, true)).then(RELU)
+            .then(layers.convolution(64, 64, 3, 1, true)).then(RELU).then(MAX_POOL)
+            .then(FLATTEN)
+            .then(layers.linear(4096, 512)).then(RELU)
+            .then(layers.linear(512, 10));
+    }
+
+    private static Layer resnet18(LayerBuilder layers) {
+        Layer network = layers.convolution(3, 64, 3, 1, false).then(layers.batchNorm(64)).then(RELU);
+        int channels = 64;
+        for (int width : new int[] {64, 128, 256, 512}) {
+            network = network.then(layers.residualBlock(channels, width, width == channels ? 1 : 2))
+                .then(layers.residualBlock(width, width, 1));
+            channels = width;
+        }
+        return network.then(GLOBAL_AVERAGE).then(FLATTEN).then(layers.linear(512, 10));
+    }
+}
