@@ -3,6 +3,7 @@ package dev.starling.jmh.pytorch;
 import dev.starling.jmh.Case;
 import dev.starling.jmh.Engine;
 import dev.starling.jmh.Inputs;
+import dev.starling.jmh.Model;
 import dev.starling.jmh.Workload;
 import dev.starling.jmh.pytorch.TorchModel.Layout;
 import java.util.ArrayList;
@@ -138,7 +139,7 @@ public final class TorchEngine implements Engine {
 
     private static Supplier<Object> step(Prepared prepared, Workload.TrainingStep workload, String variant) {
         Layout layout = variant.equals(PLAIN) ? Layout.CONTIGUOUS : Layout.valueOf(variant);
-        TorchModel model = TorchModels.create(workload.model(), layout);
+        TorchModel model = TorchModels.create(workload.model(), layout, Model.LEARNING_RATE);
         prepared.model = model;
         Tensor batch = prepared.keep(model.prepare(prepared.input(workload.model().batchShape(workload.batch()))));
         Tensor labels = prepared.keep(Torch.labels(Inputs.labels(1, workload.batch())));

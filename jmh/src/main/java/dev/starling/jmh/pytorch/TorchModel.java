@@ -26,13 +26,13 @@ public final class TorchModel implements AutoCloseable {
     private final SGD optimiser;
     private final Layout layout;
 
-    TorchModel(LayerBuilder layers, Layer network) {
+    TorchModel(LayerBuilder layers, Layer network, double learningRate) {
         this.owned = layers.owned();
         this.parameters = layers.parameters();
         this.statistics = layers.statistics();
         this.network = network;
         this.layout = layers.layout();
-        SGDOptions options = new SGDOptions(Model.LEARNING_RATE);
+        SGDOptions options = new SGDOptions(learningRate);
         options.momentum().put(Model.MOMENTUM);
         this.optimiser = layers.own(new SGD(new TensorVector(parameters.toArray(Tensor[]::new)), options));
     }

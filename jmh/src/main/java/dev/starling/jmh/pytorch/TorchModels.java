@@ -16,7 +16,7 @@ public final class TorchModels {
     }
 
     /** Builds a network, with weights that are the same each time, for the caller to close. */
-    public static TorchModel create(Model model, Layout layout) {
+    public static TorchModel create(Model model, Layout layout, double learningRate) {
         try (PointerScope temporaries = new PointerScope()) {
             LayerBuilder layers = new LayerBuilder(layout);
             Layer network = switch (model) {
@@ -24,7 +24,7 @@ public final class TorchModels {
                 case CNN -> cnn(layers);
                 case RESNET18 -> resnet18(layers);
             };
-            return new TorchModel(layers, network);
+            return new TorchModel(layers, network, learningRate);
         }
     }
 

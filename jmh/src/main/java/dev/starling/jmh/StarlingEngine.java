@@ -1,0 +1,134 @@
+package dev.starling.jmh;
+
+import dev.starling.autograd.Gradients;
+import dev.starling.autograd.Tape;
+import dev.starling.tensor.Convolutions;
+import dev.starling.tensor.Norms;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.Parallel;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Our workloads done by us, eagerly, as an application would. */
+final class StarlingEngine implements Engine {
+    private static final String PLAIN = "plain";
+
+    /** Makes the engine, whose operations will use this number of threads. */
+    StarlingEngine(int threads) {
+        Parallel.setThreads(threads);
+    }
+
+    @Override
+    public List<String> variants(Workload workload) {
+        return List.of(PLAIN);
+    }
+
+    @Override
+    public Case prepare(Workload workload, String variant) {
+        Prepared prepared = new Prepared();
+        prepared.work = switch (workload) {
+            case Workload.Matmul(int n) -> {
+                Tensor a = prepared.input(n, n);
+                Tensor b = prepared.input(n, n);
+                yield () -> a.matmul(b);
+            }
+            case Workload.Convolution c -> convolution(prepared, c);
+            case Workload.Elementwise e -> elementwise(prepared, e);
+            case Workload.Reduction(int rows, int columns, int axis) -> {
+                Tensor x = prepared.input(rows, columns);
+                yield () -> x.sum(axis);
+            }
+            case Workload.Softmax(int rows, int columns) -> {
+                Tensor x = prepared.input(rows, columns);
+                yield () -> x.softmax(1);
+            }
+            case Workload.LayerNorm(int rows, int columns) -> {
+                Tensor x = prepared.input(rows, columns);
+                Tensor scale = prepared.input(columns);
+                Tensor shift = prepared.input(columns);
+                yield () -> Norms.layerNorm(x, scale, shift, 1e-5);
+            }
+            case Workload.AddChain(int length, int elements) -> chain(prepared, length, elements);
+            case Workload.TrainingStep(Model architecture, int batch) -> {
+                StarlingModel model = new StarlingModel(architecture);
+                Tensor samples = prepared.input(architecture.batchShape(batch));
+                Tensor labels = prepared.keep(Tensor.of(Inputs.labels(1, batch)));
+                prepared.model = model;
+                yield () -> model.step(samples, labels);
+            }
+        };
+        return prepared;
+    }
+
+    private static Runnable elementwise(Prepared prepared, Workload.Elementwise workload) {
+        Tensor x = prepared.input(workload.count());
+        Tensor y = prepared.input(workload.count());
+        return switch (workload.function()) {
+            case RELU -> x::relu;
+            case ADD -> () -> x.add(y);
+            case GELU -> x::gelu;
+        };
+    }
+
+    private static Runnable convolution(Prepared prepared, Workload.Convolution c) {
+        Tensor x = prepared.input(c.batch(), c.inputs(), c.size(), c.size());
+        Tensor weight = prepared.input(c.outputs(), c.inputs(), 3, 3);
+        Tensor gradient = prepared.input(c.batch(), c.outputs(), c.size(), c.size());
+        Tape tape = new Tape();
+        return () -> {
+            tape.reset().watch(x, weight);
+            Tensor output = tape.record(() -> Convolutions.conv2d(x, weight, null, 1, 1, 1, 1));
+            Gradients gradients = tape.backward(output, gradient);
+            gradients.of(x);
+            gradients.of(weight);
+        };
+    }
+
+    private static Runnable chain(Prepared prepared, int length, int elements) {
+        Tensor x = prepared.input(elements);
+        Tensor step = prepared.input(elements);
+        Tape tape = new Tape();
+        return () -> {
+            tape.reset().watch(x);
+            tape.record(() -> {
+                Tensor sum = x;
+                for (int i = 0; i < length; i++) {
+                    sum = sum.add(step);
+                }
+                return sum;
+            });
+        };
+    }
+
+    /** What one case owns. */
+    private static final class Prepared implements Case {
+        private final List<Tensor> kept = new ArrayList<>();
+        private Runnable work;
+        private StarlingModel model;
+
+        Tensor keep(Tensor tensor) {
+            kept.add(tensor);
+            return tensor;
+        }
+
+        Tensor input(long... shape) {
+            return keep(Tensor.of(Inputs.normal(kept.size(), shape), shape));
+        }
+
+        @Override
+        public void run() {
+            try (Scope step = Scope.open("case")) {
+                work.run();
+            }
+        }
+
+        @Override
+        public void close() {
+            if (model != null) {
+                model.close();
+            }
+            kept.forEach(Tensor::close);
+        }
+    }
+}
