@@ -51,7 +51,7 @@ final class StarlingEngine implements Engine {
             }
             case Workload.AddChain(int length, int elements) -> chain(prepared, length, elements);
             case Workload.TrainingStep(Model architecture, int batch) -> {
-                StarlingModel model = new StarlingModel(architecture);
+                StarlingModel model = new StarlingModel(architecture, Model.LEARNING_RATE);
                 Tensor samples = prepared.input(architecture.batchShape(batch));
                 Tensor labels = prepared.keep(Tensor.of(Inputs.labels(1, batch)));
                 prepared.model = model;

@@ -25,9 +25,10 @@ public final class StarlingModel implements AutoCloseable {
     private final Tape tape = new Tape();
     private final UnaryOperator<Tensor> network;
     private List<float[]> gradients = List.of();
-    private boolean keepGradients;
+    private final double learningRate;
 
-    public StarlingModel(Model model) {
+    public StarlingModel(Model model, double learningRate) {
+        this.learningRate = learningRate;
         network = switch (model) {
             case MLP -> seq(linear(784, 1024, true), linear(1024, 1024, true), linear(1024, 10, false));
             case CNN -> seq(conv(3, 32, 3, 1, true), conv(32, 32, 3, 1, true), x -> Pools.maxPool2d(x, 2, 2, 0),
@@ -110,20 +111,16 @@ public final class StarlingModel implements AutoCloseable {
         return t;
     }
 
-    public void keepGradients() {
-        keepGradients = true;
-    }
-
     public float step(Tensor batch, Tensor labels) {
         try (Scope step = Scope.open("step")) {
             tape.reset().watch(parameters);
             Tensor loss = tape.record(() -> Losses.crossEntropy(network.apply(batch), labels));
             Gradients g = tape.backward(loss);
-            if (keepGradients) {
+            if (true) {
                 gradients = parameters.stream().map(p -> g.of(p).toFloats()).toList();
             }
             for (int i = 0; i < parameters.size(); i++) {
-                Tensor.apply(new Update.Sgd(Model.LEARNING_RATE, Model.MOMENTUM, 0, 0, false),
+                Tensor.apply(new Update.Sgd(learningRate, Model.MOMENTUM, 0, 0, false),
                     parameters.get(i), g.of(parameters.get(i)), velocities.get(i));
             }
             return (float) loss.item();
