@@ -52,7 +52,7 @@ final class CpuBackend implements Backend {
             case Pooling p -> PoolingKernels.run(p, inputs, outputs);
             case Normalization n -> NormalizationKernels.run(n, inputs, outputs);
             case Softmax s -> SoftmaxKernels.run(s, inputs, outputs[0]);
-            case CrossEntropy c -> SoftmaxKernels.run(c, inputs, outputs);
+            case CrossEntropy c -> CrossEntropyKernels.run(c, inputs, outputs);
             case Movement m -> CopyKernels.run(m, inputs, outputs[0]);
             case Selection s -> SelectionKernels.run(s, inputs, outputs[0]);
             case Fill f -> FillKernels.run(f, outputs[0]);

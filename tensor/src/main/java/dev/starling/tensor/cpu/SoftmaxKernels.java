@@ -1,22 +1,58 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.op.Softmax;
 
-/** Kernels of {@link Softmax} and {@link CrossEntropy} operations. */
+/** Kernels of {@link Softmax} operations on f32: rows of a layout in which their dimension is innermost. */
 final class SoftmaxKernels {
+    private static final long GRAIN = 1 << 14;
+
     private SoftmaxKernels() {
     }
 
     /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
     static Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
-        return null;
+        return run(op, inputs, output, SoftmaxRows.FASTEST);
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
-    static Tensor[] run(CrossEntropy op, Tensor[] inputs, Spec[] outputs) {
-        return null;
+    static Tensor[] run(Softmax op, Tensor[] inputs, Spec output, SoftmaxRows rows) {
+        Tensor x = inputs[0];
+        Tensor last = inputs[inputs.length - 1];
+        if (x.dtype() != DType.F32 || x.count() == 0 || !last.spec().equals(x.spec())) {
+            return null;
+        }
+        long[] strides = Layout.innermost(x.shape(), op.axis());
+        Tensor a = Layout.of(x, strides);
+        Tensor b = last == x ? a : Layout.of(last, strides);
+        try {
+            Tensor y = Tensor.allocate(output, strides);
+            rows(op, a.address(), b.address(), y.address(), x.count(), Math.toIntExact(x.size(op.axis())), rows);
+            return new Tensor[] {y};
+        } finally {
+            Layout.release(a, x);
+            if (last != x) {
+                Layout.release(b, last);
+            }
+        }
+    }
+
+    private static void rows(Softmax op, long a, long b, long y, long count, int columns, SoftmaxRows rows) {
+        Parallel.forRange(count / columns, grain(columns), (from, to) -> {
+            int n = Math.toIntExact(to - from);
+            long at = 4 * from * columns;
+            switch (op) {
+                case Softmax.Exponentials _ -> rows.softmax(a + at, y + at, n, columns);
+                case Softmax.Logarithms _ -> rows.logSoftmax(a + at, y + at, n, columns);
+                case Softmax.ExponentialsGradient _ -> rows.softmaxGradient(a + at, b + at, y + at, n, columns);
+                case Softmax.LogarithmsGradient _ -> rows.logSoftmaxGradient(a + at, b + at, y + at, n, columns);
+            }
+        });
+    }
+
+    static long grain(int columns) {
+        return Math.max(1, GRAIN / columns);
     }
 }

@@ -246,7 +246,7 @@ final class VectorRows implements Rows {
         for (; i < n; i += LANES) {
             s0 = s0.add(load(x + 4L * i, S.indexInRange(i, n)));
         }
-        return s0.add(s1).add(s2.add(s3)).reduceLanes(VectorOperators.ADD);
+        return LaneSum.of(s0.add(s1).add(s2.add(s3)));
     }
 
     @Override

@@ -1,0 +1,51 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+
+/** Operands in the layout that a kernel reads. */
+final class Layout {
+    private Layout() {
+    }
+
+    /** Returns dense strides with dimension {@code axis} innermost and the others in their order. */
+    static long[] innermost(Shape shape, int axis) {
+        long[] strides = new long[shape.rank()];
+        long next = 1;
+        if (axis >= 0) {
+            strides[axis] = 1;
+            next = shape.dim(axis);
+        }
+        for (int i = strides.length - 1; i >= 0; i--) {
+            if (i != axis) {
+                strides[i] = next;
+                next *= shape.dim(i);
+            }
+        }
+        return strides;
+    }
+
+    /** Returns {@code x} itself if it lies so already, else a copy, for {@link #release}. */
+    static Tensor of(Tensor x, long[] strides) {
+        for (int i = 0; i < strides.length; i++) {
+            if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
+                Tensor copy = Tensor.allocate(x.spec(), strides);
+                CopyKernels.copy(x, copy);
+                return copy;
+            }
+        }
+        return x;
+    }
+
+    /** Returns {@code x} in row-major order, itself if it lies so already, for {@link #release}. */
+    static Tensor dense(Tensor x) {
+        return of(x, x.shape().contiguousStrides());
+    }
+
+    /** Gives back what {@link #of} made, once the kernel has run. */
+    static void release(Tensor copy, Tensor x) {
+        if (copy != x) {
+            copy.close();
+        }
+    }
+}

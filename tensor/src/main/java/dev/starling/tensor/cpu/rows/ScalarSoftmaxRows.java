@@ -1,0 +1,90 @@
+package dev.starling.tensor.cpu.rows;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import java.lang.foreign.ValueLayout;
+
+/** Softmax and its kin in plain Java. */
+final class ScalarSoftmaxRows implements SoftmaxRows {
+    private static float get(long row, int column) {
+        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
+    }
+
+    private static void set(long row, int column, double value) {
+        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column, (float) value);
+    }
+
+    @Override
+    public void softmax(long x, long y, int rows, int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
+            float greatest = greatest(x, columns);
+            double sum = 0;
+            for (int c = 0; c < columns; c++) {
+                float e = (float) Math.exp(get(x, c) - greatest);
+                set(y, c, e);
+                sum += e;
+            }
+            for (int c = 0; c < columns; c++) {
+                set(y, c, get(y, c) / sum);
+            }
+        }
+    }
+
+    @Override
+    public void logSoftmax(long x, long y, int rows, int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
+            float greatest = greatest(x, columns);
+            double sum = 0;
+            for (int c = 0; c < columns; c++) {
+                sum += Math.exp(get(x, c) - greatest);
+            }
+            double log = Math.log(sum);
+            for (int c = 0; c < columns; c++) {
+                set(y, c, get(x, c) - greatest - log);
+            }
+        }
+    }
+
+    private static float greatest(long x, int columns) {
+        float greatest = get(x, 0);
+        for (int c = 1; c < columns; c++) {
+            greatest = Math.max(greatest, get(x, c));
+        }
+        return greatest;
+    }
+
+    @Override
+    public void softmaxGradient(long y, long g, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
+            double dot = 0;
+            for (int c = 0; c < columns; c++) {
+                dot += (double) get(y, c) * get(g, c);
+            }
+            for (int c = 0; c < columns; c++) {
+                set(dx, c, get(y, c) * (get(g, c) - dot));
+            }
+        }
+    }
+
+    @Override
+    public void logSoftmaxGradient(long y, long g, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
+            double sum = 0;
+            for (int c = 0; c < columns; c++) {
+                sum += get(g, c);
+            }
+            for (int c = 0; c < columns; c++) {
+                set(dx, c, get(g, c) - Math.exp(get(y, c)) * sum);
+            }
+        }
+    }
+
+    @Override
+    public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, dx += 4L * columns) {
+            for (int c = 0; c < columns; c++) {
+                set(dx, c, (Math.exp(get(y, c)) - shift) * get(scale + r * scaleStride, 0));
+            }
+        }
+    }
+}

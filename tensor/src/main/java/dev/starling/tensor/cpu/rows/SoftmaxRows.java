@@ -1,0 +1,25 @@
+package dev.starling.tensor.cpu.rows;
+
+/** Softmax and its kin over dense f32 matrices of {@code rows × columns} at raw addresses, {@code columns > 0}. */
+public interface SoftmaxRows {
+    /** Plain Java: what the loops mean. */
+    SoftmaxRows SCALAR = new ScalarSoftmaxRows();
+
+    /** The fastest implementation that this process can run. */
+    SoftmaxRows FASTEST = VectorApi.PRESENT ? new VectorSoftmaxRows() : SCALAR;
+
+    /** Writes eˣ/Σeˣ. */
+    void softmax(long x, long y, int rows, int columns);
+
+    /** Writes x - ln Σeˣ. */
+    void logSoftmax(long x, long y, int rows, int columns);
+
+    /** Writes y·(g - Σ g·y). */
+    void softmaxGradient(long y, long g, long dx, int rows, int columns);
+
+    /** Writes g - eʸ·Σg. */
+    void logSoftmaxGradient(long y, long g, long dx, int rows, int columns);
+
+    /** Writes (eʸ - shift)·scale[row]; scales lie {@code scaleStride} bytes apart. */
+    void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns);
+}
