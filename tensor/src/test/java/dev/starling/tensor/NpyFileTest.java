@@ -27,7 +27,8 @@ class NpyFileTest {
     private static final String VERSION_2 = "934e554d5059020074000000";
     private static final String VERSION_3 = "934e554d5059030074000000";
     /** What numpy.savez_compressed(f, w=arange(3) as f4, step=int64(7)) writes. */
-    private static final String ARCHIVE = "UEsDBC0AAAAIAAAAIQC2jIZT//////////8FABQAdy5ucHkBABAAjAAAAAAAAABLAAAAAAAAAJvsF+obEMnIUMZQrZ"
+    private static final String ARCHIVE =
+            "UEsDBC0AAAAIAAAAIQC2jIZT//////////8FABQAdy5ucHkBABAAjAAAAAAAAABLAAAAAAAAAJvsF+obEMnIUMZQrZ"
             + "6SWpxcpG6loG6TZqKuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GsY6mjoKtQoUAC4GMGiwBxIOAFBLAwQt"
             + "AAAACAAAACEAI7jwbP//////////CAAUAHN0ZXAubnB5AQAQAIgAAAAAAAAARgAAAAAAAACb7BfqGxDJyFDGUK2ekl"
             + "qcXKRupaBuk2mhrqOgnpZfVFKUmBefX5SSChJ3S8wpTgWKF2ckFqQC+RqaOgq1ChQBLnYGCAAAUEsBAi0DLQAAAAgA"
@@ -77,11 +78,13 @@ class NpyFileTest {
         check(bytes(VERSION_1, header("<f4", false, "(2, 3)"), "000000000000003f0000803f0000c03f0000004000002040"),
                 DType.F32, "[2, 3]", 0, 0.5, 1, 1.5, 2, 2.5);
         check(bytes(VERSION_1, header(">f8", true, "(2, 3)"), "c0040000000000003fe0000000000000bff80000000000003ff8"
-                + "000000000000bfe00000000000004004000000000000"), DType.F64, "[2, 3]", -2.5, -1.5, -0.5, 0.5, 1.5, 2.5);
+                + "000000000000bfe00000000000004004000000000000"), DType.F64, "[2, 3]", -2.5, -1.5, -0.5, 0.5,
+                1.5, 2.5);
         check(bytes(VERSION_1, header("<i4", false, "(2, 3)"), "fdfffffffeffffffffffffff000000000100000002000000"),
                 DType.I32, "[2, 3]", -3, -2, -1, 0, 1, 2);
         check(bytes(VERSION_1, header("|b1", false, "(2, 3)"), "000100010001"), DType.BOOL, "[2, 3]", 0, 1, 0, 1, 0, 1);
-        check(bytes(VERSION_1, header("|u1", false, "(2, 3)"), "00326496c8fa"), DType.U8, "[2, 3]", 0, 50, 100, 150, 200,
+        check(bytes(VERSION_1, header("|u1", false, "(2, 3)"), "00326496c8fa"), DType.U8, "[2, 3]", 0, 50, 100,
+                150, 200,
                 250);
         check(bytes(VERSION_1, header("<f2", false, "()"), "003e"), DType.F16, "[]", 1.5);
         check(bytes(VERSION_1, header(">f2", false, "(2,)"), "3c004000"), DType.F16, "[2]", 1, 2);
@@ -106,7 +109,8 @@ class NpyFileTest {
         assertThat(Files.readAllBytes(file)).isEqualTo(bytes(VERSION_1, header("<f4", false, "(2, 3)"),
                 "000000000000003f0000803f0000c03f0000004000002040"));
         NpyFile.write(file, Tensor.of(new boolean[] {false, true, false, true, false, true}, 2, 3));
-        assertThat(Files.readAllBytes(file)).isEqualTo(bytes(VERSION_1, header("|b1", false, "(2, 3)"), "000100010001"));
+        assertThat(Files.readAllBytes(file))
+                .isEqualTo(bytes(VERSION_1, header("|b1", false, "(2, 3)"), "000100010001"));
         NpyFile.write(file, Tensor.scalar(1.5).to(DType.F16));
         assertThat(Files.readAllBytes(file)).isEqualTo(bytes(VERSION_1, header("<f2", false, "()"), "003e"));
         NpyFile.write(file, Tensor.zeros(0, 3).to(DType.I64));

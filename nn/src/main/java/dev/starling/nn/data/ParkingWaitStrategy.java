@@ -9,8 +9,8 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Waits asleep, for whatever sequence is waited for, and gives up after a time. Unlike the blocking strategies that come
- * with the ring it does not spin for sequences of other consumers; these must signal when they move on.
+ * Waits asleep, for whatever sequence is waited for, and gives up after a time. Unlike the blocking strategies that
+ * come with the ring it does not spin for sequences of other consumers; these must signal when they move on.
  */
 final class ParkingWaitStrategy implements WaitStrategy {
     private final ReentrantLock lock = new ReentrantLock();

@@ -17,7 +17,8 @@ public final class TensorDataset implements Dataset {
     }
 
     /**
-     * Makes a data set whose example {@code i} is row {@code i} of each tensor. The tensors must stay open and unchanged.
+     * Makes a data set whose example {@code i} is row {@code i} of each tensor. The tensors must stay open and
+     * unchanged.
      *
      * @param tensors {@code [N, ..]} each, contiguous and on the host
      */

@@ -48,7 +48,8 @@ public final class Networks {
 
     /**
      * ResNet-18 in its form for {@code [N, 3, 32, 32]}: a 3×3 stem of 64 channels without pooling, four stages of two
-     * basic blocks with 64, 128, 256 and 512 channels, global average pooling. (He et al., 2015, section 4.2 and table 1)
+     * basic blocks with 64, 128, 256 and 512 channels, global average pooling. (He et al., 2015, section 4.2 and table
+     * 1)
      */
     public static Sequential resnet18(Generator generator, long classes) {
         List<Layer> layers = new ArrayList<>(List.of(bare(3, 64, 3, 1, generator), BatchNorm.of(64), new Relu()));

@@ -63,8 +63,8 @@ public final class HostMemory {
     }
 
     /**
-     * Narrows to float with an odd last bit where inexact, so that a further rounding to nearest gives what a single one
-     * would have given.
+     * Narrows to float with an odd last bit where inexact, so that a further rounding to nearest gives what a single
+     * one would have given.
      */
     private static float toOdd(double value) {
         float nearest = (float) value;
