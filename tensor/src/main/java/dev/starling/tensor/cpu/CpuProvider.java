@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Device;
+import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
@@ -15,7 +16,8 @@ public final class CpuProvider implements BackendProvider {
     @Override
     public Probe probe() {
         return new Probe.Ready(1, Runtime.getRuntime().availableProcessors() + " processors, "
-                + System.getProperty("os.arch"));
+                + System.getProperty("os.arch") + ", " + OneDnn.description()
+                + (OneDnn.available() ? "" : ": " + OneDnn.remedy()));
     }
 
     @Override

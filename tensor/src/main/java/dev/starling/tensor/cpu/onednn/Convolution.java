@@ -10,7 +10,8 @@ import dev.starling.tensor.cpu.onednn.ConvolutionKernel.Pass;
  * run as often as wanted; a request belongs to one thread at a time, and running it makes no object.
  *
  * <p>The batch is cut into slices, one a thread. Gradients of weights are summed over slices in their order, so that
- * the same number of threads gives the same bits.
+ * the same number of threads gives the same bits; where the weights are more than the data, their output channels are
+ * cut instead and nothing is summed.
  */
 public final class Convolution implements RangeTask {
     private static final int KIND = 2;
@@ -18,6 +19,8 @@ public final class Convolution implements RangeTask {
     private static final int KIND_COPY = 4;
     /** Below this much work a slice is not worth a thread. */
     private static final double FLOPS_PER_SLICE = 1e6;
+    /** Slices of output channels begin at multiples of this. */
+    private static final long CHANNEL_GRAIN = 16;
     private static final int FLOAT_BYTES = 4;
 
     private final ElementType type;
@@ -27,7 +30,9 @@ public final class Convolution implements RangeTask {
     private final long[] destinationStrides;
     private final boolean sourceNear;
     private final boolean destinationNear;
+    private final int threadLimit;
     private final PartialSum partialSum = new PartialSum();
+    private Convolution[] channelSlices = {};
     private Activation activation = Activation.NONE;
 
     private Pass pass;
@@ -44,10 +49,16 @@ public final class Convolution implements RangeTask {
     /** Strides count elements: of {@code [N, IC, in…]}, {@code [OC, IC / groups, kernel…]}, {@code [N, OC, out…]}. */
     public Convolution(ElementType type, ConvolutionShape shape, long[] sourceStrides, long[] weightStrides,
                        long[] destinationStrides) {
+        this(type, shape, sourceStrides, shape.weightStrides(weightStrides), destinationStrides, Integer.MAX_VALUE);
+    }
+
+    private Convolution(ElementType type, ConvolutionShape shape, long[] sourceStrides, long[] weightStrides,
+                        long[] destinationStrides, int threadLimit) {
         this.type = type;
         this.shape = shape;
         this.sourceStrides = sourceStrides;
-        this.weightStrides = shape.weightStrides(weightStrides);
+        this.weightStrides = weightStrides;
+        this.threadLimit = threadLimit;
         this.destinationStrides = destinationStrides;
         sourceNear = Layout.isChannelsLast(shape.sourceDims(shape.batch()), sourceStrides);
         destinationNear = Layout.isChannelsLast(shape.destinationDims(shape.batch()), destinationStrides);
@@ -85,6 +96,11 @@ public final class Convolution implements RangeTask {
         bias = biasGradient;
         destination = destinationGradient;
         begin(Pass.WEIGHTS);
+        if (slices > 1 && shape.groups() == 1 && shape.outChannels() >= CHANNEL_GRAIN * slices
+            && (slices + 1) * shape.weightCount() > 2 * shape.destinationCount() + shape.sourceCount()) {
+            backwardWeightsByChannels();
+            return;
+        }
         try (Session session = Session.borrow()) {
             ConvolutionKernel kernel = kernel(session, samples);
             if (slices == 1 && type == ElementType.F32 && kernel.takesUserWeights()) {
@@ -131,10 +147,31 @@ public final class Convolution implements RangeTask {
 
     private void begin(Pass next) {
         pass = next;
-        long threads = (long) Math.min(Math.min(Parallel.threads(), shape.batch()),
+        long threads = (long) Math.min(Math.min(Math.min(threadLimit, Parallel.threads()), shape.batch()),
             Math.max(1, shape.flops() / FLOPS_PER_SLICE));
         samples = (shape.batch() + threads - 1) / threads;
         slices = (shape.batch() + samples - 1) / samples;
+    }
+
+    private void backwardWeightsByChannels() {
+        long channels = (shape.outChannels() / slices + CHANNEL_GRAIN - 1) / CHANNEL_GRAIN * CHANNEL_GRAIN;
+        int count = (int) ((shape.outChannels() + channels - 1) / channels);
+        if (channelSlices.length != count) {
+            channelSlices = new Convolution[count];
+            for (int i = 0; i < count; i++) {
+                long size = Math.min(channels, shape.outChannels() - i * channels);
+                channelSlices[i] = new Convolution(type, shape.withOutChannels(size), sourceStrides, weightStrides,
+                    destinationStrides, 1);
+            }
+        }
+        Parallel.forRange(count, 1, (from, to) -> {
+            for (long i = from; i < to; i++) {
+                long first = i * channels;
+                channelSlices[(int) i].backwardWeights(source,
+                    destination + first * destinationStrides[1] * type.bytes(),
+                    weights + first * weightStrides[0] * type.bytes(), bias == 0 ? 0 : bias + first * type.bytes());
+            }
+        });
     }
 
     private void runWithPackedWeights(Pass next) {

@@ -21,6 +21,24 @@ public record ConvolutionShape(long batch, long inChannels, long outChannels, lo
         }
     }
 
+    /** The same convolution with fewer output channels. */
+    ConvolutionShape withOutChannels(long channels) {
+        return new ConvolutionShape(batch, inChannels, channels, groups, in, out, kernel, stride, dilation, padLow,
+            padHigh);
+    }
+
+    long sourceCount() {
+        return batch * inChannels * product(in);
+    }
+
+    long destinationCount() {
+        return batch * outChannels * product(out);
+    }
+
+    long weightCount() {
+        return outChannels * (inChannels / groups) * product(kernel);
+    }
+
     int spatialDims() {
         return in.length;
     }
@@ -56,16 +74,20 @@ public record ConvolutionShape(long batch, long inChannels, long outChannels, lo
     }
 
     double flops() {
-        double flops = 2.0 * batch * outChannels * (inChannels / groups);
-        for (int i = 0; i < in.length; i++) {
-            flops *= kernel[i] * out[i];
-        }
-        return flops;
+        return 2.0 * batch * product(out) * weightCount();
     }
 
     void addTo(Key key, long samples) {
         key.add(samples).add(inChannels).add(outChannels).add(groups).add(in.length)
             .add(in).add(out).add(kernel).add(stride).add(dilation).add(padLow).add(padHigh);
+    }
+
+    private static long product(long[] sizes) {
+        long product = 1;
+        for (long size : sizes) {
+            product *= size;
+        }
+        return product;
     }
 
     private static long[] dims(long first, long second, long[] spatial) {

@@ -28,8 +28,8 @@ public final class OneDnn {
 
     /** What to do where the library is missing. */
     public static String remedy() {
-        return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier " + Loader.getPlatform()
-            + " to the class path, and let the process write to the directory that the system property "
+        return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this platform (linux-x86_64, "
+            + "windows-x86_64, macosx-arm64, …), and let the process write to the directory that the system property "
             + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default)";
     }
 
@@ -94,6 +94,8 @@ public final class OneDnn {
                 lookup = load();
             } catch (Exception | LinkageError e) {
                 reason = "oneDNN was not loaded: " + e.getMessage();
+                System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
+                    reason + "; matrix products and convolutions will be slow: " + remedy());
             }
             LOOKUP = lookup;
             REASON = reason;

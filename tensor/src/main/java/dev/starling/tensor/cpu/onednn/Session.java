@@ -1,12 +1,13 @@
 package dev.starling.tensor.cpu.onednn;
 
-import java.lang.foreign.Arena;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.spi.Block;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What one thread needs while it runs primitives: a stream, scratch memory that grows to the largest need, and the
+ * What one thread needs while it runs primitives: a stream, scratch memory from the allocator of the host, and the
  * compiled primitives, of which the least recently used go when there are more than {@value #CAPACITY}. A session is
  * borrowed for a slice of a call and given back, so there are as many as there were slices at once, whatever the
  * number of threads that come and go. oneDNN shares generated code between sessions.
@@ -17,6 +18,7 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 final class Session implements AutoCloseable {
     private static final int CAPACITY = 512;
     private static final int SLOTS = 64;
+    private static final long KEPT_BYTES = 64 << 10;
     private static final AtomicReferenceArray<Session> IDLE = new AtomicReferenceArray<>(SLOTS);
 
     private final long stream = Dnnl.stream();
@@ -60,9 +62,14 @@ final class Session implements AutoCloseable {
         return session;
     }
 
-    /** Gives the session back. */
+    /** Gives the session back, and large scratch memory to the allocator. */
     @Override
     public void close() {
+        for (Scratch one : scratch) {
+            if (one.block != null && one.block.capacity() > KEPT_BYTES) {
+                one.free();
+            }
+        }
         if (outerOmpThreads != 1) {
             Dnnl.ompThreads(outerOmpThreads);
         }
@@ -111,25 +118,20 @@ final class Session implements AutoCloseable {
     enum Use { SCRATCHPAD, SOURCE, WEIGHTS, DESTINATION, BIAS }
 
     private static final class Scratch {
-        private Arena arena;
-        private long address;
-        private long bytes;
+        private Block block;
 
         private long atLeast(long wanted) {
-            if (wanted > bytes) {
+            if (block == null || block.capacity() < wanted) {
                 free();
-                arena = Arena.ofShared();
-                bytes = Math.max(wanted, 4096);
-                address = arena.allocate(bytes, 64).address();
+                block = HostAllocator.shared().allocate(wanted);
             }
-            return address;
+            return block.address();
         }
 
         private void free() {
-            if (arena != null) {
-                arena.close();
-                arena = null;
-                bytes = 0;
+            if (block != null) {
+                HostAllocator.shared().free(block);
+                block = null;
             }
         }
     }
