@@ -149,7 +149,7 @@ final class ScalarOracle {
             case SUB -> a - b;
             case MUL -> a * b;
             case DIV -> a / b;
-            case POW -> StrictMath.pow(a, b);
+            case POW -> pow(a, b);
             case REMAINDER -> remainder(a, b);
             case FLOOR_DIVIDE -> floorDivide(a, b);
             case MAXIMUM -> Math.max(a, b);
@@ -257,8 +257,17 @@ final class ScalarOracle {
         return r != 0 && r < 0 != b < 0 ? r + b : r;
     }
 
+    /** As C has it: 1 to any power and -1 to an infinite one are 1, where Java has NaN. */
+    private static double pow(double a, double b) {
+        return a == 1 || a == -1 && Double.isInfinite(b) ? 1 : StrictMath.pow(a, b);
+    }
+
     private static double floorDivide(double a, double b) {
-        return b == 0 || Double.isNaN(a % b) ? (b == 0 ? a / b : Double.NaN) : Math.rint((a - remainder(a, b)) / b);
+        if (b == 0) {
+            return a / b;
+        }
+        double rest = a % b;
+        return Math.rint((a - rest) / b) - (rest != 0 && rest < 0 != b < 0 ? 1 : 0);
     }
 
     private static long integer(Opcode opcode, DType type, long[] v) {
