@@ -186,8 +186,16 @@ public sealed interface Shaping permits Tensor {
         return concat(axis < 0 ? axis + rows[0].rank() : axis, rows);
     }
 
+    private void requirePositive(String op, long count) {
+        if (count <= 0) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(self().spec()),
+                    "size or number of parts must be > 0, got " + count, "give a positive one");
+        }
+    }
+
     /** Cuts this tensor along {@code axis} into views of {@code size} slices; the last may be smaller. */
     default Tensor[] split(int axis, long size) {
+        requirePositive("split", size);
         long n = self().size(axis);
         Tensor[] parts = new Tensor[(int) Math.ceilDiv(n, size)];
         for (int i = 0; i < parts.length; i++) {
@@ -198,6 +206,7 @@ public sealed interface Shaping permits Tensor {
 
     /** Cuts this tensor along {@code axis} into {@code parts} views, the last of which may be smaller or missing. */
     default Tensor[] chunk(int axis, int parts) {
+        requirePositive("chunk", parts);
         return split(axis, Math.max(1, Math.ceilDiv(self().size(axis), parts)));
     }
 

@@ -78,6 +78,8 @@ class ShapingTest {
         Device.with(Device.reference(), () -> {
             assertThat(Creation.arange(7).chunk(0, 3)).extracting(t -> t.size(0)).containsExactly(3L, 3L, 1L);
             assertThat(Creation.arange(2).chunk(0, 3)).hasSize(2);
+            assertThatThrownBy(() -> Creation.arange(2).chunk(0, 0)).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> Creation.arange(2).split(0, -1)).isInstanceOf(TensorException.class);
             assertThat(Creation.arange(1, 0, -0.25).toFloats()).containsExactly(1, 0.75f, 0.5f, 0.25f);
             return null;
         });
