@@ -5,9 +5,11 @@ module dev.starling.nn {
     requires java.net.http;
 
     exports dev.starling.nn;
+    exports dev.starling.nn.checkpoint;
     exports dev.starling.nn.data;
     exports dev.starling.nn.layer;
     exports dev.starling.nn.loss;
     exports dev.starling.nn.model;
     exports dev.starling.nn.optim;
+    exports dev.starling.nn.train;
 }

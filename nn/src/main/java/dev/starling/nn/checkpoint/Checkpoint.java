@@ -1,0 +1,208 @@
+package dev.starling.nn.checkpoint;
+
+import dev.starling.nn.Parameter;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+
+/**
+ * The state of a run at one step, in a directory: {@code step-N-DIGEST.safetensors} with tensors and notes, and the
+ * manifest {@code step-N.json} with that file's name, length and SHA-256. The manifest is written last; a checkpoint
+ * without one does not exist, so a save that fails at any point leaves those before it as they were. A directory
+ * belongs to one run at a time.
+ */
+public final class Checkpoint {
+    private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");
+    private static final long MAXIMUM_MANIFEST = 10_000;
+    private static final String REMEDY = "delete the manifest to go on from the checkpoint before it";
+
+    private final Path manifest;
+    private final Path data;
+    private final long step;
+
+    private Checkpoint(Path manifest, Path data, long step) {
+        this.manifest = manifest;
+        this.data = data;
+        this.step = step;
+    }
+
+    // ---- saving ----
+
+    /**
+     * Saves the state at a step.
+     *
+     * @param directory is made if absent
+     * @param notes texts to go with the tensors
+     * @return the manifest
+     * @throws CheckpointException if it cannot be written, for example because the disk is full
+     */
+    public static Path save(Path directory, long step, Map<String, Parameter> tensors, Map<String, String> notes) {
+        String name = "step-%010d".formatted(step);
+        Path manifest = directory.resolve(name + ".json");
+        Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
+        try {
+            Files.createDirectories(directory);
+            String digest = AtomicFile.digested(partial, sink -> SafeTensors.write(sink, tensors, notes));
+            long bytes = Files.size(partial);
+            // Named by content: saving a step again never touches the file that the old manifest speaks of.
+            Path data = directory.resolve(name + "-" + digest.substring(0, 8) + ".safetensors");
+            AtomicFile.moveInto(partial, data);
+            String json = "{\"file\": " + Json.quoted(data.getFileName().toString()) + ", \"bytes\": " + bytes
+                    + ", \"sha256\": \"" + digest + "\"}\n";
+            AtomicFile.write(manifest, sink -> sink.write(ByteBuffer.wrap(json.getBytes(StandardCharsets.UTF_8))));
+            return manifest;
+        } catch (IOException e) {
+            throw AtomicFile.failed(manifest, e, partial);
+        } catch (RuntimeException | Error e) {
+            AtomicFile.deleteQuietly(partial);
+            throw e;
+        }
+    }
+
+    /**
+     * Deletes all but the latest {@code keep} checkpoints of a directory, and what failed saves left there.
+     *
+     * @throws CheckpointException if a file cannot be deleted
+     */
+    public static void prune(Path directory, int keep) {
+        List<Path> manifests = manifests(directory);
+        List<String> kept = new ArrayList<>();
+        try {
+            for (int i = 0; i < manifests.size(); i++) {
+                if (i < manifests.size() - keep) {
+                    Files.delete(manifests.get(i));
+                } else {
+                    kept.add(Files.readString(manifests.get(i)));
+                }
+            }
+            try (Stream<Path> files = Files.list(directory)) {
+                for (Path file : files.toList()) {
+                    String name = file.getFileName().toString();
+                    boolean ours = name.matches("step-\\d+(-[0-9a-f]{8})?\\.safetensors(\\.tmp)?");
+                    if (ours && kept.stream().noneMatch(json -> json.contains(Json.quoted(name)))) {
+                        Files.delete(file);
+                    }
+                }
+            }
+        } catch (IOException e) {
+            throw new CheckpointException(directory, "old checkpoints cannot be deleted: " + e, "check permissions", e);
+        }
+    }
+
+    private static List<Path> manifests(Path directory) {
+        if (!Files.isDirectory(directory)) {
+            return List.of();
+        }
+        try (Stream<Path> files = Files.list(directory)) {
+            return files.filter(f -> MANIFEST.matcher(f.getFileName().toString()).matches())
+                    .sorted(Comparator.comparingLong(Checkpoint::stepOf)).toList();
+        } catch (IOException e) {
+            throw new CheckpointException(directory, "cannot be read: " + e, "check permissions", e);
+        }
+    }
+
+    private static long stepOf(Path manifest) {
+        Matcher matcher = MANIFEST.matcher(manifest.getFileName().toString());
+        return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
+    }
+
+    // ---- loading ----
+
+    /**
+     * Returns the checkpoint of the greatest step in a directory, if there is one, with its checksum verified.
+     *
+     * @throws CheckpointException if it is damaged
+     */
+    public static Optional<Checkpoint> latest(Path directory) {
+        List<Path> manifests = manifests(directory);
+        return manifests.isEmpty() ? Optional.empty() : Optional.of(open(manifests.getLast()));
+    }
+
+    /**
+     * Opens a checkpoint by its manifest and verifies its checksum.
+     *
+     * @throws CheckpointException if manifest or data are missing or damaged
+     */
+    public static Checkpoint open(Path manifest) {
+        try {
+            if (stepOf(manifest) < 0 || Files.size(manifest) > MAXIMUM_MANIFEST) {
+                throw new CheckpointException(manifest, "is no manifest of a checkpoint", "give a step-N.json", null);
+            }
+            Map<String, Object> fields = Json.object(Files.readString(manifest));
+            if (!(fields.get("file") instanceof String file) || !(fields.get("bytes") instanceof Long bytes)
+                    || !(fields.get("sha256") instanceof String sha256) || file.contains("/") || file.contains("\\")) {
+                throw new CheckpointException(manifest, "must have file, bytes and sha256", REMEDY, null);
+            }
+            Path data = manifest.resolveSibling(file);
+            if (Files.size(data) != bytes) {
+                throw new CheckpointException(data, "has " + Files.size(data) + " bytes, the manifest says " + bytes,
+                        REMEDY, null);
+            }
+            String found = digest(data);
+            if (!found.equals(sha256)) {
+                throw new CheckpointException(data, "has the SHA-256 " + found + ", the manifest says " + sha256,
+                        REMEDY, null);
+            }
+            return new Checkpoint(manifest, data, stepOf(manifest));
+        } catch (Json.JsonException e) {
+            throw new CheckpointException(manifest, "is malformed: " + e.getMessage(), REMEDY, e);
+        } catch (IOException e) {
+            throw new CheckpointException(manifest, "cannot be read: " + e, REMEDY, e);
+        }
+    }
+
+    private static String digest(Path file) throws IOException {
+        MessageDigest digest = AtomicFile.sha256();
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            ByteBuffer chunk = ByteBuffer.allocate(1 << 20);
+            while (channel.read(chunk) >= 0) {
+                digest.update(chunk.flip());
+                chunk.clear();
+            }
+        }
+        return HexFormat.of().formatHex(digest.digest());
+    }
+
+    /** Returns the manifest. */
+    public Path path() {
+        return manifest;
+    }
+
+    /** Returns the step at which it was saved. */
+    public long step() {
+        return step;
+    }
+
+    /** Returns the texts that were saved with the tensors. */
+    public Map<String, String> notes() {
+        try (SafeTensors tensors = SafeTensors.open(data)) {
+            return new LinkedHashMap<>(tensors.metadata());
+        }
+    }
+
+    /**
+     * Reads all tensors into parameters of the same names.
+     *
+     * @throws CheckpointException if names, types or shapes differ; then none is changed
+     */
+    public void into(Map<String, Parameter> parameters) {
+        try (SafeTensors tensors = SafeTensors.open(data)) {
+            tensors.into(parameters);
+        }
+    }
+}

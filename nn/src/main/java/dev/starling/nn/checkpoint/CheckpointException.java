@@ -1,0 +1,42 @@
+package dev.starling.nn.checkpoint;
+
+import java.nio.file.Path;
+
+/** A file of weights or a checkpoint that cannot be written, or read, or does not fit. Names the file and the remedy. */
+public final class CheckpointException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    private final transient Path path;
+    private final String problem;
+    private final String remedy;
+
+    /**
+     * Makes an exception.
+     *
+     * @param path the file or directory concerned
+     * @param problem what is wrong
+     * @param remedy what the reader of the message can do about it
+     * @param cause the failure underneath, or {@code null}
+     */
+    public CheckpointException(Path path, String problem, String remedy, Throwable cause) {
+        super(path + ": " + problem + "; " + remedy, cause);
+        this.path = path;
+        this.problem = problem;
+        this.remedy = remedy;
+    }
+
+    /** Returns the file or directory concerned; {@code null} after deserialisation. */
+    public Path path() {
+        return path;
+    }
+
+    /** Returns what is wrong. */
+    public String problem() {
+        return problem;
+    }
+
+    /** Returns what to do about it. */
+    public String remedy() {
+        return remedy;
+    }
+}

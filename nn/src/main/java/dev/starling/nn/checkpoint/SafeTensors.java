@@ -1,0 +1,215 @@
+package dev.starling.nn.checkpoint;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * A file of named tensors in the safetensors format: the length of the header as a little-endian 64-bit number, the
+ * header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a hostile one is
+ * refused before anything is allocated by what it says. Not safe for use by several threads.
+ */
+public final class SafeTensors implements AutoCloseable {
+    private static final long MAXIMUM_HEADER = 100_000_000;
+    private static final int CHUNK = 1 << 24;
+    private static final String REPLACE = "replace the file with an intact copy";
+
+    private final Path path;
+    private final FileChannel file;
+    private final SafeTensorsHeader header;
+    private final long dataStart;
+
+    /** Takes the bytes of a file as they are written. */
+    @FunctionalInterface
+    interface Sink {
+        /** Takes all that remains in a buffer. */
+        void write(ByteBuffer bytes) throws IOException;
+    }
+
+    private SafeTensors(Path path, FileChannel file, SafeTensorsHeader header, long dataStart) {
+        this.path = path;
+        this.file = file;
+        this.header = header;
+        this.dataStart = dataStart;
+    }
+
+    // ---- writing ----
+
+    /**
+     * Writes tensors of any device to a file, by way of another that takes its place when it is complete.
+     *
+     * @param metadata texts to go with them
+     * @throws CheckpointException if the file cannot be written; one that was there before is then untouched
+     */
+    public static void write(Path path, Map<String, Parameter> tensors, Map<String, String> metadata) {
+        AtomicFile.write(path, sink -> write(sink, tensors, metadata));
+    }
+
+    /** Writes to any sink. Tensors with larger elements come first, so that all are aligned. */
+    static void write(Sink sink, Map<String, Parameter> tensors, Map<String, String> metadata) throws IOException {
+        List<String> names = new ArrayList<>(tensors.keySet());
+        names.sort((a, b) -> Integer.compare(tensors.get(b).value().dtype().bytes(),
+                tensors.get(a).value().dtype().bytes()));
+        Map<String, SafeTensorsHeader.Entry> entries = new LinkedHashMap<>();
+        long at = 0;
+        for (String name : names) {
+            Spec spec = tensors.get(name).value().spec();
+            entries.put(name, new SafeTensorsHeader.Entry(spec.dtype(), spec.shape(), at, at + spec.bytes()));
+            at += spec.bytes();
+        }
+        byte[] json = new SafeTensorsHeader(metadata, entries).toJson().getBytes(StandardCharsets.UTF_8);
+        int padded = (json.length + 7) / 8 * 8;
+        ByteBuffer start = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN).putLong(padded).put(json);
+        while (start.hasRemaining()) {
+            start.put((byte) ' ');
+        }
+        sink.write(start.flip());
+        for (String name : names) {
+            try (Scope scope = Scope.open("save")) {
+                MemorySegment elements = tensors.get(name).value().to(Device.cpu()).contiguous().segment();
+                for (long i = 0; i < elements.byteSize(); i += CHUNK) {
+                    sink.write(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer());
+                }
+            }
+        }
+    }
+
+    // ---- reading ----
+
+    /**
+     * Opens a file and checks what it says of itself.
+     *
+     * @throws CheckpointException if it cannot be read or is not a well-formed file of tensors
+     */
+    public static SafeTensors open(Path path) {
+        FileChannel file = null;
+        try {
+            file = FileChannel.open(path, StandardOpenOption.READ);
+            long size = file.size();
+            if (size < 8) {
+                throw new CheckpointException(path, "has " + size + " bytes, too few for a header", REPLACE, null);
+            }
+            ByteBuffer length = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
+            read(file, length, 0);
+            long headerBytes = length.getLong(0);
+            if (headerBytes < 2 || headerBytes > MAXIMUM_HEADER || headerBytes > size - 8) {
+                throw new CheckpointException(path, "says that its header has " + Long.toUnsignedString(headerBytes)
+                        + " bytes, in a file of " + size, REPLACE, null);
+            }
+            ByteBuffer json = ByteBuffer.allocate((int) headerBytes);
+            read(file, json, 8);
+            String text = StandardCharsets.UTF_8.newDecoder().decode(json.flip()).toString();
+            SafeTensorsHeader header = SafeTensorsHeader.parse(text, size - 8 - headerBytes);
+            SafeTensors opened = new SafeTensors(path, file, header, 8 + headerBytes);
+            file = null;
+            return opened;
+        } catch (Json.JsonException e) {
+            throw new CheckpointException(path, "has a malformed header: " + e.getMessage(), REPLACE, e);
+        } catch (IOException e) {
+            throw new CheckpointException(path, "cannot be read: " + e, "check that it is there and readable", e);
+        } finally {
+            AtomicFile.closeQuietly(file);
+        }
+    }
+
+    private static void read(FileChannel file, ByteBuffer into, long position) throws IOException {
+        long at = position;
+        while (into.hasRemaining()) {
+            int n = file.read(into, at);
+            if (n < 0) {
+                throw new IOException("the file ends at byte " + at);
+            }
+            at += n;
+        }
+    }
+
+    /** Returns the texts that go with the tensors. */
+    public Map<String, String> metadata() {
+        return header.metadata();
+    }
+
+    /** Returns the names of the tensors in the order of the header. */
+    public Set<String> names() {
+        return header.entries().keySet();
+    }
+
+    /** Returns type and shape of a tensor, as if it were on the CPU. */
+    public Spec spec(String name) {
+        SafeTensorsHeader.Entry e = entry(name);
+        return new Spec(e.dtype(), e.shape(), Device.cpu());
+    }
+
+    private SafeTensorsHeader.Entry entry(String name) {
+        SafeTensorsHeader.Entry entry = header.entries().get(name);
+        if (entry == null) {
+            throw new CheckpointException(path, "has no tensor \"" + name + "\"", "it has " + names(), null);
+        }
+        return entry;
+    }
+
+    /** Reads a tensor into the current scope, on the current device. */
+    public Tensor tensor(String name) {
+        SafeTensorsHeader.Entry entry = entry(name);
+        Device target = Device.current();
+        try (Scope scope = Scope.open("load")) {
+            Tensor tensor = Tensor.allocate(spec(name));
+            MemorySegment elements = tensor.segment();
+            for (long i = 0; i < elements.byteSize(); i += CHUNK) {
+                read(file, elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer(),
+                        dataStart + entry.begin() + i);
+            }
+            return scope.keep(tensor.to(target));
+        } catch (IOException e) {
+            throw new CheckpointException(path, "cannot be read: " + e, REPLACE, e);
+        }
+    }
+
+    /**
+     * Reads all tensors into parameters of the same names.
+     *
+     * @throws CheckpointException if a name is missing on either side or a type or shape differs; then none is changed
+     */
+    public void into(Map<String, Parameter> parameters) {
+        for (String name : names()) {
+            if (!parameters.containsKey(name)) {
+                throw new CheckpointException(path, "has a tensor \"" + name + "\" that the model lacks",
+                        "build the model that the file was saved from", null);
+            }
+        }
+        parameters.forEach((name, parameter) -> {
+            SafeTensorsHeader.Entry e = header.entries().get(name);
+            Spec wanted = parameter.value().spec();
+            if (e == null || e.dtype() != wanted.dtype() || !e.shape().equals(wanted.shape())) {
+                throw new CheckpointException(path, (e == null ? "lacks \"" + name + "\"" : "holds \"" + name + "\" as "
+                        + e.dtype() + e.shape()) + ", the model has it as " + wanted.dtype() + wanted.shape(),
+                        "build the model that the file was saved from", null);
+            }
+        });
+        parameters.forEach((name, parameter) -> {
+            try (Scope scope = Scope.open("load")) {
+                parameter.set(tensor(name));
+            }
+        });
+    }
+
+    /** Closes the file; tensors read from it stay. */
+    @Override
+    public void close() {
+        AtomicFile.closeQuietly(file);
+    }
+}

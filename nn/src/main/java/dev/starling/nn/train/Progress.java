@@ -1,0 +1,126 @@
+package dev.starling.nn.train;
+
+import java.util.List;
+
+/** How far a run is. The one object of the run, which changes as it goes. */
+public final class Progress {
+    /** How long the rate of items looks back, in seconds. */
+    private static final double MEMORY_S = 4;
+
+    private final int epochs;
+    private final int batches;
+    private final long examplesPerEpoch;
+    final Averages averages;
+    int epoch;
+    int batch;
+    long step;
+    private long epochExamples;
+    private long lastNs;
+    private long epochNs;
+    private double rate;
+    private double weight;
+    private volatile boolean stopped;
+
+    Progress(int epochs, int batches, long examplesPerEpoch, Averages averages) {
+        this.epochs = epochs;
+        this.batches = batches;
+        this.examplesPerEpoch = examplesPerEpoch;
+        this.averages = averages;
+    }
+
+    void startClock() {
+        lastNs = System.nanoTime();
+        epochNs = 0;
+        epochExamples = 0;
+    }
+
+    /** Counts a step that trained on {@code n} examples; what a listener does in between counts too. */
+    void stepped(long n) {
+        long now = System.nanoTime();
+        double seconds = Math.max(1, now - lastNs) / 1e9;
+        epochNs += now - lastNs;
+        lastNs = now;
+        epochExamples += n;
+        double keep = Math.exp(-seconds / MEMORY_S);
+        rate = keep * rate + (1 - keep) * n / seconds;
+        weight = keep * weight + (1 - keep);
+        batch++;
+        step++;
+    }
+
+    /** Returns the number of the epoch, from 0. */
+    public int epoch() {
+        return epoch;
+    }
+
+    /** Returns how many epochs the run takes. */
+    public int epochs() {
+        return epochs;
+    }
+
+    /** Returns how many batches of this epoch are done. */
+    public int batch() {
+        return batch;
+    }
+
+    /** Returns how many batches an epoch has. */
+    public int batches() {
+        return batches;
+    }
+
+    /** Returns how many steps were taken in all. */
+    public long step() {
+        return step;
+    }
+
+    /** Returns the loss of the last batch. */
+    public double loss() {
+        return averages.lastLoss;
+    }
+
+    /** Returns the mean loss of this epoch. */
+    public double meanLoss() {
+        return averages.loss();
+    }
+
+    /** Returns what is measured beside the loss. */
+    public List<Metric> metrics() {
+        return averages.metrics;
+    }
+
+    /** Returns the mean of {@code metrics().get(metric)} over the last batch. */
+    public double metric(int metric) {
+        return averages.last[metric];
+    }
+
+    /** Returns the mean of {@code metrics().get(metric)} over this epoch. */
+    public double meanMetric(int metric) {
+        return averages.mean(metric);
+    }
+
+    /** Returns how many examples per second the run trains on, lately; 0 before the first step. */
+    public double itemsPerSecond() {
+        return weight == 0 ? 0 : rate / weight;
+    }
+
+    /** Returns how many seconds training will still take at this rate; infinite before the first step. */
+    public double secondsLeft() {
+        double steps = (double) (epochs - epoch) * batches - batch;
+        return steps * examplesPerEpoch / Math.max(1, batches) / itemsPerSecond();
+    }
+
+    /** Ends the run after the current step. May be called from any thread. */
+    public void stop() {
+        stopped = true;
+    }
+
+    boolean isStopped() {
+        return stopped;
+    }
+
+    EpochReport report(Scores heldOut) {
+        double seconds = epochNs / 1e9;
+        return new EpochReport(epoch, step, averages.scores(), heldOut, seconds,
+                seconds == 0 ? 0 : epochExamples / seconds);
+    }
+}

@@ -1,0 +1,73 @@
+package dev.starling.nn.train;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Mode;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.data.Batch;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.loss.Loss;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/**
+ * Means over examples.
+ *
+ * @param loss the mean loss
+ * @param metrics the means of metrics by name
+ * @param text metrics as their {@link Metric#format} writes them, by name
+ * @param examples how many there were
+ */
+public record Scores(double loss, Map<String, Double> metrics, Map<String, String> text, long examples) {
+    static Scores of(List<Metric> metrics, double loss, double[] means, long examples) {
+        Map<String, Double> values = new LinkedHashMap<>();
+        Map<String, String> text = new LinkedHashMap<>();
+        for (int i = 0; i < means.length; i++) {
+            values.put(metrics.get(i).name(), means[i]);
+            text.put(metrics.get(i).name(), metrics.get(i).format(means[i]));
+        }
+        return new Scores(loss, Collections.unmodifiableMap(values), Collections.unmodifiableMap(text), examples);
+    }
+
+    /** Measures a model on epoch 0 of some data, without training it, on the device of its parameters. */
+    public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
+        Averages averages = new Averages(List.of(metrics));
+        Iterator<Parameter> state = model.state().values().iterator();
+        Device device = state.hasNext() ? state.next().value().device() : Device.current();
+        Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
+            for (Batch batch : data.epoch(0)) {
+                try (Scope scope = Scope.open("evaluation")) {
+                    Tensor target = batch.target().to(device);
+                    Tensor result = model.forward(batch.input().to(device));
+                    averages.add(loss.of(result, target).item(), result, target, batch.size());
+                }
+            }
+            return null;
+        }));
+        return averages.scores();
+    }
+
+    /** Returns the mean of a metric. */
+    public double metric(String name) {
+        Double value = metrics.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("no metric " + name + " was measured; there are " + metrics.keySet());
+        }
+        return value;
+    }
+
+    /** Returns for example {@code loss 0.1234  accuracy 97.10 %}. */
+    @Override
+    public String toString() {
+        return String.format(Locale.ROOT, "loss %.4f", loss) + text.entrySet().stream()
+                .map(e -> "  " + e.getKey() + " " + e.getValue()).collect(Collectors.joining());
+    }
+}

@@ -1,0 +1,149 @@
+package dev.starling.nn.checkpoint;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class CheckpointTest {
+    @TempDir
+    Path directory;
+    private Scope scope;
+    private Parameter weight;
+
+    @BeforeEach
+    void open() {
+        scope = Scope.open();
+        weight = Parameter.of(Tensor.of(new float[] {1, 2, 3}));
+    }
+
+    @AfterEach
+    void close() {
+        weight.close();
+        scope.close();
+    }
+
+    private void assertRestores(float... expected) {
+        weight.set(Tensor.zeros(3));
+        Checkpoint.latest(directory).orElseThrow().into(Map.of("w", weight));
+        assertThat(weight.value().toFloats()).containsExactly(expected);
+    }
+
+    @Test
+    void theLatestIsFound() {
+        assertThat(Checkpoint.latest(directory.resolve("absent"))).isEmpty();
+        assertThat(Checkpoint.latest(directory)).isEmpty();
+        Checkpoint.save(directory, 9, Map.of("w", weight), Map.of("epoch", "1"));
+        weight.set(Tensor.of(new float[] {4, 5, 6}));
+        Checkpoint.save(directory, 10, Map.of("w", weight), Map.of("epoch", "2 \"quoted\" \\ \u00e9\n"));
+        Checkpoint latest = Checkpoint.latest(directory).orElseThrow();
+        assertThat(latest.step()).isEqualTo(10);
+        assertThat(latest.notes()).containsExactly(Map.entry("epoch", "2 \"quoted\" \\ \u00e9\n"));
+        assertRestores(4, 5, 6);
+    }
+
+    @Test
+    void savingAStepAgainReplacesIt() {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        weight.set(Tensor.of(new float[] {4, 5, 6}));
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        assertRestores(4, 5, 6);
+        Checkpoint.prune(directory, 1);
+        assertRestores(4, 5, 6);
+        assertThat(directory.toFile().list()).hasSize(2);
+    }
+
+    @Test
+    void pruningLeavesOtherFilesAlone() throws IOException {
+        for (int i = 1; i <= 5; i++) {
+            Checkpoint.save(directory, i, Map.of("w", weight), Map.of("i", "" + i));
+        }
+        Files.writeString(directory.resolve("notes.txt"), "mine");
+        Files.writeString(directory.resolve("step-0000000007.safetensors.tmp"), "left by a crash");
+        Checkpoint.prune(directory, 2);
+        assertThat(directory.toFile().list()).hasSize(5).contains("notes.txt", "step-0000000004.json",
+                "step-0000000005.json");
+    }
+
+    @Test
+    void aFullDiskLeavesTheCheckpointBefore() throws IOException {
+        Path full = Path.of("/dev/full");
+        assumeTrue(Files.exists(full), "this machine has no /dev/full, which is a disk without space");
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Files.createSymbolicLink(directory.resolve("step-0000000002.safetensors.tmp"), full);
+        assertThatThrownBy(() -> Checkpoint.save(directory, 2, Map.of("w", weight), Map.of()))
+                .isInstanceOf(CheckpointException.class).hasMessageContaining("step-0000000002.json")
+                .hasMessageContaining("No space left").hasMessageContaining("free some space");
+        assertRestores(1, 2, 3);
+        // The manifest is what cannot be written.
+        Files.createSymbolicLink(directory.resolve("step-0000000003.json.tmp"), full);
+        assertThatThrownBy(() -> Checkpoint.save(directory, 3, Map.of("w", weight), Map.of()))
+                .isInstanceOf(CheckpointException.class).hasMessageContaining("No space left");
+        assertRestores(1, 2, 3);
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(1);
+        assertThat(directory.toFile().list()).noneMatch(name -> name.endsWith(".tmp"));
+        Checkpoint.save(directory, 4, Map.of("w", weight), Map.of());
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(4);
+    }
+
+    @Test
+    void everyFlippedBitIsNoticed() throws IOException {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of("epoch", "1"));
+        for (String name : directory.toFile().list()) {
+            Path file = directory.resolve(name);
+            byte[] intact = Files.readAllBytes(file);
+            for (int i = 0; i < intact.length; i++) {
+                byte[] bytes = intact.clone();
+                bytes[i] ^= (byte) (1 << i % 8);
+                Files.write(file, bytes);
+                boolean harmless = name.endsWith(".json") && bytes[i] <= ' ' && intact[i] <= ' ';
+                if (!harmless) {
+                    assertThatThrownBy(() -> Checkpoint.latest(directory)).as(name + " byte " + i)
+                            .isInstanceOf(CheckpointException.class).hasMessageContaining(directory.toString());
+                }
+            }
+            for (int length = 0; length < intact.length - 1; length++) {
+                Files.write(file, Arrays.copyOf(intact, length));
+                assertThatThrownBy(() -> Checkpoint.latest(directory)).as(name + " of " + length + " bytes")
+                        .isInstanceOf(CheckpointException.class);
+            }
+            Files.write(file, intact);
+        }
+        assertRestores(1, 2, 3);
+    }
+
+    @Test
+    void aManifestCannotPointElsewhere() throws IOException {
+        Path manifest = Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Files.writeString(manifest, Files.readString(manifest).replace("step-", "../step-"));
+        assertThatThrownBy(() -> Checkpoint.open(manifest)).isInstanceOf(CheckpointException.class);
+    }
+
+    @Test
+    void whatDoesNotFitChangesNothing() {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Checkpoint saved = Checkpoint.latest(directory).orElseThrow();
+        Parameter other = Parameter.of(Tensor.ones(3));
+        Parameter wide = Parameter.of(Tensor.ones(4));
+        Parameter precise = Parameter.of(Tensor.full(DType.F64, 1, 3));
+        assertThatThrownBy(() -> saved.into(Map.of("v", other))).hasMessageContaining("\"w\" that the model lacks");
+        assertThatThrownBy(() -> saved.into(Map.of("w", other, "v", other))).hasMessageContaining("lacks \"v\"");
+        assertThatThrownBy(() -> saved.into(Map.of("w", wide))).hasMessageContaining("f32[3]")
+                .hasMessageContaining("f32[4]");
+        assertThatThrownBy(() -> saved.into(Map.of("w", precise))).hasMessageContaining("f64[3]");
+        assertThat(other.value().toFloats()).containsExactly(1, 1, 1);
+    }
+}

@@ -1,0 +1,175 @@
+package dev.starling.nn.checkpoint;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class SafeTensorsTest {
+    @TempDir
+    Path directory;
+
+    private Path file(String header, int dataBytes) throws IOException {
+        byte[] json = header.getBytes(StandardCharsets.UTF_8);
+        ByteBuffer bytes = ByteBuffer.allocate(8 + json.length + dataBytes).order(ByteOrder.LITTLE_ENDIAN)
+                .putLong(json.length).put(json);
+        for (int i = 0; bytes.hasRemaining(); i++) {
+            bytes.put((byte) i);
+        }
+        return Files.write(directory.resolve("t.safetensors"), bytes.array());
+    }
+
+    /** The layout as the format's description gives it, written by hand. */
+    @Test
+    void readsTheFormat() throws IOException {
+        String header = "{\"__metadata__\":{\"format\":\"pt\"},"
+                + "\"b\" : {\"shape\":[2],\"dtype\":\"I16_NOT\",\"data_offsets\":[0,4]}}";
+        Path path = file(header.replace("I16_NOT", "BF16").replace("\"b\"", "\"\\u0062\\n\""), 4);
+        try (Scope scope = Scope.open(); SafeTensors tensors = SafeTensors.open(path)) {
+            assertThat(tensors.metadata()).containsExactly(Map.entry("format", "pt"));
+            assertThat(tensors.names()).containsExactly("b\n");
+            // 00 01 and 02 03 as the upper halves of 0x01000000 and 0x03020000.
+            assertThat(tensors.tensor("b\n").toFloats()).containsExactly(Float.intBitsToFloat(0x01000000),
+                    Float.intBitsToFloat(0x03020000));
+        }
+    }
+
+    @Test
+    void writesTheFormat() throws IOException {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        try (Scope scope = Scope.open()) {
+            Map<String, Parameter> tensors = new LinkedHashMap<>();
+            tensors.put("u", Parameter.of(Tensor.of(new boolean[] {true, false, true})));
+            tensors.put("f", Parameter.of(Tensor.of(new float[] {1, -2}, 1, 2)));
+            SafeTensors.write(bytes -> {
+                byte[] chunk = new byte[bytes.remaining()];
+                bytes.get(chunk);
+                out.write(chunk);
+            }, tensors, Map.of("k", "v"));
+        }
+        ByteBuffer bytes = ByteBuffer.wrap(out.toByteArray()).order(ByteOrder.LITTLE_ENDIAN);
+        int header = (int) bytes.getLong();
+        assertThat(header % 8).isZero();
+        assertThat(new String(bytes.array(), 8, header, StandardCharsets.UTF_8).strip()).isEqualTo(
+                "{\"__metadata__\":{\"k\":\"v\"},\"f\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+                + "\"u\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[8,11]}}");
+        assertThat(bytes.getFloat(8 + header)).isEqualTo(1);
+        assertThat(bytes.getFloat(12 + header)).isEqualTo(-2);
+        assertThat(bytes.array()).hasSize(8 + header + 11).endsWith(1, 0, 1);
+    }
+
+    @ParameterizedTest
+    @EnumSource(DType.class)
+    void everyTypeComesBackAsItWas(DType dtype) {
+        Path path = directory.resolve("all.safetensors");
+        try (Scope scope = Scope.open()) {
+            Tensor values = Generator.seeded(1).normal(3, 0, 5).to(dtype);
+            Tensor some = Generator.seeded(1).normal(3, 5).mul(3).to(dtype);
+            Tensor scalar = Tensor.full(dtype, 1);
+            SafeTensors.write(path, Map.of("empty", Parameter.of(values), "some", Parameter.of(some), "t",
+                    Parameter.of(some.t()), "scalar", Parameter.of(scalar)), Map.of());
+            try (SafeTensors tensors = SafeTensors.open(path)) {
+                assertThat(tensors.tensor("empty").spec()).isEqualTo(values.spec());
+                assertThat(tensors.tensor("some").spec()).isEqualTo(some.spec());
+                assertThat(tensors.tensor("some").toDoubles()).isEqualTo(some.toDoubles());
+                assertThat(tensors.tensor("t").toDoubles()).isEqualTo(some.t().toDoubles());
+                assertThat(tensors.tensor("scalar").item()).isEqualTo(scalar.item());
+                assertThatThrownBy(() -> tensors.tensor("other")).isInstanceOf(CheckpointException.class);
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "",
+        "[]",
+        "{} {}",
+        "{\"a\":1}",
+        "{\"a\":{}}",
+        "{\"__metadata__\":{\"k\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,16]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                + "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                + "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387906],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}",
+        "{\"a\":[[[[[[[[[[[[[[[[[[[[[[",
+        "{\"a\\x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+    })
+    void aHostileHeaderIsRefused(String header) throws IOException {
+        Path path = file(header, 8);
+        assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("t.safetensors").hasMessageContaining("intact copy");
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {0, 1, 1000, 100_000_001, Long.MAX_VALUE, -1, Long.MIN_VALUE})
+    void aHeaderLengthThatCannotBeIsRefused(long length) throws IOException {
+        Path path = file("{}", 0);
+        byte[] bytes = Files.readAllBytes(path);
+        ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).putLong(0, length);
+        Files.write(path, bytes);
+        assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class);
+        Files.write(path, new byte[5]);
+        assertThatThrownBy(() -> SafeTensors.open(path)).hasMessageContaining("5 bytes");
+        Files.delete(path);
+        assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class);
+    }
+
+    /** Whatever the header says after random damage, the file is either refused or readable in full. */
+    @Test
+    void damagedHeadersDoNoHarm() throws IOException {
+        String header = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                + "\"b\":{\"dtype\":\"U8\",\"shape\":[4,2],\"data_offsets\":[8,16]}}";
+        Random random = new Random(1);
+        int refused = 0;
+        for (int i = 0; i < 3000; i++) {
+            char[] damaged = header.toCharArray();
+            for (int k = random.nextInt(3); k >= 0; k--) {
+                damaged[random.nextInt(damaged.length)] = header.charAt(random.nextInt(damaged.length));
+            }
+            Path path = file(new String(damaged), 16);
+            try (Scope scope = Scope.open(); SafeTensors tensors = SafeTensors.open(path)) {
+                for (String name : tensors.names()) {
+                    assertThat(tensors.tensor(name).spec()).isEqualTo(tensors.spec(name));
+                }
+            } catch (CheckpointException e) {
+                refused++;
+            }
+        }
+        assertThat(refused).isBetween(2000, 2999);
+    }
+}

@@ -1,0 +1,342 @@
+package dev.starling.nn.train;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.ImageDataset;
+import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Dropout;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MaxPool2d;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.ClipByNorm;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(120)
+class TrainerTest {
+    /** Images of 8×8 with a bright bar, horizontal, vertical or diagonal, in noise. */
+    private static LabelledImages bars(int count, long seed) {
+        Random random = new Random(seed);
+        byte[] pixels = new byte[count * 64];
+        byte[] labels = new byte[count];
+        for (int i = 0; i < count; i++) {
+            labels[i] = (byte) random.nextInt(3);
+            int place = 1 + random.nextInt(6);
+            for (int k = 0; k < 64; k++) {
+                pixels[i * 64 + k] = (byte) random.nextInt(100);
+            }
+            for (int k = 0; k < 8; k++) {
+                int at = switch (labels[i]) {
+                    case 0 -> place * 8 + k;
+                    case 1 -> k * 8 + place;
+                    default -> k * 8 + k;
+                };
+                pixels[i * 64 + at] = (byte) 250;
+            }
+        }
+        return new LabelledImages(1, 8, 8, 3, pixels, labels);
+    }
+
+    private static DataLoader loader(LabelledImages images, int workers) {
+        Augment augment = Augment.normalize(1, 8, 8, new float[] {0.3f}, new float[] {0.3f}).randomCrop(1);
+        return DataLoader.of(ImageDataset.of(images, augment)).batchSize(32).workers(workers).shuffle().seed(3).build();
+    }
+
+    private static Sequential mlp(long seed) {
+        Generator g = Generator.seeded(seed);
+        return Sequential.of(new Flatten(), Linear.of(64, 32, g), BatchNorm.of(32), new Relu(), new Dropout(0.2),
+                Linear.of(32, 3, g));
+    }
+
+    @Test
+    void aConvolutionalNetworkLearnsImages() {
+        Generator g = Generator.seeded(1);
+        try (Sequential net = Sequential.of(Conv2d.of(1, 8, 3).padding(1).build(g), new Relu(), MaxPool2d.of(2),
+                new Flatten(), Linear.of(8 * 16, 3, g));
+                Adam adam = Adam.over(net).rate(0.005).build();
+                DataLoader train = loader(bars(600, 1), 2);
+                DataLoader test = loader(bars(200, 2), 1)) {
+            History history = Trainer.of(net, Loss.crossEntropy(), adam).data(train).heldOut(test).epochs(6)
+                    .metrics(Metric.accuracy(), Metric.topAccuracy(2)).build().run();
+            assertThat(history.epochs()).hasSize(6);
+            EpochReport last = history.last();
+            assertThat(last.heldOut().metric("accuracy")).isGreaterThan(0.97);
+            assertThat(last.heldOut().metric("top-2")).isGreaterThanOrEqualTo(last.heldOut().metric("accuracy"));
+            assertThat(last.heldOut().examples()).isEqualTo(200);
+            assertThat(last.training().loss()).isLessThan(history.epochs().getFirst().training().loss());
+            assertThat(last.step()).isEqualTo(6 * 19);
+            assertThat(last.itemsPerSecond()).isPositive();
+        }
+    }
+
+    // ---- resuming ----
+
+    private record Outcome(Map<String, float[]> weights, List<EpochReport> epochs) { }
+
+    private static Outcome run(Path directory, long everySteps, boolean resume, long stopAfter, int workers,
+            boolean adamW) {
+        try (Sequential net = mlp(resume ? 99 : 5);
+                Optimizer optimizer = adamW
+                        ? ClipByNorm.of(Adam.over(net).rate(Schedule.cosine(0.01, 0, 60).warmUp(5)).build(), 1)
+                        : Sgd.over(net).rate(0.05).momentum(0.9).nesterov().weightDecay(1e-3).build();
+                DataLoader data = loader(bars(300, 1), workers)) {
+            Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(0.1), optimizer).data(data).heldOut(data)
+                    .epochs(4).seed(resume ? 77 : 11).metrics(Metric.accuracy());
+            if (directory != null) {
+                builder.checkpoints(directory, everySteps);
+            }
+            if (resume) {
+                builder.resume();
+            }
+            Trainer trainer = builder.listeners(new TrainingListener() {
+                @Override
+                public void stepEnded(Progress progress) {
+                    if (progress.step() == stopAfter) {
+                        progress.stop();
+                    }
+                }
+            }).build();
+            History history = trainer.run();
+            Map<String, float[]> weights = new LinkedHashMap<>();
+            net.state().forEach((path, p) -> weights.put(path, p.value().toFloats()));
+            optimizer.state().forEach((path, p) -> weights.put("optimizer " + path, p.value().toFloats()));
+            return new Outcome(weights, history.epochs());
+        }
+    }
+
+    private static void assertResumes(Path directory, long everySteps, long stopAfter, boolean adamW) {
+        Outcome whole = run(null, 0, false, -1, 1, adamW);
+        Outcome first = run(directory, everySteps, false, stopAfter, 2, adamW);
+        Outcome second = run(directory, everySteps, true, -1, 3, adamW);
+        assertThat(second.weights.keySet()).isEqualTo(whole.weights.keySet());
+        whole.weights.forEach((path, w) -> assertThat(second.weights.get(path)).as(path).isEqualTo(w));
+        List<EpochReport> joined = new ArrayList<>(first.epochs);
+        joined.addAll(second.epochs);
+        assertThat(joined.stream().map(EpochReport::training)).isEqualTo(whole.epochs.stream()
+                .map(EpochReport::training).toList());
+        assertThat(joined.stream().map(EpochReport::heldOut)).isEqualTo(whole.epochs.stream()
+                .map(EpochReport::heldOut).toList());
+    }
+
+    @Test
+    void aRunStoppedInTheMidstOfAnEpochGoesOnBitForBit(@TempDir Path directory) {
+        assertResumes(directory, 0, 17, true);
+    }
+
+    @Test
+    void aRunStoppedAtTheLastStepOfAnEpochGoesOnBitForBit(@TempDir Path directory) {
+        assertResumes(directory, 0, 20, false);
+    }
+
+    @Test
+    void aRunThatDiedGoesOnFromItsLastCheckpointBitForBit(@TempDir Path directory) throws IOException {
+        Outcome whole = run(null, 0, false, -1, 1, true);
+        run(directory, 7, false, 25, 1, true);
+        // As if the run had died after step 21, before it saved what it was asked to at its end.
+        Files.delete(directory.resolve("step-0000000025.json"));
+        Outcome second = run(directory, 7, true, -1, 1, true);
+        whole.weights.forEach((path, w) -> assertThat(second.weights.get(path)).as(path).isEqualTo(w));
+    }
+
+    @Test
+    void aCheckpointOfOtherDataIsRefused(@TempDir Path directory) {
+        run(directory, 0, false, 3, 1, false);
+        try (Sequential net = mlp(1); Sgd sgd = Sgd.over(net).momentum(0.9).build();
+                DataLoader other = loader(bars(301, 1), 1)) {
+            Trainer trainer = Trainer.of(net, Loss.crossEntropy(), sgd).data(other).checkpoints(directory).resume()
+                    .build();
+            assertThatThrownBy(trainer::run).isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining("300 examples").hasMessageContaining("301 examples");
+        }
+    }
+
+    @Test
+    void keepsTheLatestCheckpoints(@TempDir Path directory) throws IOException {
+        run(directory, 5, false, -1, 1, false);
+        try (var files = Files.list(directory)) {
+            assertThat(files.map(f -> f.getFileName().toString().replaceAll("-[0-9a-f]{8}\\.", ".")).sorted())
+                    .containsExactly("step-0000000035.json", "step-0000000035.safetensors", "step-0000000040.json",
+                            "step-0000000040.safetensors");
+        }
+    }
+
+    // ---- what a step promises ----
+
+    @Test
+    void aLossThatIsNotFiniteLeavesTheWeights() {
+        try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
+                Adam adam = Adam.over(line).build()) {
+            float[] before = line.weight().value().toFloats();
+            TrainingStep step = new TrainingStep(line, Loss.meanSquared(), adam, Generator.seeded(1));
+            Tensor poison = Tensor.of(new float[] {1, Float.NaN}, 1, 2);
+            assertThatThrownBy(() -> step.run(poison, Tensor.zeros(1, 1))).isInstanceOf(TensorException.class)
+                    .extracting(e -> ((TensorException) e).problem()).isEqualTo(TensorException.Problem.ANOMALY);
+            assertThat(line.weight().value().toFloats()).isEqualTo(before);
+            assertThat(adam.steps()).isZero();
+            step.run(Tensor.ones(1, 2), Tensor.zeros(1, 1));
+            assertThat(line.weight().value().toFloats()).isNotEqualTo(before);
+        }
+    }
+
+    @Test
+    void aStepFreesWhatItMade() {
+        try (Scope scope = Scope.open(); Sequential net = mlp(1); Adam adam = Adam.over(net).build()) {
+            Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
+            Tensor y = Generator.seeded(2).integers(0, 3, 16);
+            TrainingStep step = new TrainingStep(net, Loss.crossEntropy(), adam, Generator.seeded(1));
+            step.run(x, y);
+            int owned = scope.size();
+            long live = x.device().backend().memory().use().live();
+            for (int i = 0; i < 50; i++) {
+                step.run(x, y);
+            }
+            assertThat(scope.size()).isEqualTo(owned);
+            assertThat(x.device().backend().memory().use().live()).isEqualTo(live);
+        }
+    }
+
+    /** Notes what it is told, doubles gradients, and can keep the optimiser from stepping. */
+    private static final class Spy implements DistributionStrategy {
+        private final List<String> calls = new ArrayList<>();
+        private boolean steps = true;
+
+        @Override
+        public int rank() {
+            return 0;
+        }
+
+        @Override
+        public int world() {
+            return 1;
+        }
+
+        @Override
+        public void start(Layer model, Optimizer optimizer) {
+            calls.add("start " + optimizer.parameters().size());
+        }
+
+        @Override
+        public void gradient(int index, Tensor gradient) {
+            calls.add("gradient " + index);
+        }
+
+        @Override
+        public boolean beforeStep(Tensor[] gradients) {
+            calls.add("before");
+            Arrays.setAll(gradients, i -> gradients[i].mul(2));
+            return steps;
+        }
+
+        @Override
+        public void afterStep() {
+            calls.add("after");
+        }
+
+        @Override
+        public void close() {
+        }
+    }
+
+    @Test
+    void aStrategySeesGradientsAndMayChangeThem() {
+        try (Scope scope = Scope.open(); Sequential net = mlp(1);
+                Linear line = Linear.of(1, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).rate(0.5).build()) {
+            Spy spy = new Spy();
+            TrainingStep step = new TrainingStep(line, (x, y) -> x.sum(), sgd, Generator.seeded(1), spy);
+            double weight = line.weight().value().item();
+            double bias = line.bias().value().item();
+            // d(3w + b)/dw = 3, d/db = 1; doubled, times 0.5.
+            step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
+            assertThat(spy.calls.subList(0, 2)).containsExactlyInAnyOrder("gradient 0", "gradient 1");
+            assertThat(spy.calls.subList(2, 4)).containsExactly("before", "after");
+            assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
+            assertThat(line.bias().value().item()).isCloseTo(bias - 1, within(1e-5));
+            spy.steps = false;
+            step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
+            assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
+        }
+    }
+
+    @Test
+    void frozenParametersStay() {
+        try (Scope scope = Scope.open(); Sequential net = mlp(1)) {
+            Parameter first = net.state().get("1.weight").freeze();
+            try (Sgd sgd = Sgd.over(net).rate(1).build()) {
+                float[] before = first.value().toFloats();
+                float[] other = net.state().get("5.weight").value().toFloats();
+                new TrainingStep(net, Loss.crossEntropy(), sgd, Generator.seeded(1))
+                        .run(Generator.seeded(1).normal(16, 1, 8, 8), Generator.seeded(2).integers(0, 3, 16));
+                assertThat(first.value().toFloats()).isEqualTo(before);
+                assertThat(net.state().get("5.weight").value().toFloats()).isNotEqualTo(other);
+            }
+        }
+    }
+
+    @Test
+    void twoThreadsTrainTwoModelsAtOnceAsOneAfterTheOther() throws Exception {
+        Callable<float[]> one = () -> lastLayer(5);
+        Callable<float[]> two = () -> lastLayer(6);
+        List<float[]> alone = List.of(one.call(), two.call());
+        try (ExecutorService threads = Executors.newFixedThreadPool(2)) {
+            var first = threads.submit(one);
+            var second = threads.submit(two);
+            assertThat(first.get()).isEqualTo(alone.get(0));
+            assertThat(second.get()).isEqualTo(alone.get(1));
+        }
+    }
+
+    private static float[] lastLayer(long seed) {
+        try (Sequential net = mlp(seed); Adam adam = Adam.over(net).build();
+                DataLoader data = loader(bars(200, seed), 1)) {
+            Trainer.of(net, Loss.crossEntropy(), adam).data(data).epochs(2).seed(seed).build().run();
+            return net.state().get("5.weight").value().toFloats();
+        }
+    }
+
+    @Test
+    void scoresAreMeansOverExamples() {
+        try (Scope scope = Scope.open();
+                DataLoader data = DataLoader.of(TensorDataset.of(Tensor.of(new float[] {1, 2, 6}, 3, 1),
+                        Tensor.of(new float[] {0, 0, 0}, 3, 1))).batchSize(2).build()) {
+            // (1 + 4 + 36)/3 and (1 + 2 + 6)/3, although the batches differ in size.
+            Scores scores = Scores.evaluate(x -> x, Loss.meanSquared(), data, Metric.meanAbsoluteError());
+            assertThat(scores.loss()).isCloseTo(41 / 3.0, within(1e-6));
+            assertThat(scores.metric("mean absolute error")).isCloseTo(3, within(1e-6));
+            assertThatThrownBy(() -> scores.metric("accuracy")).isInstanceOf(IllegalArgumentException.class);
+        }
+    }
+}
