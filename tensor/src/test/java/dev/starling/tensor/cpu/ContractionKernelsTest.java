@@ -13,6 +13,7 @@ import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
+import java.util.Arrays;
 import java.util.Random;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
@@ -106,7 +107,7 @@ class ContractionKernelsTest {
 
     private static long[] dims(int spatial, long first, long second, long size) {
         long[] dims = new long[spatial + 2];
-        java.util.Arrays.fill(dims, size);
+        Arrays.fill(dims, size);
         dims[0] = first;
         dims[1] = second;
         return dims;

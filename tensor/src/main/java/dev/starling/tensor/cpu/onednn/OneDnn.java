@@ -1,9 +1,17 @@
 package dev.starling.tensor.cpu.onednn;
 
 import java.io.File;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.SymbolLookup;
+import java.lang.module.ModuleFinder;
+import java.lang.module.ModuleReader;
+import java.lang.module.ModuleReference;
+import java.net.URL;
+import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import org.bytedeco.javacpp.Loader;
 
 /**
@@ -93,7 +101,7 @@ public final class OneDnn {
             try {
                 lookup = load();
             } catch (Exception | LinkageError e) {
-                reason = "oneDNN was not loaded: " + e.getMessage();
+                reason = "oneDNN was not loaded: " + e;
                 System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
                     reason + "; matrix products and convolutions will be slow: " + remedy());
             }
@@ -113,14 +121,28 @@ public final class OneDnn {
             Class<?> preset = Class.forName("org.bytedeco.dnnl.presets.dnnl", false, OneDnn.class.getClassLoader());
             SymbolLookup both = null;
             for (String name : names) {
-                File file = Loader.cacheResource(preset, "/org/bytedeco/dnnl/" + platform + "/" + name);
-                if (file == null) {
-                    throw new UnsatisfiedLinkError(name + " for " + platform + " is not on the class path");
-                }
+                String path = "org/bytedeco/dnnl/" + platform + "/" + name;
+                URL resource = Loader.findResource(preset, "/" + path);
+                File file = Loader.cacheResource(resource != null ? resource : onModulePath(platform, path));
                 SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
                 both = both == null ? one : one.or(both);
             }
             return both;
+        }
+
+        /** The module that holds the library: nobody requires it, so it is on the module path but was not resolved. */
+        private static URL onModulePath(String platform, String path) throws IOException {
+            String module = "org.bytedeco.dnnl." + platform.replace('-', '.');
+            Path[] places = Arrays.stream(System.getProperty("jdk.module.path", "").split(File.pathSeparator))
+                .filter(place -> !place.isEmpty()).map(Path::of).toArray(Path[]::new);
+            Optional<ModuleReference> found = ModuleFinder.of(places).find(module);
+            if (found.isEmpty()) {
+                throw new UnsatisfiedLinkError(path + " is on neither the class path nor the module path");
+            }
+            try (ModuleReader reader = found.get().open()) {
+                return reader.find(path).orElseThrow(() -> new UnsatisfiedLinkError(path + " is not in " + module))
+                    .toURL();
+            }
         }
     }
 }
