@@ -9,11 +9,17 @@ import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Random;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/** Kernels of {@link Random} operations: a block of {@link Philox} makes four elements. */
+/**
+ * Kernels of {@link Random} operations. A block of {@link Philox} makes four elements; some hundred blocks at a time
+ * are drawn into arrays, over which the JVM compiles loops to vectors, and copied from there.
+ */
 final class RandomKernels implements RangeTask {
-    private static final long GRAIN_BLOCKS = 1 << 11;
+    private static final int BLOCKS = 256;
+    private static final long GRAIN_BLOCKS = 8 * BLOCKS;
+    private static final ThreadLocal<Batch> BATCH = ThreadLocal.withInitial(Batch::new);
 
     private final Random op;
     private final DType type;
@@ -27,6 +33,12 @@ final class RandomKernels implements RangeTask {
         this.source = source;
         this.target = target;
         this.count = count;
+    }
+
+    /** What a thread works in. */
+    private static final class Batch {
+        private final int[] words = new int[4 * BLOCKS];
+        private final float[] values = new float[4 * BLOCKS];
     }
 
     /** Returns the results, row-major: elements are numbered in that order. */
@@ -46,77 +58,103 @@ final class RandomKernels implements RangeTask {
 
     @Override
     public void run(long from, long to) {
-        int[] words = new int[4];
-        float[] values = new float[4];
-        for (long block = from; block < to; block++) {
-            Philox.block(op.seed(), op.counter() + block, words);
-            int n = (int) Math.min(4, count - 4 * block);
-            if (op instanceof Random.Integers integers) {
-                integers(integers, words, 4 * block, n);
-            } else {
-                draw(words, values);
-                write(values, 4 * block, n);
+        Batch batch = BATCH.get();
+        for (long block = from; block < to; block += BLOCKS) {
+            int blocks = (int) Math.min(BLOCKS, to - block);
+            draw(op.seed(), op.counter() + block, blocks, batch.words);
+            long first = 4 * block;
+            int n = (int) Math.min(4L * blocks, count - first);
+            switch (op) {
+                case Random.Uniform(_, double low, double high, _, _) -> {
+                    uniform(batch, (float) low, (float) high);
+                    write(batch.values, first, n);
+                }
+                case Random.Normal(_, double mean, double deviation, _, _) -> {
+                    normal(batch, 4 * blocks, (float) mean, (float) deviation);
+                    write(batch.values, first, n);
+                }
+                case Random.Bernoulli(_, double probability, _, _) -> {
+                    mask(batch.words, (float) probability);
+                    for (int i = 0; i < n; i++) {
+                        batch.values[i] = -batch.words[i];
+                    }
+                    write(batch.values, first, n);
+                }
+                case Random.Dropout(double probability, _, _) -> {
+                    mask(batch.words, (float) probability);
+                    drop(batch.words, first, n, 1 / (1 - probability));
+                }
+                case Random.Integers integers -> integers(integers, batch.words, first, n);
             }
         }
     }
 
-    private void draw(int[] words, float[] values) {
-        switch (op) {
-            case Random.Uniform(_, double low, double high, _, _) -> {
-                float below = Math.nextDown((float) high);
-                for (int i = 0; i < 4; i++) {
-                    values[i] = Math.min(Math.fma(Philox.uniform(words[i]), (float) (high - low), (float) low), below);
-                }
-            }
-            case Random.Normal(_, double mean, double deviation, _, _) -> {
-                for (int i = 0; i < 4; i++) {
-                    float normal = Philox.normal(words[i & 2], words[i | 1], (i & 1) != 0);
-                    values[i] = Math.fma(normal, (float) deviation, (float) mean);
-                }
-            }
-            case Random.Bernoulli(_, double probability, _, _) -> {
-                for (int i = 0; i < 4; i++) {
-                    values[i] = Philox.uniform(words[i]) < (float) probability ? 1 : 0;
-                }
-            }
-            case Random.Dropout(double probability, _, _) -> {
-                for (int i = 0; i < 4; i++) {
-                    values[i] = Philox.uniform(words[i]) < (float) probability ? 0 : 1;
-                }
-            }
-            case Random.Integers _ -> throw new IllegalArgumentException(op.toString());
+    private static void draw(long seed, long counter, int blocks, int[] words) {
+        for (int b = 0; b < blocks; b++) {
+            Philox.block(seed, counter + b, words, 4 * b);
         }
     }
 
-    private void write(float[] values, long at, int n) {
-        boolean isDropout = op instanceof Random.Dropout;
-        double scale = op instanceof Random.Dropout dropout ? 1 / (1 - dropout.probability()) : 1;
+    private static void uniform(Batch batch, float low, float high) {
+        int[] words = batch.words;
+        float[] values = batch.values;
+        float below = Math.nextDown(high);
+        for (int i = 0; i < values.length; i++) {
+            values[i] = Math.min(Math.fma(Philox.uniform(words[i]), high - low, low), below);
+        }
+    }
+
+    private static void normal(Batch batch, int n, float mean, float deviation) {
+        int[] words = batch.words;
+        float[] values = batch.values;
+        for (int i = 0; i < n; i += 2) {
+            values[i] = Math.fma(Philox.normal(words[i], words[i + 1], false), deviation, mean);
+            values[i + 1] = Math.fma(Philox.normal(words[i], words[i + 1], true), deviation, mean);
+        }
+    }
+
+    /** Sets to -1 the words whose uniform number is below the probability, the others to 0. */
+    private static void mask(int[] words, float probability) {
+        int bound = (int) Math.ceil(probability * 0x1p24f);
+        for (int i = 0; i < words.length; i++) {
+            words[i] = (words[i] >>> 8) - bound >> 31;
+        }
+    }
+
+    private void write(float[] values, long first, int n) {
         if (type == DType.F32) {
+            MemorySegment.copy(values, 0, ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, target + 4 * first, n);
+            return;
+        }
+        for (int i = 0; i < n; i++) {
+            HostMemory.putDouble(type, target + (first + i) * type.bytes(), values[i]);
+        }
+    }
+
+    /** What is dropped becomes 0, even if it is not finite. */
+    private void drop(int[] dropped, long first, int n, double scale) {
+        if (type == DType.F32) {
+            float factor = (float) scale;
             for (int i = 0; i < n; i++) {
-                float value = values[i];
-                if (isDropout) {
-                    float x = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, source + 4 * (at + i));
-                    value = value != 0 ? x * (float) scale : 0;
-                }
-                ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, target + 4 * (at + i), value);
+                long offset = 4 * (first + i);
+                float x = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, source + offset) * factor;
+                int kept = Float.floatToRawIntBits(x) & ~dropped[i];
+                ALL.set(ValueLayout.JAVA_INT_UNALIGNED, target + offset, kept);
             }
             return;
         }
         for (int i = 0; i < n; i++) {
-            long offset = (at + i) * type.bytes();
-            double value = values[i];
-            if (isDropout) {
-                value = value != 0 ? HostMemory.getDouble(type, source + offset) * scale : 0;
-            }
-            HostMemory.putDouble(type, target + offset, value);
+            long offset = (first + i) * type.bytes();
+            double x = dropped[i] == 0 ? HostMemory.getDouble(type, source + offset) * scale : 0;
+            HostMemory.putDouble(type, target + offset, x);
         }
     }
 
-    private void integers(Random.Integers integers, int[] words, long at, int n) {
+    private void integers(Random.Integers integers, int[] words, long first, int n) {
         long range = integers.high() - integers.low();
         for (int i = 0; i < n; i++) {
             long value = integers.low() + ((words[i] & 0xFFFFFFFFL) * range >>> 32);
-            HostMemory.putLong(type, target + (at + i) * type.bytes(), value);
+            HostMemory.putLong(type, target + (first + i) * type.bytes(), value);
         }
     }
 }

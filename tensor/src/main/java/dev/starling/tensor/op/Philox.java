@@ -23,10 +23,10 @@ public final class Philox {
     private Philox() { }
 
     /**
-     * Writes the four words of 32 random bits of a block. The key is {@code (low, high)} of the seed, the counter block
-     * {@code (low, high, 0, 0)} of {@code counter}.
+     * Writes the four words of 32 random bits of a block to {@code words}, from {@code at} on. The key is
+     * {@code (low, high)} of the seed, the counter block {@code (low, high, 0, 0)} of {@code counter}.
      */
-    public static void block(long seed, long counter, int[] words) {
+    public static void block(long seed, long counter, int[] words, int at) {
         int k0 = (int) seed;
         int k1 = (int) (seed >>> 32);
         int c0 = (int) counter;
@@ -43,10 +43,10 @@ public final class Philox {
             k0 += WEYL_0;
             k1 += WEYL_1;
         }
-        words[0] = c0;
-        words[1] = c1;
-        words[2] = c2;
-        words[3] = c3;
+        words[at] = c0;
+        words[at + 1] = c1;
+        words[at + 2] = c2;
+        words[at + 3] = c3;
     }
 
     /**
@@ -59,7 +59,7 @@ public final class Philox {
             throw new IllegalArgumentException("lane must be 0 to 3, got " + lane);
         }
         int[] words = new int[4];
-        block(seed, counter, words);
+        block(seed, counter, words, 0);
         return words[lane];
     }
 
