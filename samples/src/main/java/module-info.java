@@ -6,4 +6,5 @@ module dev.starling.samples {
     requires xchart;
 
     opens dev.starling.samples to info.picocli;
+    opens dev.starling.samples.train to info.picocli;
 }

@@ -1,5 +1,6 @@
 package dev.starling.samples;
 
+import dev.starling.samples.train.Train;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -11,7 +12,8 @@ import picocli.CommandLine.Spec;
         name = "starling",
         description = "Deep learning that embeds in a JVM application, and flocks.",
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
-        mixinStandardHelpOptions = true)
+        mixinStandardHelpOptions = true,
+        subcommands = {Train.class, Doctor.class})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;
@@ -26,6 +28,6 @@ public final class Main implements Runnable {
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name a command.");
+        throw new ParameterException(spec.commandLine(), "Name a command: train or doctor.");
     }
 }

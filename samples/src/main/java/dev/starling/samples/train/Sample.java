@@ -1,0 +1,90 @@
+package dev.starling.samples.train;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Dropout;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MaxPool2d;
+import dev.starling.nn.layer.Relu;
+import dev.starling.samples.data.Cifar10;
+import dev.starling.samples.data.DataDirectory;
+import dev.starling.samples.data.Mnist;
+import dev.starling.samples.data.Split;
+import dev.starling.samples.digits.DigitRenderer;
+import dev.starling.tensor.Generator;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Function;
+
+/**
+ * What the samples differ in.
+ *
+ * @param name on the command line
+ * @param data loads or draws images
+ * @param training how training images are varied and normalised
+ * @param evaluation how held-out images are normalised
+ * @param network makes the model
+ * @param epochs unless told
+ * @param batchSize unless told
+ * @param rate the greatest learning rate of AdamW's one-cycle schedule
+ */
+record Sample(String name, Function<DataDirectory, Split> data, Augment training, Augment evaluation,
+        Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
+    private static final int DRAWN = 20_000;
+    private static final int DRAWN_HELD_OUT = 5_000;
+    private static final long DRAWING_SEED = 1;
+
+    /** Digits that the sample draws itself: no file, no network. */
+    static Sample digits() {
+        Augment plain = Augment.normalize(1, DigitRenderer.SIDE, DigitRenderer.SIDE,
+                new float[] {DigitRenderer.MEAN}, new float[] {DigitRenderer.STD});
+        return new Sample("digits", directory -> drawn(), plain, plain,
+                g -> convolutional(g, 1, DigitRenderer.SIDE, 64, 16, 32), 2, 64, 4e-3);
+    }
+
+    private static Split drawn() {
+        DigitRenderer renderer = new DigitRenderer(DRAWING_SEED);
+        return new Split(renderer.images(0, DRAWN), renderer.images(DRAWN, DRAWN_HELD_OUT));
+    }
+
+    /** Handwritten digits, 60,000 to train on. (LeCun et al., 1998) */
+    static Sample mnist() {
+        Augment plain = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {Mnist.MEAN}, new float[] {Mnist.STD});
+        return new Sample("mnist", Mnist::load, plain.randomCrop(2), plain,
+                g -> convolutional(g, 1, Mnist.SIDE, 128, 32, 64), 3, 128, 4e-3);
+    }
+
+    /** Small colour photographs of ten classes, 50,000 to train on. (Krizhevsky, 2009) */
+    static Sample cifar10() {
+        Augment plain = Augment.normalize(3, 32, 32, Cifar10.mean(), Cifar10.std());
+        return new Sample("cifar10", Cifar10::load, plain.randomCrop(4).randomFlip(), plain,
+                g -> convolutional(g, 3, 32, 256, 32, 64, 128), 10, 128, 3e-3);
+    }
+
+    /** Stages of two normalised 3×3 convolutions and a pool, one stage for each width, and two dense layers. */
+    private static Layer convolutional(Generator generator, long channels, long side, long dense, long... widths) {
+        List<Layer> layers = new ArrayList<>();
+        long in = channels;
+        long rest = side;
+        for (long width : widths) {
+            for (int i = 0; i < 2; i++) {
+                layers.add(Conv2d.of(in, width, 3).padding(1).withoutBias().build(generator));
+                layers.add(BatchNorm.of(width));
+                layers.add(new Relu());
+                in = width;
+            }
+            layers.add(MaxPool2d.of(2));
+            rest /= 2;
+        }
+        layers.add(new Flatten());
+        layers.add(Linear.of(in * rest * rest, dense, generator));
+        layers.add(new Relu());
+        layers.add(new Dropout(0.25));
+        layers.add(Linear.of(dense, 10, generator));
+        return Sequential.of(layers);
+    }
+}

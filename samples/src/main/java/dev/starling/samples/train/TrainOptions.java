@@ -1,0 +1,42 @@
+package dev.starling.samples.train;
+
+import java.nio.file.Path;
+import picocli.CommandLine.Option;
+
+/** What can be said on the command line of every sample. */
+final class TrainOptions {
+    @Option(names = "--epochs", paramLabel = "N", description = "Passes over the training data.")
+    int epochs;
+
+    @Option(names = "--batch", paramLabel = "N", description = "Images in a step.")
+    int batch;
+
+    @Option(names = "--rate", paramLabel = "R", description = "Greatest learning rate of the one-cycle schedule.")
+    double rate;
+
+    @Option(names = "--seed", paramLabel = "N", defaultValue = "1",
+            description = "Same seed, same bits (default: ${DEFAULT-VALUE}).")
+    long seed;
+
+    @Option(names = "--threads", paramLabel = "N", description = "Threads that kernels use (default: all processors).")
+    int threads;
+
+    @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",
+            description = "cpu, or cuda:N (default: ${DEFAULT-VALUE}).")
+    String device;
+
+    @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
+    Path curve;
+
+    @Option(names = "--checkpoints", paramLabel = "DIR", description = "Save a checkpoint after every epoch.")
+    Path checkpoints;
+
+    @Option(names = "--resume", description = "Go on from the latest checkpoint.")
+    boolean resume;
+
+    @Option(names = "--summary", description = "Print the network's layers first.")
+    boolean summary;
+
+    @Option(names = "--json", description = "Print the result as one JSON object, the last line of standard output.")
+    boolean json;
+}

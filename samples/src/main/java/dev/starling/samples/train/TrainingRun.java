@@ -1,0 +1,139 @@
+package dev.starling.samples.train;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Summary;
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.data.DataException;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.ImageDataset;
+import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.AdamW;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.History;
+import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.ProgressBar;
+import dev.starling.nn.train.Trainer;
+import dev.starling.samples.LearningCurve;
+import dev.starling.samples.data.DataDirectory;
+import dev.starling.samples.data.Split;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Threads;
+import java.io.PrintWriter;
+import java.nio.file.Path;
+import java.util.Locale;
+
+/** One run of a sample: data, network, training, learning curve, and the line of result. */
+final class TrainingRun {
+    private static final double WEIGHT_DECAY = 1e-2;
+    private static final int EVALUATION_BATCH = 250;
+    private static final String ACCURACY = "accuracy";
+
+    private final Sample sample;
+    private final TrainOptions options;
+    private final int epochs;
+    private final int batch;
+    private final double rate;
+    private final Path curve;
+
+    private TrainingRun(Sample sample, TrainOptions options) {
+        this.sample = sample;
+        this.options = options;
+        epochs = options.epochs > 0 ? options.epochs : sample.epochs();
+        batch = options.batch > 0 ? options.batch : sample.batchSize();
+        rate = options.rate > 0 ? options.rate : sample.rate();
+        curve = options.curve != null ? options.curve : Path.of("learning-curve-" + sample.name() + ".png");
+    }
+
+    static TrainingRun of(Sample sample, TrainOptions options) {
+        return new TrainingRun(sample, options);
+    }
+
+    void run(DataDirectory directory, PrintWriter out) {
+        if (options.threads > 0) {
+            Threads.set(options.threads);
+        }
+        Device device = device();
+        device.backend();
+        Split split = sample.data().apply(directory);
+        Generator generator = Generator.seeded(options.seed);
+        try (Layer model = sample.network().apply(generator).to(device);
+                DataLoader train = loader(split.train(), sample.training()).batchSize(batch).shuffle().dropLast()
+                        .seed(options.seed).build();
+                DataLoader test = loader(split.test(), sample.evaluation()).batchSize(EVALUATION_BATCH).build();
+                Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
+                        .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
+            if (options.summary) {
+                LabelledImages images = split.train();
+                out.println(Summary.of(model, 1, images.channels(), images.height(), images.width()));
+            }
+            long begin = System.nanoTime();
+            History history = trainer(model, optimizer, train, test).run();
+            report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, out);
+        }
+    }
+
+    private static DataLoader.Builder loader(LabelledImages images, Augment augment) {
+        return DataLoader.of(ImageDataset.of(images, augment)).workers(1);
+    }
+
+    private Trainer trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
+        Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
+                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
+                .listeners(ProgressBar.onStandardError().unit("images"));
+        if (options.checkpoints != null) {
+            builder.checkpoints(options.checkpoints);
+        }
+        if (options.resume) {
+            builder.resume();
+        }
+        return builder.build();
+    }
+
+    private Device device() {
+        String[] parts = options.device.split(":", 2);
+        return Device.of(parts[0], parts.length == 2 ? Integer.parseInt(parts[1]) : 0);
+    }
+
+    private void report(History history, int heldOut, double seconds, Device device, PrintWriter out) {
+        double items = 0;
+        double training = 0;
+        for (EpochReport e : history.epochs()) {
+            items += e.itemsPerSecond() * e.seconds();
+            training += e.seconds();
+        }
+        EpochReport last = history.last();
+        double accuracy = last.heldOut().metric(ACCURACY);
+        double rateSeen = items / Math.max(training, 1e-9);
+        long peak = device.memory().peak();
+        String drawn = draw(history);
+        out.printf(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d epochs in %.1f s, "
+                + "%,.0f images/s, %,d MiB at most; %s%n", sample.name(), 100 * accuracy, heldOut, last.heldOut().loss(),
+                last.epoch() + 1, seconds, rateSeen, peak >> 20, drawn);
+        if (options.json) {
+            out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
+                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\"}%n",
+                    sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds, peak, last.epoch() + 1, device);
+        }
+        out.flush();
+    }
+
+    /** Draws the learning curve; that it cannot be written does not spoil the run. */
+    private String draw(History history) {
+        LearningCurve drawing = new LearningCurve("Starling: " + sample.name());
+        for (EpochReport e : history.epochs()) {
+            int epoch = e.epoch() + 1;
+            drawing.train(epoch, e.training().loss(), e.training().metric(ACCURACY));
+            drawing.heldOut(epoch, e.heldOut().loss(), e.heldOut().metric(ACCURACY));
+        }
+        try {
+            drawing.write(curve);
+            return "curve in " + curve;
+        } catch (DataException e) {
+            return "no curve: " + e.getMessage();
+        }
+    }
+}
