@@ -1,7 +1,6 @@
 package dev.starling.samples.train;
 
 import dev.starling.nn.Layer;
-import dev.starling.nn.Summary;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
@@ -66,10 +65,6 @@ final class TrainingRun {
                 DataLoader test = loader(split.test(), sample.evaluation()).batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
                         .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
-            if (options.summary) {
-                LabelledImages images = split.train();
-                out.println(Summary.of(model, 1, images.channels(), images.height(), images.width()));
-            }
             long begin = System.nanoTime();
             History history = trainer(model, optimizer, train, test).run();
             report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, out);
