@@ -44,7 +44,13 @@ final class CpuBackend implements Backend {
 
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
-        Tensor[] results = switch (op) {
+        Tensor[] results = runKernel(op, inputs, outputs);
+        return results != null ? results : ReferenceKernels.run(op, inputs, outputs);
+    }
+
+    /** Runs a kernel of this backend's own and returns its outputs, or {@code null} if it has none for the operands. */
+    static Tensor[] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
+        return switch (op) {
             case Elementwise e -> ElementwiseKernels.run(e, inputs, outputs[0]);
             case Reduction r -> ReductionKernels.run(r, inputs[0], outputs[0]);
             case Contraction c -> ContractionKernels.run(c, inputs, outputs[0]);
@@ -60,7 +66,6 @@ final class CpuBackend implements Backend {
             case Update u -> UpdateKernels.run(u, inputs);
             case Scan _, Sorting _, View _, Transfer _ -> null;
         };
-        return results != null ? results : ReferenceKernels.run(op, inputs, outputs);
     }
 
     @Override

@@ -12,6 +12,9 @@ public sealed interface Update extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
+        int least = this instanceof Adam ? 4 : 2;
+        Check.operands(this, in, least, this instanceof Sgd ? 3 : least);
+        Check.floating(this, in);
         Check.sameType(this, in);
         for (Spec s : in) {
             Check.shape(s.shape().equals(in[0].shape()), this, "operands must have one shape", "reshape or expand", in);

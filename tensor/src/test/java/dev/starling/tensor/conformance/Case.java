@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Backward;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.Where;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
@@ -34,8 +35,13 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return op.apply(device);
     }
 
+    /** Returns the type that the operation works in: the first operand's, but for conditions, or the result's. */
     DType dtype() {
-        return operands.isEmpty() ? on(Device.reference()).infer()[0].dtype() : operands.getFirst().dtype();
+        Op operation = on(Device.reference());
+        if (operands.isEmpty()) {
+            return operation.infer()[0].dtype();
+        }
+        return operands.get(operation instanceof Where ? 1 : 0).dtype();
     }
 
     boolean hasGradient() {

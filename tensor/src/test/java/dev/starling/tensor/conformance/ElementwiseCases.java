@@ -102,9 +102,11 @@ final class ElementwiseCases {
         for (DType t : ConformanceCases.ALL) {
             for (long[][] s : shapes) {
                 Case c = Case.of(new Where(), Tolerance.BITS, Operand.of(DType.BOOL, Values.NORMAL, s[0]),
-                        Operand.of(t, Values.NORMAL, s[1]), Operand.of(t, Values.SPECIAL, s[2]));
+                        Operand.of(t, Values.NORMAL, s[1]), Operand.of(t, Values.NORMAL, s[2]));
                 inLayouts(c, Layout.STEPPED, Layout.REVERSED).forEach(cases::add);
             }
+            cases.add(Case.of(new Where(), Tolerance.BITS, Operand.of(DType.BOOL, Values.NORMAL, 75),
+                    Operand.of(t, Values.SPECIAL, 75), Operand.of(t, Values.SPECIAL, 75)).valuesOnly());
         }
     }
 

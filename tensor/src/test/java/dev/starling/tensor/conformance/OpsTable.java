@@ -1,0 +1,122 @@
+package dev.starling.tensor.conformance;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.cpu.OwnKernels;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.View;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+
+/**
+ * The table in {@code docs/ops.md}: what each operation does, by the first sentence of its Javadoc; the types it takes
+ * and the CPU's own kernels, by running its conformance cases; its gradient, by asking it.
+ */
+final class OpsTable {
+    private static final String HEAD = """
+            # Operations
+            Generated from the operations' records and by running them; `OpsTableTest` fails when it is out of date.
+
+            - **Types** are those of the first operand that is not a condition, or of the result where there is none.
+            - **Gradient**: *fused* means a kernel of its own for the gradient, used where nobody differentiates it again.
+            - **CPU kernels** are the types for which the CPU backend has a kernel of its own, at least for some layouts
+              and geometries. Everything else runs on the kernels of the `reference` device, which has all operations
+              in all types: slower, never absent.
+            """;
+
+    private OpsTable() {
+    }
+
+    /** What is found out by running an operation's cases. */
+    private record Findings(Op op, Set<DType> types, Set<DType> own) { }
+
+    static String render(OpsSource source) {
+        Map<Class<?>, Findings> found = findings();
+        Set<String> fused = found.values().stream().map(Findings::op).filter(o -> !o.differentiable()).map(Op::name)
+                .collect(Collectors.toSet());
+        StringBuilder text = new StringBuilder(HEAD);
+        for (Map.Entry<Class<?>, List<Class<?>>> family : families().entrySet()) {
+            text.append("\n## ").append(family.getKey().getSimpleName()).append('\n');
+            text.append(family.getKey().isRecord() ? "" : source.summary(family.getKey()) + "\n\n");
+            text.append("| Operation | What it does | Types | Gradient | CPU kernels |\n| --- | --- | --- | --- | --- |\n");
+            for (Class<?> leaf : family.getValue()) {
+                Findings f = found.get(leaf);
+                text.append("| `").append(f.op().name()).append("` | ").append(source.summary(leaf)).append(" | ")
+                        .append(list(f.types())).append(" | ").append(gradient(f.op(), fused)).append(" | ")
+                        .append(kernels(f)).append(" |\n");
+            }
+        }
+        return text.toString();
+    }
+
+    /** The leaf records by the interface directly above them; a record that stands alone is its own family. */
+    private static Map<Class<?>, List<Class<?>>> families() {
+        Map<Class<?>, List<Class<?>>> families = new LinkedHashMap<>();
+        ConformanceTest.leaves(Op.class).forEach(leaf -> {
+            Class<?> above = leaf.getEnclosingClass() == null ? leaf : leaf.getEnclosingClass();
+            families.computeIfAbsent(above, k -> new ArrayList<>()).add(leaf);
+        });
+        return families;
+    }
+
+    private static Map<Class<?>, Findings> findings() {
+        Map<Class<?>, Findings> all = new LinkedHashMap<>();
+        ConformanceCases.all().filter(OpsTable::isPlain).forEach(c -> {
+            Op op = c.on(Device.cpu());
+            Findings f = all.computeIfAbsent(op.getClass(), k -> new Findings(op, EnumSet.noneOf(DType.class),
+                    EnumSet.noneOf(DType.class)));
+            try (Scope scope = Scope.open("table")) {
+                if (f.types().add(c.dtype())) {
+                    c.run(Device.cpu());
+                }
+                if (!f.own().contains(c.dtype()) && OwnKernels.run(op, c.inputs(Device.cpu()))) {
+                    f.own().add(c.dtype());
+                }
+            }
+        });
+        return all;
+    }
+
+    /** Small cases on row-major operands show what there is. */
+    private static boolean isPlain(Case c) {
+        return c.operands().stream().allMatch(o -> o.shape().count() < 2000 && (o.layout() == Layout.DENSE
+                || o.layout() == Layout.CHANNELS_LAST));
+    }
+
+    private static String gradient(Op op, Set<String> fused) {
+        if (!op.differentiable()) {
+            return "no";
+        }
+        return fused.contains(op.name() + "Gradient") ? "fused" : "yes";
+    }
+
+    private static String kernels(Findings f) {
+        if (f.op() instanceof View) {
+            return "none needed";
+        }
+        if (f.op() instanceof Transfer) {
+            return "copy";
+        }
+        if (f.op() instanceof Contraction || f.op() instanceof Convolution) {
+            // Which 16-bit types have instructions depends on the processor; the table must not.
+            Set<DType> wide = EnumSet.copyOf(f.own());
+            wide.removeAll(Set.of(DType.BF16, DType.F16));
+            return list(wide) + "; bf16 and f16 where the processor has instructions for them";
+        }
+        return f.own().isEmpty() ? "none" : f.own().equals(f.types()) ? "all" : list(f.own());
+    }
+
+    private static String list(Set<DType> types) {
+        return types.size() == DType.values().length ? "all"
+                : types.stream().map(DType::toString).collect(Collectors.joining(" "));
+    }
+}
