@@ -95,6 +95,9 @@ final class KnownNetworkValues {
         Window ceil = new Window(new int[] {2}, new int[] {2}, new int[] {0}, new int[] {1}, true);
         known.known("avgPool over the edge", () -> apply(new Pooling.AvgPool(ceil, true),
                 f64(shape(1, 1, 5), 1, 2, 3, 4, 5)), 1.5, 3.5, 5);
+        Window over = new Window(new int[] {3}, new int[] {2}, new int[] {1}, new int[] {1}, true);
+        known.known("avgPool over the edge of the padding", () -> apply(new Pooling.AvgPool(over, true),
+                f64(shape(1, 1, 6), 1, 2, 3, 4, 5, 6)), 1, 3, 5, 3);
         known.known("gradient of avgPool", () -> apply(new Pooling.AvgPoolGradient(two, true, Shape.of(1, 1, 3, 3)),
                 f64(shape(1, 1, 2, 2), 4, 8, 12, 16)), 1, 3, 2, 4, 10, 6, 3, 7, 4);
     }
