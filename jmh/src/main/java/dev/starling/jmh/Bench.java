@@ -21,7 +21,8 @@ public final class Bench implements Callable<Integer> {
     @Option(names = "--threads", description = "Threads of each contender (default: 1).", defaultValue = "1")
     private int threads;
 
-    @Option(names = "--only", split = ",", description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}",
+    @Option(names = "--only", split = ",",
+            description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}",
             completionCandidates = Names.class)
     private List<String> only = List.of();
 
@@ -33,7 +34,8 @@ public final class Bench implements Callable<Integer> {
             defaultValue = "2000")
     private long warmupMillis;
 
-    @Option(names = "--json", description = "End with one JSON object on standard output; the table goes to the error output.")
+    @Option(names = "--json",
+            description = "End with one JSON object on standard output; the table goes to the error output.")
     private boolean json;
 
     private Bench() {
@@ -80,7 +82,8 @@ public final class Bench implements Callable<Integer> {
 
     private String json(List<Comparison> comparisons) {
         return comparisons.stream()
-            .map(c -> "{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,\"how\":\"%s\"}"
+            .map(c -> ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,"
+                + "\"ratio\":%.3f,\"how\":\"%s\"}")
                 .formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()), name(c.peer()),
                     number(c.theirs()), c.ratio(), c.how()))
             .collect(Collectors.joining(",", "{\"threads\":" + threads + ",\"cases\":[", "]}"));

@@ -1,0 +1,11 @@
+/** Benchmarks beside PyTorch and raw oneDNN, behind {@code starling bench}. */
+module dev.starling.jmh {
+    requires dev.starling.nn;
+    requires info.picocli;
+    requires java.management;
+    requires org.bytedeco.dnnl;
+    requires org.bytedeco.openblas;
+    requires org.bytedeco.pytorch;
+
+    opens dev.starling.jmh to info.picocli;
+}
