@@ -2,7 +2,9 @@ package dev.starling.nn.checkpoint;
 
 import java.nio.file.Path;
 
-/** A file of weights or a checkpoint that cannot be written, or read, or does not fit. Names the file and the remedy. */
+/**
+ * A file of weights or a checkpoint that cannot be written, or read, or does not fit. Names the file and the remedy.
+ */
 public final class CheckpointException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -8,8 +8,8 @@ import java.nio.file.Path;
 import java.util.Locale;
 
 /**
- * Shows how a run goes: on a terminal a line that is drawn anew, elsewhere a plain line every few seconds; and in both a
- * line for each epoch.
+ * Shows how a run goes: on a terminal a line that is drawn anew, elsewhere a plain line every few seconds; and in both
+ * a line for each epoch.
  */
 public final class ProgressBar implements TrainingListener {
     private static final int WIDTH = 24;
