@@ -1,0 +1,151 @@
+package dev.starling.nn;
+
+import dev.starling.nn.layer.Relu;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shaping;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Function;
+import java.util.function.UnaryOperator;
+
+/**
+ * Layers that branch and join, written as a function of nodes:
+ *
+ * <pre>{@code
+ * Layer block = Graph.of(x -> {
+ *     Graph.Node left = x.then("left", conv1).then(new Relu());
+ *     Graph.Node right = x.then("right", conv3).then(new Relu());
+ *     return left.concat(1, right);
+ * });
+ * }</pre>
+ *
+ * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. A {@link Relu}
+ * that alone reads a {@link Fusible} layer's result is computed in the same pass.
+ */
+public final class Graph implements Layer {
+    private record Step(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) { }
+
+    private final List<Step> steps;
+    private final int result;
+
+    private Graph(List<Step> steps, int result) {
+        this.steps = steps;
+        this.result = result;
+    }
+
+    /** Makes a layer out of what {@code structure} does with its input. */
+    public static Graph of(UnaryOperator<Node> structure) {
+        List<Step> steps = new ArrayList<>();
+        Node result = structure.apply(new Node(steps, 0));
+        return new Graph(fused(steps, result.place), result.place);
+    }
+
+    /** What a graph computes at one place. */
+    public static final class Node {
+        private final List<Step> steps;
+        /** 0 for the input, else 1 more than the number of the step. */
+        private final int place;
+
+        private Node(List<Step> steps, int place) {
+            this.steps = steps;
+            this.place = place;
+        }
+
+        /** Returns what {@code layer} makes of this. */
+        public Node then(Layer layer) {
+            return then(Integer.toString(steps.size()), layer);
+        }
+
+        /** Returns what {@code layer} makes of this; {@code name} begins the paths of its parameters. */
+        public Node then(String name, Layer layer) {
+            return step(new Step(name, layer, new int[] {place}, in -> layer.apply(in[0])));
+        }
+
+        /** Returns the sum of both. */
+        public Node add(Node other) {
+            return join(in -> in[0].add(in[1]), other);
+        }
+
+        /** Returns the product of both, element by element. */
+        public Node mul(Node other) {
+            return join(in -> in[0].mul(in[1]), other);
+        }
+
+        /** Returns this and others one after another along a dimension. */
+        public Node concat(int axis, Node... others) {
+            return join(in -> Shaping.concat(axis, in), others);
+        }
+
+        private Node join(Function<Tensor[], Tensor> compute, Node... others) {
+            int[] from = new int[others.length + 1];
+            from[0] = place;
+            for (int i = 0; i < others.length; i++) {
+                if (others[i].steps != steps) {
+                    throw new IllegalArgumentException("nodes of two graphs cannot be joined; build both in one");
+                }
+                from[i + 1] = others[i].place;
+            }
+            return step(new Step(null, null, from, compute));
+        }
+
+        private Node step(Step step) {
+            steps.add(step);
+            return new Node(steps, steps.size());
+        }
+    }
+
+    /** Lets fusible layers compute the rectifiers that alone read them; these then pass their input on. */
+    private static List<Step> fused(List<Step> steps, int result) {
+        int[] readers = new int[steps.size() + 1];
+        readers[result]++;
+        for (Step step : steps) {
+            for (int from : step.from) {
+                readers[from]++;
+            }
+        }
+        List<Step> fused = new ArrayList<>(steps);
+        for (int i = 0; i < steps.size(); i++) {
+            Step relu = steps.get(i);
+            int before = relu.from[0] - 1;
+            if (relu.layer instanceof Relu && before >= 0 && readers[before + 1] == 1
+                    && steps.get(before).layer instanceof Fusible first) {
+                Step s = steps.get(before);
+                fused.set(before, new Step(s.name, first, s.from, in -> first.forward(in[0], Epilogue.RELU)));
+                fused.set(i, new Step(relu.name, relu.layer, relu.from, in -> in[0]));
+            }
+        }
+        return List.copyOf(fused);
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        return Recorder.current() == Recorder.NONE ? Scope.run(() -> compute(x)) : compute(x);
+    }
+
+    private Tensor compute(Tensor x) {
+        boolean traced = Trace.CURRENT.isBound();
+        Tensor[] values = new Tensor[steps.size() + 1];
+        values[0] = x;
+        for (int i = 0; i < steps.size(); i++) {
+            Step step = steps.get(i);
+            Tensor[] in = new Tensor[step.from.length];
+            for (int k = 0; k < in.length; k++) {
+                in[k] = values[step.from[k]];
+            }
+            values[i + 1] = traced && step.layer != null ? step.layer.apply(in[0]) : step.compute.apply(in);
+        }
+        return values[result];
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        for (Step step : steps) {
+            if (step.layer != null) {
+                visitor.layer(step.name, step.layer);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+package dev.starling.nn;
+
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import java.util.ArrayList;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+/**
+ * What a model is made of, as seen while it computed one result for inference.
+ *
+ * @param rows layers that hold no others, in the order in which they were called
+ * @param parameters number of weights, those that are shared counted once
+ * @param flops floating-point operations for the input that was given: two for each multiplication and addition of a
+ *     contraction or convolution, one for each element of anything else that computes
+ */
+public record Summary(List<Row> rows, long parameters, long flops) {
+    /**
+     * One layer.
+     *
+     * @param path where it is in the model
+     * @param layer what it is
+     * @param output sizes of its result
+     * @param parameters number of its weights
+     * @param flops floating-point operations
+     */
+    public record Row(String path, String layer, Shape output, long parameters, long flops) { }
+
+    /** Looks at a model while it computes on zeros, f32 {@code [N, ..]}. */
+    public static Summary of(Layer model, long... input) {
+        try (Scope scope = Scope.open("summary")) {
+            return of(model, Tensor.zeros(input));
+        }
+    }
+
+    /** Looks at a model while it computes on {@code input}. */
+    public static Summary of(Layer model, Tensor input) {
+        Observer observer = new Observer();
+        observer.name("", model);
+        try (Scope scope = Scope.open("summary")) {
+            ScopedValue.where(Trace.CURRENT, observer).run(() -> Mode.inference(() -> Recorder.with(observer,
+                    () -> model.apply(input))));
+        }
+        long parameters = 0;
+        for (Parameter p : model.parameters().values()) {
+            parameters += p.value().count();
+        }
+        return new Summary(List.copyOf(observer.rows), parameters, observer.total);
+    }
+
+    /** Follows calls of layers, and the operations in them. */
+    private static final class Observer implements Trace, Recorder {
+        private final Map<Layer, String> paths = new IdentityHashMap<>();
+        private final List<Row> rows = new ArrayList<>();
+        private long total;
+        private int calls;
+
+        private void name(String path, Layer layer) {
+            if (paths.putIfAbsent(layer, path) == null) {
+                layer.visit(new Layer.Visitor() {
+                    @Override
+                    public void parameter(String name, Parameter parameter) {
+                    }
+
+                    @Override
+                    public void layer(String name, Layer inner) {
+                        name(path.isEmpty() ? name : path + "." + name, inner);
+                    }
+                });
+            }
+        }
+
+        @Override
+        public Tensor through(Layer layer, Tensor x) {
+            int callsBefore = ++calls;
+            long before = total;
+            Tensor y = layer.forward(x);
+            if (calls == callsBefore) {
+                long weights = 0;
+                for (Parameter p : layer.parameters().values()) {
+                    weights += p.value().count();
+                }
+                rows.add(new Row(paths.getOrDefault(layer, ""), layer.describe(), y.shape(), weights, total - before));
+            }
+            return y;
+        }
+
+        @Override
+        public void record(Op op, Tensor[] in, Tensor[] out) {
+            total += flops(op, in, out);
+        }
+    }
+
+    private static long flops(Op op, Tensor[] in, Tensor[] out) {
+        return switch (op) {
+            case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
+            case Contraction.MatMul _ -> 2 * out[0].count() * in[0].size(-1);
+            case Contraction.Linear _ -> 2 * out[0].count() * in[1].size(1) + bias(in, out[0]);
+            case Convolution.Conv _ -> 2 * out[0].count() * perPlace(in[1]) + bias(in, out[0]);
+            case Convolution.ConvInputGradient _ -> 2 * in[0].count() * perPlace(in[1]);
+            default -> {
+                long most = 0;
+                for (Tensor t : in) {
+                    most = Math.max(most, t.count());
+                }
+                yield Math.max(most, out[0].count());
+            }
+        };
+    }
+
+    private static long bias(Tensor[] in, Tensor out) {
+        return in.length > 2 ? out.count() : 0;
+    }
+
+    private static long perPlace(Tensor weight) {
+        return weight.count() / Math.max(1, weight.size(0));
+    }
+
+    /** Returns a table of layer, output, parameters and FLOPs. */
+    @Override
+    public String toString() {
+        List<String[]> table = new ArrayList<>();
+        table.add(new String[] {"layer", "output", "parameters", "FLOPs"});
+        for (Row row : rows) {
+            table.add(new String[] {(row.path + " " + row.layer).strip(), row.output.toString(),
+                String.format(Locale.ROOT, "%,d", row.parameters), scaled(row.flops)});
+        }
+        table.add(new String[] {"total", "", String.format(Locale.ROOT, "%,d", parameters), scaled(flops)});
+        int[] width = new int[4];
+        for (String[] cells : table) {
+            for (int i = 0; i < width.length; i++) {
+                width[i] = Math.max(width[i], cells[i].length());
+            }
+        }
+        String line = "─".repeat(width[0] + width[1] + width[2] + width[3] + 6) + "\n";
+        StringBuilder text = new StringBuilder();
+        for (int r = 0; r < table.size(); r++) {
+            text.append(r == 1 || r == table.size() - 1 ? line : "");
+            String[] c = table.get(r);
+            text.append(String.format(Locale.ROOT, "%-" + width[0] + "s  %-" + width[1] + "s  %" + width[2] + "s  %"
+                    + width[3] + "s%n", c[0], c[1], c[2], c[3]).replace(System.lineSeparator(), "\n"));
+        }
+        return text.toString();
+    }
+
+    private static String scaled(long n) {
+        String units = " kMGTP";
+        double value = n;
+        int unit = 0;
+        while (value >= 999.5 && unit < units.length() - 1) {
+            value /= 1000;
+            unit++;
+        }
+        return unit == 0 ? Long.toString(n) : String.format(Locale.ROOT, value < 9.995 ? "%.2f %c" : value < 99.95
+                ? "%.1f %c" : "%.0f %c", value, units.charAt(unit));
+    }
+}

@@ -1,0 +1,40 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Norms;
+import dev.starling.tensor.Tensor;
+
+/**
+ * Group normalisation: each sample's channels {@code [N, C, ..]} in groups. One group normalises a sample as a whole, a
+ * group for each channel is instance normalisation. (Wu and He, 2018)
+ */
+public final class GroupNorm implements Layer {
+    private static final double EPSILON = 1e-5;
+
+    private final Parameter weight;
+    private final Parameter bias;
+    private final int groups;
+
+    private GroupNorm(int groups, long channels) {
+        this.groups = groups;
+        weight = Parameter.filled(1, channels);
+        bias = Parameter.filled(0, channels);
+    }
+
+    /** Makes a layer with epsilon 1e-5; {@code groups} divides {@code channels}. */
+    public static GroupNorm of(int groups, long channels) {
+        return new GroupNorm(groups, channels);
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        return Norms.groupNorm(x, groups, weight.value(), bias.value(), EPSILON);
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("weight", weight);
+        visitor.parameter("bias", bias);
+    }
+}

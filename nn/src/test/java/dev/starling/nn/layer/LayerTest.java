@@ -1,0 +1,219 @@
+package dev.starling.nn.layer;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.nn.Graph;
+import dev.starling.nn.Initializer;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Mode;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.Summary;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class LayerTest {
+    private final Generator g = Generator.seeded(1);
+    private Scope scope;
+
+    @BeforeEach
+    void open() {
+        scope = Scope.open();
+    }
+
+    @AfterEach
+    void close() {
+        scope.close();
+    }
+
+    @Test
+    void batchNormFollowsTheBatchesInTrainingAndUsesThatElsewhere() {
+        BatchNorm norm = BatchNorm.of(1, 0, 0.5);
+        Tensor x = Tensor.of(new float[] {1, 2, 3, 6}, 4, 1);
+        // Mean 3, unbiased variance (4 + 1 + 0 + 9)/3; half-way from 0 and 1.
+        Tensor y = Mode.training(g, () -> norm.forward(x));
+        double deviation = Math.sqrt(14 / 4.0);
+        assertThat(y.toDoubles()).usingComparatorWithPrecision(1e-6).containsExactly(-2 / deviation, -1 / deviation, 0,
+                3 / deviation);
+        assertThat(norm.state().get("running_mean").value().item()).isCloseTo(1.5, within(1e-6));
+        assertThat(norm.state().get("running_var").value().item()).isCloseTo(0.5 + 7 / 3.0, within(1e-5));
+        Tensor z = norm.forward(x);
+        double running = Math.sqrt(0.5 + 7 / 3.0);
+        assertThat(z.toDoubles()).usingComparatorWithPrecision(1e-5).containsExactly(-0.5 / running, 0.5 / running,
+                1.5 / running, 4.5 / running);
+        assertThat(norm.state().get("running_mean").value().item()).isCloseTo(1.5, within(1e-6));
+    }
+
+    @Test
+    void dropoutDropsInTrainingOnly() {
+        Dropout dropout = new Dropout(0.25);
+        Tensor x = Tensor.ones(100_000);
+        assertThat(dropout.forward(x)).isSameAs(x);
+        Tensor y = Mode.training(g, () -> dropout.forward(x));
+        assertThat(y.eq(0).sum().item() / 100_000).isCloseTo(0.25, within(0.01));
+        assertThat(y.max().item()).isCloseTo(4 / 3.0, within(1e-6));
+        assertThat(Mode.training(g, () -> Mode.inference(() -> dropout.forward(x)))).isSameAs(x);
+        assertThatThrownBy(() -> new Dropout(1)).isInstanceOf(TensorException.class);
+        assertThatThrownBy(Mode::generator).isInstanceOf(TensorException.class)
+                .hasMessageContaining("Mode.training");
+    }
+
+    @Test
+    void embeddingLooksRowsUp() {
+        Embedding table = Embedding.of(Parameter.of(Tensor.of(new float[] {1, 2, 3, 4, 5, 6}, 3, 2)));
+        assertThat(table.forward(Tensor.of(new long[] {2, 0}, 1, 2)).toFloats()).containsExactly(5, 6, 1, 2);
+        assertThatThrownBy(() -> table.forward(Tensor.of(new long[] {3}))).isInstanceOf(TensorException.class);
+    }
+
+    /** Attention computed number by number from the layer's weights. */
+    @Test
+    void attentionIsThatOfItsPaper() {
+        int n = 2;
+        int length = 3;
+        int width = 4;
+        int heads = 2;
+        MultiHeadAttention attention = MultiHeadAttention.of(width, heads, g).causal();
+        Tensor x = g.normal(n, length, width);
+        double[] in = attention.state().get("project.weight").value().toDoubles();
+        double[] inBias = attention.state().get("project.bias").value().toDoubles();
+        double[] out = attention.state().get("out.weight").value().toDoubles();
+        double[] outBias = attention.state().get("out.bias").value().toDoubles();
+        double[] expected = new double[n * length * width];
+        int head = width / heads;
+        for (int b = 0; b < n; b++) {
+            double[][] qkv = new double[length][];
+            for (int t = 0; t < length; t++) {
+                qkv[t] = affine(in, inBias, x.narrow(0, b, 1).narrow(1, t, 1).toDoubles());
+            }
+            for (int t = 0; t < length; t++) {
+                double[] mixed = new double[width];
+                for (int h = 0; h < heads; h++) {
+                    double[] weights = new double[t + 1];
+                    double sum = 0;
+                    for (int s = 0; s <= t; s++) {
+                        for (int k = 0; k < head; k++) {
+                            weights[s] += qkv[t][h * head + k] * qkv[s][width + h * head + k] / Math.sqrt(head);
+                        }
+                        weights[s] = Math.exp(weights[s]);
+                        sum += weights[s];
+                    }
+                    for (int s = 0; s <= t; s++) {
+                        for (int k = 0; k < head; k++) {
+                            mixed[h * head + k] += weights[s] / sum * qkv[s][2 * width + h * head + k];
+                        }
+                    }
+                }
+                System.arraycopy(affine(out, outBias, mixed), 0, expected, (b * length + t) * width, width);
+            }
+        }
+        assertThat(attention.forward(x).toDoubles()).usingComparatorWithPrecision(1e-5).containsExactly(expected);
+    }
+
+    private static double[] affine(double[] weight, double[] bias, double[] x) {
+        double[] y = bias.clone();
+        for (int i = 0; i < y.length; i++) {
+            for (int k = 0; k < x.length; k++) {
+                y[i] += weight[i * x.length + k] * x[k];
+            }
+        }
+        return y;
+    }
+
+    @Test
+    void aGraphFusesNothingThatOthersRead() {
+        Linear linear = Linear.of(3, 3, g);
+        Layer graph = Graph.of(x -> {
+            Graph.Node y = x.then(linear);
+            return y.then(new Relu()).add(y);
+        });
+        Tensor x = g.normal(4, 3);
+        Tensor y = linear.forward(x);
+        assertThat(graph.forward(x).toFloats()).isEqualTo(y.relu().add(y).toFloats());
+        Layer chain = Graph.of(n -> n.then(linear).then(new Relu()));
+        assertThat(chain.forward(x).toFloats()).isEqualTo(y.relu().toFloats());
+        Graph.Node[] stolen = new Graph.Node[1];
+        Graph.of(n -> stolen[0] = n);
+        assertThatThrownBy(() -> Graph.of(n -> n.add(stolen[0]))).isInstanceOf(IllegalArgumentException.class);
+    }
+
+    @Test
+    void initialisersHaveTheMomentsOfTheirPapers() {
+        long[] shape = {64, 32, 3, 3};
+        double in = 32 * 9;
+        double out = 64 * 9;
+        assertMoments(Initializer.kaimingUniform(Initializer.Fan.IN), shape, Math.sqrt(2 / in), Math.sqrt(6 / in));
+        assertMoments(Initializer.kaimingUniform(Initializer.Fan.OUT), shape, Math.sqrt(2 / out), Math.sqrt(6 / out));
+        assertMoments(Initializer.kaimingNormal(Initializer.Fan.OUT), shape, Math.sqrt(2 / out), 1);
+        assertMoments(Initializer.xavierUniform(), shape, Math.sqrt(2 / (in + out)), Math.sqrt(6 / (in + out)));
+        assertMoments(Initializer.xavierNormal(), shape, Math.sqrt(2 / (in + out)), 1);
+        assertMoments(Initializer.fanInUniform(), shape, Math.sqrt(1 / in / 3), Math.sqrt(1 / in));
+        assertThat(Parameter.of(Initializer.constant(3), g, 2).value().toFloats()).containsExactly(3, 3);
+        assertThatThrownBy(() -> Parameter.of(Initializer.xavierNormal(), g, 2)).isInstanceOf(TensorException.class);
+    }
+
+    private void assertMoments(Initializer initializer, long[] shape, double deviation, double bound) {
+        Tensor w = Parameter.of(initializer, g, shape).value();
+        double n = w.count();
+        assertThat(w.mean().item()).isCloseTo(0, within(5 * deviation / Math.sqrt(n)));
+        assertThat(Math.sqrt(w.square().mean().item())).isCloseTo(deviation, within(0.02 * deviation));
+        assertThat(w.abs().max().item()).isLessThanOrEqualTo(bound);
+    }
+
+    @Test
+    void summaryCountsByHand() {
+        Linear shared = Linear.of(8, 8, g);
+        Sequential net = Sequential.of(Conv2d.of(3, 8, 3).padding(1).build(g), BatchNorm.of(8), new Relu(),
+                new GlobalAvgPool(), shared, Residual.of(shared), x -> x.mul(2));
+        Summary summary = Summary.of(net, 2, 3, 4, 4);
+        assertThat(summary.rows()).extracting(r -> r.path() + " " + r.layer()).containsExactly("0 Conv2d",
+                "1 BatchNorm", "2 Relu", "3 GlobalAvgPool", "4 Linear", "4 Linear", "6 Function");
+        Summary.Row conv = summary.rows().getFirst();
+        assertThat(conv.parameters()).isEqualTo(8 * 27 + 8);
+        // 2·27 operations for each of 2·8·4·4 results, and one for the bias.
+        assertThat(conv.flops()).isEqualTo(2 * 8 * 16 * (2 * 27 + 1));
+        assertThat(conv.output().dims()).containsExactly(2, 8, 4, 4);
+        assertThat(summary.rows().get(4).flops()).isEqualTo(2 * 8 * (2 * 8 + 1));
+        assertThat(summary.parameters()).isEqualTo(8 * 27 + 8 + 16 + 8 * 8 + 8);
+        assertThat(summary.toString().lines().toList()).hasSize(11).element(2).asString()
+                .matches("0 Conv2d +\\[2, 8, 4, 4\\] +224 +14.1 k");
+        assertThat(summary.toString().lines().toList().getLast()).startsWith("total").contains(" 312 ");
+    }
+
+    @Test
+    void parametersMoveAndConvert() {
+        Linear linear = Linear.of(2, 2, g);
+        float[] before = linear.weight().value().toFloats();
+        Tensor old = linear.weight().value();
+        linear.to(Device.reference());
+        assertThat(linear.weight().value().device()).isEqualTo(Device.reference());
+        assertThat(old.isClosed()).isTrue();
+        assertThat(linear.weight().value().toFloats()).isEqualTo(before);
+        linear.to(DType.F64).to(Device.cpu());
+        assertThat(linear.forward(Tensor.full(DType.F64, 1, 1, 2)).dtype()).isEqualTo(DType.F64);
+        linear.close();
+        assertThat(linear.bias().value().isClosed()).isTrue();
+        assertThatThrownBy(() -> linear.forward(Tensor.full(DType.F64, 1, 1, 2))).isInstanceOf(TensorException.class)
+                .extracting(e -> ((TensorException) e).problem()).isEqualTo(TensorException.Problem.CLOSED);
+    }
+
+    @Test
+    void parametersOutliveTheScopeThatTheyWereMadeIn() {
+        Linear linear;
+        try (Scope inner = Scope.open()) {
+            linear = Linear.of(2, 2, g);
+            assertThat(inner.size()).isZero();
+        }
+        assertThat(linear.forward(Tensor.ones(1, 2)).count()).isEqualTo(2);
+        assertThatThrownBy(() -> linear.weight().set(Tensor.ones(2))).isInstanceOf(TensorException.class);
+        linear.close();
+    }
+}

@@ -1,0 +1,189 @@
+package dev.starling.nn.optim;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Optimisers against their papers' formulas, one number at a time in double precision. */
+class OptimizerTest {
+    private static final int STEPS = 20;
+    private static final int SIZE = 37;
+
+    private Scope scope;
+
+    @BeforeEach
+    void open() {
+        scope = Scope.open();
+    }
+
+    @AfterEach
+    void close() {
+        scope.close();
+    }
+
+    /** A weight and a bias of one element fewer. */
+    private static final class Pair implements Layer {
+        private final Parameter weight = Parameter.of(Generator.seeded(1).normal(SIZE));
+        private final Parameter bias = Parameter.of(Generator.seeded(2).normal(SIZE - 1));
+
+        @Override
+        public Tensor forward(Tensor x) {
+            return x;
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.parameter("weight", weight);
+            visitor.parameter("bias", bias);
+        }
+    }
+
+    private interface Rule {
+        /** Returns the new value of a number; state is the number's own. */
+        double next(double p, double g, double[] state, int step);
+    }
+
+    private static void assertFollows(Pair pair, Optimizer optimizer, Rule weight, Rule bias) {
+        double[] w = pair.weight.value().toDoubles();
+        double[] b = pair.bias.value().toDoubles();
+        double[][] ws = new double[SIZE][2];
+        double[][] bs = new double[SIZE][2];
+        for (int t = 1; t <= STEPS; t++) {
+            try (Scope step = Scope.open()) {
+                Tensor gw = Generator.seeded(100 + t).normal(SIZE);
+                Tensor gb = Generator.seeded(200 + t).normal(SIZE - 1);
+                optimizer.step(gw, gb);
+                double[] gws = gw.toDoubles();
+                double[] gbs = gb.toDoubles();
+                for (int i = 0; i < SIZE; i++) {
+                    w[i] = weight.next(w[i], gws[i], ws[i], t);
+                    if (i < SIZE - 1) {
+                        b[i] = bias.next(b[i], gbs[i], bs[i], t);
+                    }
+                }
+            }
+        }
+        assertThat(pair.weight.value().toDoubles()).usingComparatorWithPrecision(2e-5).containsExactly(w);
+        assertThat(pair.bias.value().toDoubles()).usingComparatorWithPrecision(2e-5).containsExactly(b);
+        assertThat(optimizer.steps()).isEqualTo(STEPS);
+        optimizer.close();
+        pair.close();
+    }
+
+    @Test
+    void sgd() {
+        Pair pair = new Pair();
+        assertFollows(pair, Sgd.over(pair).rate(0.1).build(), (p, g, s, t) -> p - 0.1 * g, (p, g, s, t) -> p - 0.1 * g);
+    }
+
+    @Test
+    void sgdWithMomentumAndDecayOfWeightsOnly() {
+        Pair pair = new Pair();
+        Rule plain = (p, g, s, t) -> p - 0.1 * (s[0] = 0.9 * s[0] + g);
+        assertFollows(pair, Sgd.over(pair).rate(0.1).momentum(0.9).weightDecay(0.01)
+                .withoutDecay(path -> path.endsWith("bias")).build(),
+                (p, g, s, t) -> plain.next(p, g + 0.01 * p, s, t), plain);
+    }
+
+    @Test
+    void sgdOfNesterov() {
+        Pair pair = new Pair();
+        Rule rule = (p, g, s, t) -> {
+            s[0] = 0.8 * s[0] + g;
+            return p - 0.05 * (g + 0.8 * s[0]);
+        };
+        assertFollows(pair, Sgd.over(pair).rate(0.05).momentum(0.8).nesterov().build(), rule, rule);
+    }
+
+    private static Rule adam(double rate, double beta1, double beta2, double epsilon, double l2, double shrink) {
+        return (p, g, s, t) -> {
+            double h = g + l2 * p;
+            s[0] = beta1 * s[0] + (1 - beta1) * h;
+            s[1] = beta2 * s[1] + (1 - beta2) * h * h;
+            double m = s[0] / (1 - Math.pow(beta1, t));
+            double v = s[1] / (1 - Math.pow(beta2, t));
+            return p - rate * shrink * p - rate * m / (Math.sqrt(v) + epsilon);
+        };
+    }
+
+    @Test
+    void adamOfItsPaper() {
+        Pair pair = new Pair();
+        Rule rule = adam(0.01, 0.8, 0.95, 1e-6, 0.1, 0);
+        assertFollows(pair, Adam.over(pair).rate(0.01).betas(0.8, 0.95).epsilon(1e-6).weightDecay(0.1).build(), rule,
+                rule);
+    }
+
+    @Test
+    void adamWOfItsPaper() {
+        Pair pair = new Pair();
+        assertFollows(pair, AdamW.over(pair).rate(0.02).weightDecay(0.1).withoutDecay("bias"::equals).build(),
+                adam(0.02, 0.9, 0.999, 1e-8, 0, 0.1), adam(0.02, 0.9, 0.999, 1e-8, 0, 0));
+    }
+
+    @Test
+    void clippingScalesAllGradientsTogether() {
+        Pair pair = new Pair();
+        ClipByNorm sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), 2);
+        double[] before = pair.weight.value().toDoubles();
+        double[] biasBefore = pair.bias.value().toDoubles();
+        sgd.step(Tensor.full(DType.F32, 0.1, SIZE), null);
+        assertThat(pair.weight.value().toDoubles()[0]).isCloseTo(before[0] - 0.1, within(1e-6));
+        sgd.step(Tensor.full(DType.F32, 3, SIZE),
+                Tensor.full(DType.F32, 4, SIZE - 1));
+        double norm = Math.sqrt(9 * SIZE + 16 * (SIZE - 1));
+        assertThat(sgd.norm()).isCloseTo(norm, within(1e-4));
+        assertThat(pair.weight.value().toDoubles()[5]).isCloseTo(before[5] - 0.1 - 6 / norm, within(1e-6));
+        assertThat(pair.bias.value().toDoubles()[5]).isCloseTo(biasBefore[5] - 8 / norm, within(1e-6));
+        float[] kept = pair.weight.value().toFloats();
+        assertThatThrownBy(() -> sgd.step(Tensor.full(DType.F32, Double.NaN, SIZE), null))
+                .isInstanceOf(TensorException.class).hasMessageContaining("NaN");
+        assertThat(pair.weight.value().toFloats()).isEqualTo(kept);
+        assertThat(sgd.steps()).isEqualTo(2);
+    }
+
+    @Test
+    void refusesWhatDoesNotFitBeforeAnythingChanges() {
+        Pair pair = new Pair();
+        Sgd sgd = Sgd.over(pair).build();
+        float[] before = pair.weight.value().toFloats();
+        assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE))).hasMessageContaining("2 gradients");
+        assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE))).hasMessageContaining("bias");
+        assertThat(pair.weight.value().toFloats()).isEqualTo(before);
+        assertThatThrownBy(() -> Sgd.over(x -> x).build()).isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> Sgd.over(pair).momentum(1)).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void schedulesHaveTheirShapes() {
+        Schedule cosine = Schedule.cosine(1, 0.2, 100);
+        assertThat(cosine.rate(0)).isEqualTo(1);
+        assertThat(cosine.rate(50)).isCloseTo(0.6, within(1e-12));
+        assertThat(cosine.rate(100)).isCloseTo(0.2, within(1e-12));
+        assertThat(cosine.rate(1000)).isCloseTo(0.2, within(1e-12));
+        Schedule decay = Schedule.decay(1, 10, 0.1);
+        assertThat(decay.rate(9)).isEqualTo(1);
+        assertThat(decay.rate(25)).isCloseTo(0.01, within(1e-12));
+        Schedule warm = Schedule.constant(0.5).warmUp(10);
+        assertThat(warm.rate(0)).isCloseTo(0.05, within(1e-12));
+        assertThat(warm.rate(9)).isCloseTo(0.5, within(1e-12));
+        assertThat(warm.rate(99)).isEqualTo(0.5);
+        Schedule cycle = Schedule.oneCycle(1, 101);
+        assertThat(cycle.rate(0)).isCloseTo(1 / 25.0, within(1e-12));
+        assertThat(cycle.rate(30)).isGreaterThan(0.99);
+        assertThat(cycle.rate(31)).isGreaterThan(0.99);
+        assertThat(cycle.rate(100)).isCloseTo(1 / 250_000.0, within(1e-12));
+        assertThatThrownBy(() -> Schedule.cosine(1, 0, 0)).isInstanceOf(TensorException.class);
+    }
+}
