@@ -54,7 +54,8 @@ public final class Train implements Runnable {
     }
 
     /** Trains on MNIST. */
-    @Command(name = "mnist", description = "Train on handwritten digits (downloads 11 MB once, unless --data has them).",
+    @Command(name = "mnist",
+            description = "Train on handwritten digits (downloads 11 MB once, unless --data has them).",
             mixinStandardHelpOptions = true)
     static final class OnMnist implements Callable<Integer> {
         @Mixin

@@ -27,7 +27,8 @@ final class OpsTable {
             Generated from the operations' records and by running them; `OpsTableTest` fails when it is out of date.
 
             - **Types** are those of the first operand that is not a condition, or of the result where there is none.
-            - **Gradient**: *fused* means a kernel of its own for the gradient, used where nobody differentiates it again.
+            - **Gradient**: *fused* means a kernel of its own for the gradient,
+            used where nobody differentiates it again.
             - **CPU kernels** are the types for which the CPU backend has a kernel of its own, at least for some layouts
               and geometries. Everything else runs on the kernels of the `reference` device, which has all operations
               in all types: slower, never absent.
@@ -47,7 +48,8 @@ final class OpsTable {
         for (Map.Entry<Class<?>, List<Class<?>>> family : families().entrySet()) {
             text.append("\n## ").append(family.getKey().getSimpleName()).append('\n');
             text.append(family.getKey().isRecord() ? "" : source.summary(family.getKey()) + "\n\n");
-            text.append("| Operation | What it does | Types | Gradient | CPU kernels |\n| --- | --- | --- | --- | --- |\n");
+            text.append("| Operation | What it does | Types | Gradient | CPU kernels |\n");
+            text.append("| --- | --- | --- | --- | --- |\n");
             for (Class<?> leaf : family.getValue()) {
                 Findings f = found.get(leaf);
                 text.append("| `").append(f.op().name()).append("` | ").append(source.summary(leaf)).append(" | ")
