@@ -34,8 +34,9 @@ public final class Bench implements Callable<Integer> {
             defaultValue = "2000")
     private long warmupMillis;
 
-    @Option(names = "--clock", description = "WALL, or PROCESSOR: the calling thread's processor time, for one thread on a"
-            + " machine that others keep busy (default: WALL).", defaultValue = "WALL")
+    @Option(names = "--clock", defaultValue = "WALL",
+            description = "WALL, or PROCESSOR: the calling thread's processor time, for one thread on a machine that"
+                    + " others keep busy (default: WALL).")
     private Clock clock;
 
     @Option(names = "--json",
@@ -89,11 +90,14 @@ public final class Bench implements Callable<Integer> {
     }
 
     private String json(List<Comparison> comparisons) {
-        return comparisons.stream()
-            .map(c -> ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,"
-                + "\"ratio\":%.3f,\"how\":\"%s\"}").formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()), name(c.peer()),
-                    number(c.theirs()), c.ratio(), c.how()))
-            .collect(Collectors.joining(",", "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
+        return comparisons.stream().map(Bench::json).collect(Collectors.joining(",",
+            "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
+    }
+
+    private static String json(Comparison c) {
+        return ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,"
+            + "\"how\":\"%s\"}").formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()),
+                name(c.peer()), number(c.theirs()), c.ratio(), c.how());
     }
 
     private static String number(double value) {

@@ -25,11 +25,11 @@ import org.openjdk.jmh.annotations.Warmup;
 public abstract class PeerBenchmark {
     /** Who does it. */
     @Param({"STARLING", "PYTORCH"})
-    public Contender contender;
+    Contender contender;
 
     /** Threads inside one operation. */
     @Param("1")
-    public int threads;
+    int threads;
 
     private Case prepared;
 

@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Param;
 /** What it costs to record an operation. */
 public class TapeBenchmark extends PeerBenchmark {
     @Param({"16", "1024"})
-    public int elements;
+    int elements;
 
     @Override
     protected Workload workload() {

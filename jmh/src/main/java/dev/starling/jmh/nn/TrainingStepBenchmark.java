@@ -8,10 +8,10 @@ import org.openjdk.jmh.annotations.Param;
 /** Training steps. */
 public class TrainingStepBenchmark extends PeerBenchmark {
     @Param({"MLP", "CNN", "RESNET18"})
-    public Model model;
+    Model model;
 
     @Param({"32", "128"})
-    public int batch;
+    int batch;
 
     @Override
     protected Workload workload() {

@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Param;
 /** Products of square matrices. */
 public class ContractionBenchmark extends PeerBenchmark {
     @Param({"64", "256", "1024", "2048"})
-    public int size;
+    int size;
 
     @Override
     protected Workload workload() {

@@ -7,10 +7,10 @@ import org.openjdk.jmh.annotations.Param;
 /** 3×3 convolutions of 64 samples, forward and backward. */
 public class ConvolutionBenchmark extends PeerBenchmark {
     @Param({"32", "64", "128"})
-    public int channels;
+    int channels;
 
     @Param({"8", "16", "32"})
-    public int size;
+    int size;
 
     @Override
     protected Workload workload() {

@@ -7,10 +7,10 @@ import org.openjdk.jmh.annotations.Param;
 /** Functions of each element, in cache and out of it. */
 public class ElementwiseBenchmark extends PeerBenchmark {
     @Param({"RELU", "ADD", "GELU"})
-    public Workload.Function function;
+    Workload.Function function;
 
     @Param({"1024", "1048576", "16777216"})
-    public int count;
+    int count;
 
     @Override
     protected Workload workload() {

@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Param;
 /** Layer normalisation of short and long rows. */
 public class NormalizationBenchmark extends PeerBenchmark {
     @Param({"64", "1024", "8192"})
-    public int columns;
+    int columns;
 
     @Override
     protected Workload workload() {

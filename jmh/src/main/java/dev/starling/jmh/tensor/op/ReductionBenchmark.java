@@ -7,10 +7,10 @@ import org.openjdk.jmh.annotations.Param;
 /** Sums along either axis. */
 public class ReductionBenchmark extends PeerBenchmark {
     @Param({"256", "4096"})
-    public int size;
+    int size;
 
     @Param({"0", "1"})
-    public int axis;
+    int axis;
 
     @Override
     protected Workload workload() {

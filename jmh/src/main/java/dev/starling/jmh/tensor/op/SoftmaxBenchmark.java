@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Param;
 /** Softmax of short and long rows. */
 public class SoftmaxBenchmark extends PeerBenchmark {
     @Param({"10", "1024", "32768"})
-    public int columns;
+    int columns;
 
     @Override
     protected Workload workload() {
