@@ -2,21 +2,20 @@ package dev.starling.jmh;
 
 import dev.starling.jmh.onednn.OneDnnEngine;
 import dev.starling.jmh.pytorch.TorchEngine;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
 /** Who is measured. Each runs in a process of its own, because their thread pools and libraries disturb each other. */
-public enum Contender {
+enum Contender {
     STARLING {
         @Override
-        public Engine start(int threads) {
+        Engine start(int threads) {
             return new StarlingEngine(threads);
         }
     },
     PYTORCH {
         @Override
-        public Engine start(int threads) {
+        Engine start(int threads) {
             return new TorchEngine(threads);
         }
 
@@ -38,14 +37,14 @@ public enum Contender {
             if (threads == 1) {
                 return List.of(kernels);
             }
-            Map<String, String> patient = new HashMap<>(kernels);
+            Map<String, String> patient = new java.util.HashMap<>(kernels);
             patient.put("GOMP_SPINCOUNT", "0");
             return List.of(kernels, Map.copyOf(patient));
         }
     },
     ONEDNN {
         @Override
-        public Engine start(int threads) {
+        Engine start(int threads) {
             return new OneDnnEngine();
         }
 
@@ -56,7 +55,7 @@ public enum Contender {
     };
 
     /** Makes the engine in this process. */
-    public abstract Engine start(int threads);
+    abstract Engine start(int threads);
 
     /** Returns the environments worth trying: the best counts. */
     List<Map<String, String>> settings(int threads) {

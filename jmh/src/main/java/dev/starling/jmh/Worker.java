@@ -17,19 +17,16 @@ final class Worker {
     static final String FAILURE = "failed ";
 
     private final Engine engine;
-    private final Clock clock;
     private Case prepared;
 
-    private Worker(Engine engine, Clock clock) {
+    private Worker(Engine engine) {
         this.engine = engine;
-        this.clock = clock;
     }
 
-    /** Runs with the contender's name, its number of threads and the clock's name. */
+    /** Runs with the contender's name and its number of threads. */
     public static void main(String[] arguments) throws IOException {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        Engine engine = Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1]));
-        Worker worker = new Worker(engine, Clock.valueOf(arguments[2]));
+        Worker worker = new Worker(Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1])));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(MARK + worker.answer(line.split(" ")));
@@ -77,11 +74,11 @@ final class Worker {
 
     /** Returns the time of so many runs, in nanoseconds. */
     private long time(int runs) {
-        long start = clock.nanos();
+        long start = System.nanoTime();
         for (int i = 0; i < runs; i++) {
             prepared.run();
         }
-        return clock.nanos() - start;
+        return System.nanoTime() - start;
     }
 
     private void release() {

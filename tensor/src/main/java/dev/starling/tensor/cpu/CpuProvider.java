@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Device;
+import dev.starling.tensor.cpu.jit.Vectors;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
@@ -22,6 +23,10 @@ public final class CpuProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
+        if (Vectors.areMissing()) {
+            System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
+                    "kernels run without vector instructions; --add-modules=jdk.incubator.vector makes them faster");
+        }
         return new CpuBackend();
     }
 }

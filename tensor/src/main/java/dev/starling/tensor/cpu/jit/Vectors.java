@@ -19,6 +19,11 @@ public final class Vectors {
         return Host.BITS;
     }
 
+    /** Whether the JVM was started without the Vector API. */
+    public static boolean areMissing() {
+        return ModuleLayer.boot().findModule(MODULE).isEmpty();
+    }
+
     /**
      * Whether the JVM brings vector code for functions such as sin; elsewhere their vector forms are slower than none.
      */

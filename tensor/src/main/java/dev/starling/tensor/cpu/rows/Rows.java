@@ -6,8 +6,7 @@ package dev.starling.tensor.cpu.rows;
  */
 public interface Rows {
     /** The fastest implementation that this process can run. */
-    Rows FASTEST = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
-            && !Boolean.getBoolean("starling.scalar") ? new VectorRows() : new ScalarRows();
+    Rows FASTEST = VectorApi.PRESENT ? new VectorRows() : new ScalarRows();
 
     /** Adds to {@code sum[c]} and {@code squares[c]} the sums over rows of {@code x - pivot[c]} and of its square. */
     void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares);

@@ -1,0 +1,27 @@
+import dev.starling.nn.*;
+import dev.starling.nn.data.*;
+import dev.starling.nn.layer.*;
+import dev.starling.nn.loss.*;
+import dev.starling.nn.optim.*;
+import dev.starling.nn.train.*;
+import dev.starling.tensor.*;
+
+/** Points on two entangled spirals, each with the number of its spiral. */
+TensorDataset spirals(int points, Generator random) {
+    Tensor spiral = random.integers(0, 2, points);
+    Tensor radius = random.uniform(points);
+    Tensor angle = radius.mul(8).add(spiral.to(DType.F32).mul(Math.PI));
+    return TensorDataset.of(Shaping.stack(1, radius.mul(angle.cos()), radius.mul(angle.sin())), spiral);
+}
+
+void main() {
+    Generator random = Generator.seeded(42);
+    Sequential model = Sequential.of(Linear.of(2, 64, random), new Relu(),
+            Linear.of(64, 64, random), new Relu(), Linear.of(64, 2, random));
+    try (DataLoader seen = DataLoader.of(spirals(4000, random)).batchSize(50).shuffle().build();
+            DataLoader unseen = DataLoader.of(spirals(1000, random)).batchSize(1000).build()) {
+        Trainer.of(model, Loss.crossEntropy(), Adam.over(model).rate(0.005).build())
+                .data(seen).heldOut(unseen).metrics(Metric.accuracy()).epochs(15).build()
+                .run().epochs().forEach(epoch -> IO.println(epoch.heldOut()));
+    }
+}
