@@ -66,7 +66,7 @@ final class RandomKernels implements RangeTask {
             int n = (int) Math.min(4L * blocks, count - first);
             switch (op) {
                 case Random.Uniform(_, double low, double high, _, _) -> {
-                    uniform(batch, (float) low, (float) high);
+                    uniform(batch, (float) low, (float) (high - low), Math.nextDown((float) high));
                     write(batch.values, first, n);
                 }
                 case Random.Normal(_, double mean, double deviation, _, _) -> {
@@ -95,12 +95,11 @@ final class RandomKernels implements RangeTask {
         }
     }
 
-    private static void uniform(Batch batch, float low, float high) {
+    private static void uniform(Batch batch, float low, float range, float below) {
         int[] words = batch.words;
         float[] values = batch.values;
-        float below = Math.nextDown(high);
         for (int i = 0; i < values.length; i++) {
-            values[i] = Math.min(Math.fma(Philox.uniform(words[i]), high - low, low), below);
+            values[i] = Math.min(Math.fma(Philox.uniform(words[i]), range, low), below);
         }
     }
 

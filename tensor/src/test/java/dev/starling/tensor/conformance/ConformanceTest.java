@@ -7,18 +7,32 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.jit.WarmKernels;
 import dev.starling.tensor.op.Op;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
 /** The CPU against the reference, the reference against what is known, and the suite against itself. */
 class ConformanceTest {
+    /** Most cases are too short for kernels that warm up to show their loops over vectors. */
+    @BeforeAll
+    static void useVectorsAtOnce() {
+        WarmKernels.start(true);
+    }
+
+    @AfterAll
+    static void warmUpAsUsual() {
+        WarmKernels.start(false);
+    }
+
     @TestFactory
     Stream<DynamicTest> cpuConforms() {
         return Conformance.of(Device.cpu());

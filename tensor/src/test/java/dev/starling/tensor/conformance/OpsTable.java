@@ -28,7 +28,7 @@ final class OpsTable {
 
             - **Types** are those of the first operand that is not a condition, or of the result where there is none.
             - **Gradient**: *fused* means a kernel of its own for the gradient,
-            used where nobody differentiates it again.
+              used where nobody differentiates it again.
             - **CPU kernels** are the types for which the CPU backend has a kernel of its own, at least for some layouts
               and geometries. Everything else runs on the kernels of the `reference` device, which has all operations
               in all types: slower, never absent.

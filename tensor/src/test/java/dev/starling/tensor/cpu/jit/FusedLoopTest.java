@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -23,8 +24,14 @@ class FusedLoopTest {
 
     private final Arena arena = Arena.ofConfined();
 
+    @BeforeEach
+    void useVectorsAtOnce() {
+        WarmKernels.start(true);
+    }
+
     @AfterEach
     void free() {
+        WarmKernels.start(false);
         arena.close();
     }
 
@@ -67,9 +74,9 @@ class FusedLoopTest {
         long[] frame = new long[16];
         System.arraycopy(operands.addresses, 0, frame, 0, operands.addresses.length);
         vectors.flat().kernel().run(frame, 0, 1, 0, count);
-        byte[] first = operands.bytes(operands.addresses.length - 1, count);
+        long[] first = operands.bits(operands.addresses.length - 1, count);
         vectors.flat().kernel().runElements(frame, 0, 1, 0, count);
-        assertThat(operands.bytes(operands.addresses.length - 1, count)).isEqualTo(first);
+        assertThat(operands.bits(operands.addresses.length - 1, count)).isEqualTo(first);
     }
 
     @ParameterizedTest
@@ -298,12 +305,14 @@ class FusedLoopTest {
             launch().runFlat(count);
         }
 
-        byte[] bytes(int k, int count) {
-            byte[] bytes = new byte[count * loop.expression().operand(k).bytes()];
-            for (int i = 0; i < bytes.length; i++) {
-                bytes[i] = (byte) HostMemory.getLong(DType.I8, addresses[k] + i);
-            }
-            return bytes;
+        /** The elements' bits, with one NaN for all. */
+        long[] bits(int k, int count) {
+            DType type = loop.expression().operand(k);
+            long[] bits = new long[count];
+            Arrays.setAll(bits, i -> type.isFloating()
+                    ? Double.doubleToLongBits(HostMemory.getDouble(type, addresses[k] + (long) i * type.bytes()))
+                    : HostMemory.getLong(type, addresses[k] + (long) i * type.bytes()));
+            return bits;
         }
 
         float[] floats(int k, int count) {
