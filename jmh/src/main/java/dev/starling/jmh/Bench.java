@@ -22,7 +22,7 @@ public final class Bench implements Callable<Integer> {
     private int threads;
 
     @Option(names = "--only", split = ",",
-            description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}",
+            description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}.",
             completionCandidates = Names.class)
     private List<String> only = List.of();
 
@@ -33,6 +33,11 @@ public final class Bench implements Callable<Integer> {
     @Option(names = "--warmup", description = "Milliseconds of warm-up before each comparison (default: 2000).",
             defaultValue = "2000")
     private long warmupMillis;
+
+    @Option(names = "--clock", defaultValue = "WALL",
+            description = "WALL, or PROCESSOR: the calling thread's processor time, for one thread on a machine that"
+                    + " others keep busy (default: WALL).")
+    private Clock clock;
 
     @Option(names = "--json",
             description = "End with one JSON object on standard output; the table goes to the error output.")
@@ -49,6 +54,10 @@ public final class Bench implements Callable<Integer> {
 
     @Override
     public Integer call() {
+        if (clock == Clock.PROCESSOR && threads > 1) {
+            System.err.println("--clock PROCESSOR counts one thread; use WALL with --threads " + threads);
+            return CommandLine.ExitCode.USAGE;
+        }
         List<Workload> chosen = Workload.ALL.stream()
             .filter(workload -> only.isEmpty() || only.stream().anyMatch(workload.name()::startsWith)).toList();
         if (chosen.isEmpty()) {
@@ -59,7 +68,7 @@ public final class Bench implements Callable<Integer> {
         var table = json ? System.err : System.out;
         table.printf(ROW + "%n", "case", "ours", "theirs", "unit", "ratio", "peer", "its fastest way");
         Progress progress = new Progress();
-        try (Duel duel = new Duel(threads, pairs, warmupMillis, progress)) {
+        try (Duel duel = new Duel(threads, clock, pairs, warmupMillis, progress)) {
             Runtime.getRuntime().addShutdownHook(new Thread(duel::close));
             for (Workload workload : chosen) {
                 for (Comparison comparison : duel.compare(workload)) {
@@ -81,12 +90,14 @@ public final class Bench implements Callable<Integer> {
     }
 
     private String json(List<Comparison> comparisons) {
-        return comparisons.stream()
-            .map(c -> ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,"
-                + "\"ratio\":%.3f,\"how\":\"%s\"}")
-                .formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()), name(c.peer()),
-                    number(c.theirs()), c.ratio(), c.how()))
-            .collect(Collectors.joining(",", "{\"threads\":" + threads + ",\"cases\":[", "]}"));
+        return comparisons.stream().map(Bench::json).collect(Collectors.joining(",",
+            "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
+    }
+
+    private static String json(Comparison c) {
+        return ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,"
+            + "\"how\":\"%s\"}").formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()),
+                name(c.peer()), number(c.theirs()), c.ratio(), c.how());
     }
 
     private static String number(double value) {

@@ -2,20 +2,21 @@ package dev.starling.jmh;
 
 import dev.starling.jmh.onednn.OneDnnEngine;
 import dev.starling.jmh.pytorch.TorchEngine;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
 /** Who is measured. Each runs in a process of its own, because their thread pools and libraries disturb each other. */
-enum Contender {
+public enum Contender {
     STARLING {
         @Override
-        Engine start(int threads) {
+        public Engine start(int threads) {
             return new StarlingEngine(threads);
         }
     },
     PYTORCH {
         @Override
-        Engine start(int threads) {
+        public Engine start(int threads) {
             return new TorchEngine(threads);
         }
 
@@ -37,14 +38,14 @@ enum Contender {
             if (threads == 1) {
                 return List.of(kernels);
             }
-            Map<String, String> patient = new java.util.HashMap<>(kernels);
+            Map<String, String> patient = new HashMap<>(kernels);
             patient.put("GOMP_SPINCOUNT", "0");
             return List.of(kernels, Map.copyOf(patient));
         }
     },
     ONEDNN {
         @Override
-        Engine start(int threads) {
+        public Engine start(int threads) {
             return new OneDnnEngine();
         }
 
@@ -55,7 +56,7 @@ enum Contender {
     };
 
     /** Makes the engine in this process. */
-    abstract Engine start(int threads);
+    public abstract Engine start(int threads);
 
     /** Returns the environments worth trying: the best counts. */
     List<Map<String, String>> settings(int threads) {

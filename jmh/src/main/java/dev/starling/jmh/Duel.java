@@ -19,14 +19,16 @@ final class Duel implements AutoCloseable {
     private static final double SAMPLE_NANOS = 60e6;
 
     private final int threads;
+    private final Clock clock;
     private final int pairs;
     private final long warmupMillis;
     private final Consumer<String> progress;
     private final Map<Contender, List<WorkerProcess>> processes = new EnumMap<>(Contender.class);
 
     /** Makes a duel whose processes start when first needed. */
-    Duel(int threads, int pairs, long warmupMillis, Consumer<String> progress) {
+    Duel(int threads, Clock clock, int pairs, long warmupMillis, Consumer<String> progress) {
         this.threads = threads;
+        this.clock = clock;
         this.pairs = pairs;
         this.warmupMillis = warmupMillis;
         this.progress = progress;
@@ -98,7 +100,7 @@ final class Duel implements AutoCloseable {
 
     private List<WorkerProcess> processes(Contender contender) {
         return processes.computeIfAbsent(contender, who -> who.settings(threads).stream()
-            .map(settings -> new WorkerProcess(who, threads, settings)).toList());
+            .map(settings -> new WorkerProcess(who, threads, clock, settings)).toList());
     }
 
     /** Returns the time of one run, over as many as fill a sample. */

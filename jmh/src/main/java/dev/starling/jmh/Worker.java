@@ -17,16 +17,19 @@ final class Worker {
     static final String FAILURE = "failed ";
 
     private final Engine engine;
+    private final Clock clock;
     private Case prepared;
 
-    private Worker(Engine engine) {
+    private Worker(Engine engine, Clock clock) {
         this.engine = engine;
+        this.clock = clock;
     }
 
-    /** Runs with the contender's name and its number of threads. */
+    /** Runs with the contender's name, its number of threads and the clock's name. */
     public static void main(String[] arguments) throws IOException {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        Worker worker = new Worker(Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1])));
+        Engine engine = Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1]));
+        Worker worker = new Worker(engine, Clock.valueOf(arguments[2]));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(MARK + worker.answer(line.split(" ")));
@@ -74,11 +77,11 @@ final class Worker {
 
     /** Returns the time of so many runs, in nanoseconds. */
     private long time(int runs) {
-        long start = System.nanoTime();
+        long start = clock.nanos();
         for (int i = 0; i < runs; i++) {
             prepared.run();
         }
-        return System.nanoTime() - start;
+        return clock.nanos() - start;
     }
 
     private void release() {

@@ -19,14 +19,14 @@ final class WorkerProcess implements AutoCloseable {
     private final Writer orders;
     private final BufferedReader answers;
 
-    WorkerProcess(Contender contender, int threads, Map<String, String> settings) {
+    WorkerProcess(Contender contender, int threads, Clock clock, Map<String, String> settings) {
         this.contender = contender;
         this.settings = settings;
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), Worker.class.getName()));
-        command.addAll(List.of(contender.name(), Integer.toString(threads)));
+        command.addAll(List.of(contender.name(), Integer.toString(threads), clock.name()));
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD);
         builder.environment().putAll(settings);
         try {

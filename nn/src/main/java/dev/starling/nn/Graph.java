@@ -22,8 +22,8 @@ import java.util.function.UnaryOperator;
  * });
  * }</pre>
  *
- * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. A {@link Relu}
- * that alone reads a {@link Fusible} layer's result is computed in the same pass.
+ * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. A
+ * {@link Relu} that alone reads a {@link Fusible} layer's result is computed in the same pass.
  */
 public final class Graph implements Layer {
     private record Step(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) { }

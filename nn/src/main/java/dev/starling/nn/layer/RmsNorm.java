@@ -5,7 +5,9 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Tensor;
 
-/** Divides by the root of the mean square over trailing dimensions: {@code x [.., *sizes]}. (Zhang and Sennrich, 2019) */
+/**
+ * Divides by the root of the mean square over trailing dimensions: {@code x [.., *sizes]}. (Zhang and Sennrich, 2019)
+ */
 public final class RmsNorm implements Layer {
     private final Parameter weight;
     private final double epsilon;

@@ -12,8 +12,8 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Kernels of layer normalisation on f32. Gradients of gamma and beta are sums in f32 over blocks of rows and in f64 over
- * blocks, in a fixed order.
+ * Kernels of layer normalisation on f32. Gradients of gamma and beta are sums in f32 over blocks of rows and in f64
+ * over blocks, in a fixed order.
  */
 final class LayerNormKernels {
     private static final int ROWS = 64;

@@ -6,8 +6,9 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
 import java.util.List;
+import java.util.function.Supplier;
 
-/** The requirements that {@code infer} states. */
+/** The requirements that {@code infer} states. A text that is put together is given as its maker: most checks hold. */
 final class Check {
     private Check() {
     }
@@ -15,6 +16,12 @@ final class Check {
     static void shape(boolean holds, Op op, String relation, String remedy, Spec... operands) {
         if (!holds) {
             throw new TensorException(Problem.SHAPE, op.name(), List.of(operands), relation, remedy);
+        }
+    }
+
+    static void shape(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {
+        if (!holds) {
+            shape(false, op, relation.get(), remedy, operands);
         }
     }
 
@@ -27,6 +34,12 @@ final class Check {
     static void argument(boolean holds, Op op, String relation, String remedy, Spec... operands) {
         if (!holds) {
             throw new TensorException(Problem.ARGUMENT, op.name(), List.of(operands), relation, remedy);
+        }
+    }
+
+    static void argument(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {
+        if (!holds) {
+            argument(false, op, relation.get(), remedy, operands);
         }
     }
 
@@ -48,7 +61,8 @@ final class Check {
     }
 
     static void rank(Op op, Spec s, int rank, Spec... operands) {
-        shape(s.shape().rank() == rank, op, "needs rank " + rank + ", got " + s.shape().rank(), "reshape it", operands);
+        shape(s.shape().rank() == rank, op, () -> "needs rank " + rank + ", got " + s.shape().rank(), "reshape it",
+                operands);
     }
 
     static Shape broadcast(Op op, Spec a, Spec b) {
@@ -59,7 +73,7 @@ final class Check {
 
     static void operands(Op op, Spec[] inputs, int least, int most) {
         argument(inputs.length >= least && inputs.length <= most, op,
-                "takes " + least + (least == most ? "" : " to " + most) + " operands, got " + inputs.length,
+                () -> "takes " + least + (least == most ? "" : " to " + most) + " operands, got " + inputs.length,
                 "pass the operands that its Javadoc names", inputs);
     }
 }

@@ -20,7 +20,8 @@ public sealed interface Contraction extends Op {
             Check.shape(a.rank() >= 2 && b.rank() >= 2, this, "needs rank >= 2",
                     "use the method matmul, or unsqueeze", in);
             Check.shape(a.dim(-1) == b.dim(-2), this,
-                    "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2), "transpose or reshape an operand", in);
+                    () -> "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2),
+                    "transpose or reshape an operand", in);
             Shape lead = Shape.broadcast(a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2));
             Check.shape(lead != null, this, "leading dimensions must broadcast", "reshape an operand", in);
             return new Spec[] {in[0].with(lead.concat(Shape.of(a.dim(-2), b.dim(-1))))};
@@ -48,10 +49,10 @@ public sealed interface Contraction extends Op {
             Check.sameType(this, in);
             Check.rank(this, in[1], 2, in);
             Check.shape(in[0].shape().rank() >= 1 && in[0].shape().dim(-1) == in[1].shape().dim(1), this,
-                    "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
+                    () -> "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
                     "flatten or reshape x", in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(in[1].shape().dim(0))), this,
-                    "the bias must be [" + in[1].shape().dim(0) + "]", "give a bias of one value an output", in);
+                    () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give a bias of one value an output", in);
             return new Spec[] {in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)))};
         }
 

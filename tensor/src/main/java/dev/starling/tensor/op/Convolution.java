@@ -76,7 +76,7 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 3);
             Shape y = output(this, in[0], in[1], in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(y.dim(1))), this,
-                    "the bias must be [" + y.dim(1) + "]", "give a bias of one value an output channel", in);
+                    () -> "the bias must be [" + y.dim(1) + "]", "give a bias of one value an output channel", in);
             return new Spec[] {in[0].with(y)};
         }
 
@@ -108,7 +108,7 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 2);
             Spec x = in[0].with(shape);
             Shape y = output(this, x, in[1], in);
-            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y,
+            Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
                     "give the shape that was convolved", in);
             return new Spec[] {x};
         }
@@ -135,7 +135,8 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 2);
             Spec w = in[0].with(shape);
             Shape y = output(this, in[0], w, in);
-            Check.shape(y.equals(in[1].shape()), this, "the gradient must be " + y, "give the shape of the weight", in);
+            Check.shape(y.equals(in[1].shape()), this, () -> "the gradient must be " + y,
+                    "give the shape of the weight", in);
             return bias ? new Spec[] {w, w.with(Shape.of(y.dim(1)))} : new Spec[] {w};
         }
 
@@ -161,18 +162,19 @@ public sealed interface Convolution extends Op {
         long channels = x.shape().dim(1);
         long outputs = weight.shape().dim(0);
         Check.argument(g.groups() > 0 && outputs % g.groups() == 0, op,
-                outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
+                () -> outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
         Check.shape(channels == weight.shape().dim(1) * g.groups(), op,
-                "x has " + channels + " channels, the weight takes " + weight.shape().dim(1) * g.groups(),
+                () -> "x has " + channels + " channels, the weight takes " + weight.shape().dim(1) * g.groups(),
                 "change the weight, groups or x", in);
         long[] y = new long[g.rank() + 2];
         y[0] = x.shape().dim(0);
         y[1] = outputs;
         for (int i = 0; i < g.rank(); i++) {
             Check.argument(g.stride()[i] > 0 && g.dilation()[i] > 0 && g.padding()[i] >= 0, op,
-                    "stride and dilation must be > 0 and padding >= 0: " + g, "change the geometry", in);
+                    () -> "stride and dilation must be > 0 and padding >= 0: " + g, "change the geometry", in);
             y[i + 2] = g.out(i, x.shape().dim(i + 2), weight.shape().dim(i + 2));
-            Check.shape(y[i + 2] > 0, op, "the kernel must fit into the padded input in dimension " + (i + 2),
+            int axis = i + 2;
+            Check.shape(y[axis] > 0, op, () -> "the kernel must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
         }
         return Shape.of(y);

@@ -27,7 +27,7 @@ public sealed interface CrossEntropy extends Op {
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
             Check.shape(in[1].shape().equals(Shape.of(in[0].shape().dim(0))), this,
-                    "targets must be [" + in[0].shape().dim(0) + "], one class a row",
+                    () -> "targets must be [" + in[0].shape().dim(0) + "], one class a row",
                     "use class indices, not one-hot rows",
                     in);
             return new Spec[] {in[0].with(in[1].shape()), in[0]};

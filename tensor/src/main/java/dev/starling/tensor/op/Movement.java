@@ -65,13 +65,14 @@ public sealed interface Movement extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Shape inner = in[0].shape();
-            Check.shape(inner.rank() == shape.rank(), this, "must have the rank of " + shape, "reshape it", in);
+            Check.shape(inner.rank() == shape.rank(), this, () -> "must have the rank of " + shape, "reshape it", in);
             for (int i = 0; i < starts.length; i++) {
+                int axis = i;
                 long last = starts[i] + (inner.dim(i) - 1) * steps[i];
                 Check.shape(inner.dim(i) == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0
                         && last < shape.dim(i), this,
-                        "dimension " + i + ": " + starts[i] + " to " + last + " must lie within " + shape.dim(i),
-                        "give a larger shape", in);
+                        () -> "dimension " + axis + ": " + starts[axis] + " to " + last + " must lie within "
+                        + shape.dim(axis), "give a larger shape", in);
             }
             return new Spec[] {in[0].with(shape)};
         }

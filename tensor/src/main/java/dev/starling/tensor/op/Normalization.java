@@ -22,7 +22,7 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in);
             Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(in[0].shape().dim(1));
-            Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, "gamma and beta must be " + c,
+            Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, () -> "gamma and beta must be " + c,
                     "give one value a channel", in);
             Check.shape(c.count() == 0 || in[0].shape().count() > c.count(), this,
                     "needs more than one value per channel", "use a larger batch", in);

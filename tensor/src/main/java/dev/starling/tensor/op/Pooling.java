@@ -91,7 +91,7 @@ public sealed interface Pooling extends Op {
             Check.floating(this, in[0]);
             Check.index(this, in[1], in);
             Shape y = output(this, shape, in);
-            Check.shape(y.equals(in[0].shape()) && y.equals(in[1].shape()), this, "operands must be " + y,
+            Check.shape(y.equals(in[0].shape()) && y.equals(in[1].shape()), this, () -> "operands must be " + y,
                     "pass the outputs of maxPool", in);
             return new Spec[] {in[0].with(shape)};
         }
@@ -137,7 +137,7 @@ public sealed interface Pooling extends Op {
         public Spec[] infer(Spec... in) {
             Check.floating(this, in);
             Shape y = output(this, shape, in);
-            Check.shape(y.equals(in[0].shape()), this, "the gradient must be " + y,
+            Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
                     "give the shape that was pooled", in);
             return new Spec[] {in[0].with(shape)};
         }
@@ -150,17 +150,20 @@ public sealed interface Pooling extends Op {
 
     private static Shape output(Pooling op, Shape x, Spec[] in) {
         Window w = op.window();
-        Check.shape(x.rank() == w.rank() + 2, op, "needs [N, C, *spatial] of rank " + (w.rank() + 2), "reshape it", in);
+        Check.shape(x.rank() == w.rank() + 2, op, () -> "needs [N, C, *spatial] of rank " + (w.rank() + 2),
+                "reshape it", in);
         long[] y = x.dims();
         for (int i = 0; i < w.rank(); i++) {
             Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
                     && 2 * w.padding()[i] <= w.kernel()[i], op,
                     "kernel, stride and dilation must be > 0 and padding at most half of the kernel",
                     "change the window", in);
+            int axis = i + 2;
             Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(i + 2), op,
-                    "the dilation must not step over the input in dimension " + (i + 2), "use a smaller dilation", in);
+                    () -> "the dilation must not step over the input in dimension " + axis,
+                    "use a smaller dilation", in);
             y[i + 2] = w.out(i, x.dim(i + 2));
-            Check.shape(y[i + 2] > 0, op, "the window must fit into the padded input in dimension " + (i + 2),
+            Check.shape(y[i + 2] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
         }
         return Shape.of(y);

@@ -28,7 +28,7 @@ public sealed interface Reduction extends Op {
         Shape shape = in[0].shape();
         Check.shape(hasIdentity() || axes().extent(shape) > 0 || shape.count() == 0
                 && axes().reduce(shape, false).count() == 0,
-                this, "needs at least one element along axes " + axes(), "give a non-empty tensor", in);
+                this, () -> "needs at least one element along axes " + axes(), "give a non-empty tensor", in);
         return new Spec[] {new Spec(result(in[0].dtype()), axes().reduce(shape, keepDims()), in[0].device())};
     }
 

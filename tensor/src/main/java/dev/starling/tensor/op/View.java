@@ -20,7 +20,7 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.shape(shape.count() == in[0].shape().count(), this,
-                    "needs as many elements as " + shape + " has, which is " + shape.count(),
+                    () -> "needs as many elements as " + shape + " has, which is " + shape.count(),
                     "use sizes with equal product",
                     in);
             return new Spec[] {in[0].with(shape)};
@@ -88,7 +88,7 @@ public sealed interface View extends Op {
                 seen |= axis >= 0 && axis < rank ? 1 << axis : 0;
             }
             Check.argument(order.length == rank && Integer.bitCount(seen) == rank, this,
-                    Arrays.toString(order) + " must name each dimension once",
+                    () -> Arrays.toString(order) + " must name each dimension once",
                     "give a permutation of the dimensions", in);
             long[] dims = new long[rank];
             Arrays.setAll(dims, i -> in[0].shape().dim(order[i]));
@@ -124,7 +124,7 @@ public sealed interface View extends Op {
     record Expand(Shape shape) implements View {
         @Override
         public Spec[] infer(Spec... in) {
-            Check.shape(shape.equals(Shape.broadcast(in[0].shape(), shape)), this, "must broadcast to " + shape,
+            Check.shape(shape.equals(Shape.broadcast(in[0].shape(), shape)), this, () -> "must broadcast to " + shape,
                     "sizes must agree or be 1", in);
             return new Spec[] {in[0].with(shape)};
         }
@@ -158,13 +158,14 @@ public sealed interface View extends Op {
             Shape shape = in[0].shape();
             Check.argument(starts.length == shape.rank() && steps.length == shape.rank()
                     && sizes.length == shape.rank(),
-                    this, "needs a start, step and size for each dimension", "give " + shape.rank() + " of each", in);
+                    this, "needs a start, step and size for each dimension", "give one of each for each", in);
             for (int i = 0; i < starts.length; i++) {
+                int axis = i;
                 long last = starts[i] + (sizes[i] - 1) * steps[i];
                 Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0
                         && last < shape.dim(i),
-                        this, "dimension " + i + ": " + starts[i] + " to " + last + " must lie within " + shape.dim(i),
-                        "clip the slice", in);
+                        this, () -> "dimension " + axis + ": " + starts[axis] + " to " + last + " must lie within "
+                        + shape.dim(axis), "clip the slice", in);
             }
             return new Spec[] {in[0].with(Shape.of(sizes))};
         }

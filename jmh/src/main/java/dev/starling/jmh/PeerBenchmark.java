@@ -1,0 +1,54 @@
+package dev.starling.jmh;
+
+import java.util.concurrent.TimeUnit;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Fork;
+import org.openjdk.jmh.annotations.Level;
+import org.openjdk.jmh.annotations.Measurement;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Param;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
+import org.openjdk.jmh.annotations.Warmup;
+
+/** One workload by us and by our peers, for a look inside with JMH's profilers. {@link Bench} is what gives ratios. */
+@State(Scope.Thread)
+@BenchmarkMode(Mode.AverageTime)
+@OutputTimeUnit(TimeUnit.MICROSECONDS)
+@Fork(1)
+@Warmup(iterations = 3, time = 1)
+@Measurement(iterations = 5, time = 1)
+public abstract class PeerBenchmark {
+    /** Who does it. */
+    @Param({"STARLING", "PYTORCH"})
+    Contender contender;
+
+    /** Threads inside one operation. */
+    @Param("1")
+    int threads;
+
+    private Case prepared;
+
+    /** Returns what is done. */
+    protected abstract Workload workload();
+
+    @Setup(Level.Trial)
+    public void prepare() {
+        Engine engine = contender.start(threads);
+        prepared = engine.prepare(workload(), engine.variants(workload()).getFirst());
+    }
+
+    @Benchmark
+    public void run() {
+        prepared.run();
+    }
+
+    @TearDown(Level.Trial)
+    public void close() {
+        prepared.close();
+    }
+}
