@@ -221,8 +221,11 @@ public final class Tape implements Recorder {
     /** Hands the gradients of {@code result}, which must have one element, to {@code sink} as they become final. */
     public void backward(Tensor result, GradientSink sink) {
         walk(result, seed(result), (variable, gradient) -> {
+            boolean counted = gradient.holds() > 0;
             sink.accept(watched[variable], gradient);
-            gradient.drop();
+            if (counted) {
+                gradient.drop();
+            }
         });
     }
 

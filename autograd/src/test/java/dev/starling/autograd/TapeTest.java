@@ -91,6 +91,24 @@ class TapeTest {
     }
 
     @Test
+    void shouldLeaveAGradientToTheSinkThatHoldsIt() {
+        try (Scope scope = Scope.open()) {
+            Tensor w = Tensor.of(new float[] {1, 2, 3});
+            Tensor v = Tensor.of(new float[] {4, 5, 6});
+            Tape tape = new Tape().watch(w, v);
+            // The sum hands its own gradient on, which the backward pass did not make; the product makes one.
+            Tensor loss = tape.record(() -> w.sum().add(v.mul(v).sum()));
+            List<Tensor> held = new ArrayList<>();
+            tape.backward(loss, (t, g) -> {
+                g.hold();
+                held.add(g);
+            });
+            assertThat(held).noneMatch(Tensor::isClosed);
+            assertThat(held.get(0).add(held.get(1)).toFloats()).containsExactly(9, 11, 13);
+        }
+    }
+
+    @Test
     void shouldHandEachGradientToTheSinkOnceAtItsLastContribution() {
         Tensor a = doubles(2);
         Tensor b = doubles(3);
