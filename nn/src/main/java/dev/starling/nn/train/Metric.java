@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.tensor.Tensor;
 import java.util.Locale;
+import java.util.function.ToDoubleBiFunction;
 
 /** A number per example that a run reports the mean of. Holds no state. */
 public interface Metric {
@@ -34,37 +35,11 @@ public interface Metric {
 
     /** The mean distance between results and targets of one shape {@code [N, ..]}. */
     static Metric meanAbsoluteError() {
-        return new Named("mean absolute error", (result, target) ->
+        return new NamedMetric("mean absolute error", (result, target) ->
                 result.sub(target).abs().sum().item() * result.size(0) / Math.max(1, result.count()), false);
     }
 
-    private static Metric share(String name, Sum sum) {
-        return new Named(name, sum, true);
-    }
-
-    /** Sums over a batch. */
-    @FunctionalInterface
-    interface Sum {
-        /** Returns the sum over the examples of a batch. */
-        double of(Tensor result, Tensor target);
-    }
-
-    /**
-     * A metric made of its parts.
-     *
-     * @param name of the metric
-     * @param sum over a batch
-     * @param share whether it is printed in percent
-     */
-    record Named(String name, Sum sum, boolean share) implements Metric {
-        @Override
-        public double sumOver(Tensor result, Tensor target) {
-            return sum.of(result, target);
-        }
-
-        @Override
-        public String format(double mean) {
-            return share ? String.format(Locale.ROOT, "%.2f %%", 100 * mean) : Metric.super.format(mean);
-        }
+    private static Metric share(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
+        return new NamedMetric(name, sum, true);
     }
 }

@@ -19,7 +19,7 @@ import java.util.function.Supplier;
 
 /**
  * One step of training: forward, backward, optimiser. Everything between is freed at its end. A step that fails leaves
- * the parameters as they were. Confined to one thread.
+ * the weights as they were; running statistics have seen its batch. Confined to one thread.
  */
 public final class TrainingStep {
     private final Layer model;
