@@ -13,7 +13,8 @@ import picocli.CommandLine.Spec;
         description = "Deep learning that embeds in a JVM application, and flocks.",
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
         mixinStandardHelpOptions = true,
-        subcommands = {Train.class, Doctor.class})
+        subcommands = {Train.class, Doctor.class},
+        footer = {"", "./starling bench compares this machine's speed with PyTorch's: see ./starling bench --help."})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;
