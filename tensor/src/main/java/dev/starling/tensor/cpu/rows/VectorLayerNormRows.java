@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.rows;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static jdk.incubator.vector.FloatVector.fromMemorySegment;
 
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -8,19 +9,14 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorSpecies;
 
-/** Layer normalisation with the Vector API: one method per way over a row, for the compiler's sake. */
+/**
+ * Layer normalisation with the Vector API: columns in lanes, the last ones masked. Written as {@link VectorSoftmaxRows}
+ * is, for the same reasons.
+ */
 final class VectorLayerNormRows implements LayerNormRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
-
-    private static FloatVector load(long row, int column, VectorMask<Float> mask) {
-        return FloatVector.fromMemorySegment(S, ALL, row + 4L * column, ORDER, mask);
-    }
-
-    private static void store(FloatVector v, long row, int column, VectorMask<Float> mask) {
-        v.intoMemorySegment(ALL, row + 4L * column, ORDER, mask);
-    }
 
     private static float get(long row, int column) {
         return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
@@ -45,27 +41,46 @@ final class VectorLayerNormRows implements LayerNormRows {
 
     private static float sum(long x, int columns, float minus) {
         FloatVector sum = FloatVector.zero(S);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            sum = sum.add(load(x, c, m).sub(minus), m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(minus));
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(minus), m);
         }
         return LaneSum.of(sum);
     }
 
     private static float squares(long x, int columns, float mean) {
         FloatVector sum = FloatVector.zero(S);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector d = load(x, c, m).sub(mean);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector d = fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(mean);
+            sum = d.fma(d, sum);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector d = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(mean);
             sum = sum.add(d.mul(d), m);
         }
         return LaneSum.of(sum);
     }
 
     private static void affine(long x, long y, int columns, float mean, float inverse, long gamma, long beta) {
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            store(load(x, c, m).sub(mean).mul(inverse).fma(load(gamma, c, m), load(beta, c, m)), y, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * c, ORDER);
+            FloatVector b = fromMemorySegment(S, ALL, beta + 4L * c, ORDER);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(mean).mul(inverse);
+            n.fma(a, b).intoMemorySegment(ALL, y + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * full, ORDER, m);
+            FloatVector b = fromMemorySegment(S, ALL, beta + 4L * full, ORDER, m);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(mean).mul(inverse);
+            n.fma(a, b).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
     }
 
@@ -82,20 +97,34 @@ final class VectorLayerNormRows implements LayerNormRows {
         }
     }
 
-    private static float dot(long a, long b, int columns) {
+    private static float dot(long g, long gamma, int columns) {
         FloatVector sum = FloatVector.zero(S);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            sum = load(a, c, m).fma(load(b, c, m), sum);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER);
+            sum = v.fma(fromMemorySegment(S, ALL, gamma + 4L * c, ORDER), sum);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m);
+            sum = v.fma(fromMemorySegment(S, ALL, gamma + 4L * full, ORDER, m), sum);
         }
         return LaneSum.of(sum);
     }
 
     private static float product(long g, long x, long gamma, int columns, float mean) {
         FloatVector sum = FloatVector.zero(S);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            sum = load(g, c, m).mul(load(gamma, c, m)).fma(load(x, c, m).sub(mean), sum);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector d = fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(mean);
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * c, ORDER);
+            sum = fromMemorySegment(S, ALL, g + 4L * c, ORDER).mul(a).fma(d, sum);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector d = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(mean);
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * full, ORDER, m);
+            sum = sum.add(fromMemorySegment(S, ALL, g + 4L * full, ORDER, m).mul(a).mul(d), m);
         }
         return LaneSum.of(sum);
     }
@@ -103,19 +132,38 @@ final class VectorLayerNormRows implements LayerNormRows {
     private static void tilt(long g, long x, long dx, int columns, long gamma, float mean, float inverse, float sum,
             float product) {
         FloatVector slope = FloatVector.broadcast(S, -product);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector h = load(g, c, m).mul(load(gamma, c, m)).sub(sum);
-            store(load(x, c, m).sub(mean).mul(inverse).fma(slope, h).mul(inverse), dx, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * c, ORDER);
+            FloatVector h = fromMemorySegment(S, ALL, g + 4L * c, ORDER).mul(a).sub(sum);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(mean).mul(inverse);
+            n.fma(slope, h).mul(inverse).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector a = fromMemorySegment(S, ALL, gamma + 4L * full, ORDER, m);
+            FloatVector h = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m).mul(a).sub(sum);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(mean).mul(inverse);
+            n.fma(slope, h).mul(inverse).intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }
 
     private static void accumulate(long g, long x, int columns, float mean, float inverse, long dgamma, long dbeta) {
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector v = load(g, c, m);
-            store(load(x, c, m).sub(mean).mul(inverse).fma(v, load(dgamma, c, m)), dgamma, c, m);
-            store(load(dbeta, c, m).add(v), dbeta, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(mean).mul(inverse);
+            n.fma(v, fromMemorySegment(S, ALL, dgamma + 4L * c, ORDER)).intoMemorySegment(ALL, dgamma + 4L * c, ORDER);
+            fromMemorySegment(S, ALL, dbeta + 4L * c, ORDER).add(v).intoMemorySegment(ALL, dbeta + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m);
+            FloatVector n = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(mean).mul(inverse);
+            FloatVector a = fromMemorySegment(S, ALL, dgamma + 4L * full, ORDER, m);
+            FloatVector b = fromMemorySegment(S, ALL, dbeta + 4L * full, ORDER, m);
+            n.fma(v, a).intoMemorySegment(ALL, dgamma + 4L * full, ORDER, m);
+            b.add(v).intoMemorySegment(ALL, dbeta + 4L * full, ORDER, m);
         }
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.rows;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static jdk.incubator.vector.FloatVector.fromMemorySegment;
 
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -10,21 +11,14 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * Softmax and its kin with the Vector API: columns in lanes, the last ones masked. One method goes over a row once: the
- * compiler gives up on longer ones, and then makes each vector an object on the heap.
+ * Softmax and its kin with the Vector API: columns in lanes, the last ones masked. Each way over a row is a method with
+ * one flat loop, without a mask and without methods of ours for loads and stores: else the compiler, which sees all of a
+ * row's ways at once, runs out of patience and makes each vector an object on the heap, some ten times slower.
  */
 final class VectorSoftmaxRows implements SoftmaxRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
-
-    private static FloatVector load(long row, int column, VectorMask<Float> mask) {
-        return FloatVector.fromMemorySegment(S, ALL, row + 4L * column, ORDER, mask);
-    }
-
-    private static void store(FloatVector v, long row, int column, VectorMask<Float> mask) {
-        v.intoMemorySegment(ALL, row + 4L * column, ORDER, mask);
-    }
 
     @Override
     public void softmax(long x, long y, int rows, int columns) {
@@ -41,12 +35,38 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
+    @Override
+    public void softmaxGradient(long y, long g, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
+            tilt(y, g, dx, columns, dot(y, g, columns));
+        }
+    }
+
+    @Override
+    public void logSoftmaxGradient(long y, long g, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
+            tiltLog(y, g, dx, columns, sum(g, columns));
+        }
+    }
+
+    @Override
+    public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
+        for (int r = 0; r < rows; r++, y += 4L * columns, scale += scaleStride, dx += 4L * columns) {
+            expGradient(y, shift, ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, scale), dx, columns);
+        }
+    }
+
     /** Returns the greatest element that is not NaN; a NaN shows in the sum of exponentials. */
     private static float greatest(long x, int columns) {
         FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector v = load(x, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * c, ORDER);
+            best = best.blend(v, v.compare(VectorOperators.GT, best));
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
             best = best.blend(v, v.compare(VectorOperators.GT, best, m));
         }
         return best.reduceLanes(VectorOperators.MAX);
@@ -55,68 +75,113 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     /** Writes the exponentials and returns their sum. */
     private static float exponentials(long x, long y, int columns, float greatest) {
         FloatVector sum = FloatVector.zero(S);
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector e = VectorExp.exp(load(x, c, m).sub(greatest));
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest));
+            sum = sum.add(e);
+            e.intoMemorySegment(ALL, y + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest));
             sum = sum.add(e, m);
-            store(e, y, c, m);
+            e.intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
         return LaneSum.of(sum);
     }
 
     private static void scale(long y, int columns, float by) {
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            store(load(y, c, m).mul(by), y, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            fromMemorySegment(S, ALL, y + 4L * c, ORDER).mul(by).intoMemorySegment(ALL, y + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, y + 4L * full, ORDER, m);
+            v.mul(by).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
     }
 
     private static void shift(long x, long y, int columns, float greatest, float log) {
-        for (int c = 0; c < columns; c += LANES) {
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            store(load(x, c, m).sub(greatest).sub(log), y, c, m);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * c, ORDER);
+            v.sub(greatest).sub(log).intoMemorySegment(ALL, y + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
+            v.sub(greatest).sub(log).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
     }
 
-    @Override
-    public void softmaxGradient(long y, long g, long dx, int rows, int columns) {
-        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
-            FloatVector sum = FloatVector.zero(S);
-            for (int c = 0; c < columns; c += LANES) {
-                VectorMask<Float> m = S.indexInRange(c, columns);
-                sum = load(y, c, m).fma(load(g, c, m), sum);
-            }
-            FloatVector dot = FloatVector.broadcast(S, LaneSum.of(sum));
-            for (int c = 0; c < columns; c += LANES) {
-                VectorMask<Float> m = S.indexInRange(c, columns);
-                store(load(g, c, m).sub(dot).mul(load(y, c, m)), dx, c, m);
-            }
+    private static float dot(long a, long b, int columns) {
+        FloatVector sum = FloatVector.zero(S);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, a + 4L * c, ORDER);
+            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * c, ORDER), sum);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, a + 4L * full, ORDER, m);
+            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * full, ORDER, m), sum);
+        }
+        return LaneSum.of(sum);
+    }
+
+    private static float sum(long x, int columns) {
+        FloatVector sum = FloatVector.zero(S);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER));
+        }
+        if (full < columns) {
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, S.indexInRange(full, columns)));
+        }
+        return LaneSum.of(sum);
+    }
+
+    private static void tilt(long y, long g, long dx, int columns, float dot) {
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER).sub(dot);
+            v.mul(fromMemorySegment(S, ALL, y + 4L * c, ORDER)).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m).sub(dot);
+            v = v.mul(fromMemorySegment(S, ALL, y + 4L * full, ORDER, m));
+            v.intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }
 
-    @Override
-    public void logSoftmaxGradient(long y, long g, long dx, int rows, int columns) {
-        for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
-            FloatVector sum = FloatVector.zero(S);
-            for (int c = 0; c < columns; c += LANES) {
-                sum = sum.add(load(g, c, S.indexInRange(c, columns)));
-            }
-            FloatVector negative = FloatVector.broadcast(S, -LaneSum.of(sum));
-            for (int c = 0; c < columns; c += LANES) {
-                VectorMask<Float> m = S.indexInRange(c, columns);
-                store(VectorExp.exp(load(y, c, m)).fma(negative, load(g, c, m)), dx, c, m);
-            }
+    private static void tiltLog(long y, long g, long dx, int columns, float sum) {
+        FloatVector negative = FloatVector.broadcast(S, -sum);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * c, ORDER));
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER);
+            e.fma(negative, v).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * full, ORDER, m));
+            FloatVector v = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m);
+            e.fma(negative, v).intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }
 
-    @Override
-    public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
-        for (int r = 0; r < rows; r++, y += 4L * columns, scale += scaleStride, dx += 4L * columns) {
-            float by = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, scale);
-            for (int c = 0; c < columns; c += LANES) {
-                VectorMask<Float> m = S.indexInRange(c, columns);
-                store(VectorExp.exp(load(y, c, m)).sub(shift).mul(by), dx, c, m);
-            }
+    private static void expGradient(long y, float shift, float scale, long dx, int columns) {
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * c, ORDER));
+            e.sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * full, ORDER, m));
+            e.sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }
 }
