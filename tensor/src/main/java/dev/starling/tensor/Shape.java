@@ -6,6 +6,8 @@ import java.util.Arrays;
 public final class Shape {
     /** The greatest rank that a tensor can have. */
     public static final int MAX_RANK = 16;
+    /** The greatest number of elements, with empty dimensions counted as 1: bytes and strides stay countable. */
+    private static final long MAX_COUNT = Long.MAX_VALUE >> 4;
     private static final Shape SCALAR = new Shape(new long[0]);
 
     private final long[] dims;
@@ -18,7 +20,12 @@ public final class Shape {
         long n = 1;
         for (int i = dims.length - 1; i >= 0; i--) {
             strides[i] = n;
-            n = Math.multiplyExact(n, Math.max(dims[i], 1));
+            long size = Math.max(dims[i], 1);
+            if (size > MAX_COUNT / n) {
+                throw TensorException.argument("shape", Arrays.toString(dims) + " has more than " + MAX_COUNT
+                        + " elements", "give smaller sizes");
+            }
+            n *= size;
         }
         for (long d : dims) {
             n = d == 0 ? 0 : n;
@@ -29,7 +36,8 @@ public final class Shape {
     /**
      * Makes a shape.
      *
-     * @throws TensorException if a size is negative or the rank exceeds {@link #MAX_RANK}
+     * @throws TensorException if a size is negative, there are too many elements to count their bytes, or the rank
+     *     exceeds {@link #MAX_RANK}
      */
     public static Shape of(long... dims) {
         if (dims.length == 0) {
