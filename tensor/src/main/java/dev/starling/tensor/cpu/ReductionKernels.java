@@ -34,7 +34,9 @@ final class ReductionKernels {
             case Reduction.Mean _ -> reduce(op, x, output, Kind.SUM, 1.0 / op.axes().extent(x.shape()));
             case Reduction.Max _ -> reduce(op, x, output, Kind.GREATEST, 1);
             case Reduction.Min _ -> reduce(op, x, output, Kind.LEAST, 1);
-            case Reduction.Prod _, Reduction.Any _, Reduction.All _, Reduction.ArgMax _, Reduction.ArgMin _ -> null;
+            case Reduction.ArgMax _ -> ArgMaxKernels.run(op, x, output, true);
+            case Reduction.ArgMin _ -> ArgMaxKernels.run(op, x, output, false);
+            case Reduction.Prod _, Reduction.Any _, Reduction.All _ -> null;
         };
     }
 

@@ -12,8 +12,8 @@ import jdk.incubator.vector.VectorSpecies;
 
 /**
  * Softmax and its kin with the Vector API: columns in lanes, the last ones masked. Each way over a row is a method with
- * one flat loop, without a mask and without methods of ours for loads and stores: else the compiler, which sees all of a
- * row's ways at once, runs out of patience and makes each vector an object on the heap, some ten times slower.
+ * one flat loop, without a mask and without methods of ours for loads and stores: else the compiler, which sees all of
+ * a row's ways at once, runs out of patience and makes each vector an object on the heap, some ten times slower.
  */
 final class VectorSoftmaxRows implements SoftmaxRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;

@@ -1,0 +1,71 @@
+package dev.starling.tensor.cpu;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.Reduction;
+import java.lang.foreign.ValueLayout;
+
+/** Kernels of {@code argmax} and {@code argmin} on f32: the extreme element of each row, then the first place of it. */
+final class ArgMaxKernels {
+    private static final long GRAIN = 1 << 15;
+
+    private ArgMaxKernels() {
+    }
+
+    /** Returns the result, or {@code null} where neither one dimension nor the last ones are folded. */
+    static Tensor[] run(Reduction op, Tensor operand, Spec output, boolean greatest) {
+        int axis = innermost(op.axes(), operand.rank());
+        if (axis < 0) {
+            return null;
+        }
+        Tensor x = Layout.of(operand, Layout.innermost(operand.shape(), axis));
+        Tensor y = Tensor.allocate(output);
+        long from = x.address();
+        long to = y.address();
+        long columns = op.axes().extent(operand.shape());
+        Parallel.forRange(y.count(), Math.max(1, GRAIN / columns), (first, end) -> {
+            for (long row = first; row < end; row++) {
+                long place = place(from + 4 * row * columns, columns, greatest);
+                ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, to + 8 * row, place);
+            }
+        });
+        Layout.release(x, operand);
+        return new Tensor[] {y};
+    }
+
+    /** Returns the folded dimension, the last if several end the shape, or -1. */
+    private static int innermost(Axes axes, int rank) {
+        int last = -1;
+        int count = 0;
+        int trailing = 0;
+        for (int i = 0; i < rank; i++) {
+            if (axes.contains(i)) {
+                last = i;
+                count++;
+                trailing++;
+            } else {
+                trailing = 0;
+            }
+        }
+        return count == 1 || count > 0 && trailing == count ? last : -1;
+    }
+
+    private static long place(long row, long columns, boolean greatest) {
+        float extreme = Rows.FASTEST.extreme(row, columns, greatest);
+        long i = 0;
+        if (Float.isNaN(extreme)) {
+            while (!Float.isNaN(ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i))) {
+                i++;
+            }
+        } else {
+            while (ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i) != extreme) {
+                i++;
+            }
+        }
+        return i;
+    }
+}
