@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
+import java.util.Iterator;
 import java.util.Map;
 
 /**
@@ -51,6 +52,12 @@ public interface Layer extends AutoCloseable {
     /** Returns weights and buffers by path: all that a checkpoint must hold. One that is shared appears once. */
     default Map<String, Parameter> state() {
         return StateWalk.of(this);
+    }
+
+    /** Returns where the parameters live; the current device if there are none. */
+    default Device device() {
+        Iterator<Parameter> parameters = state().values().iterator();
+        return parameters.hasNext() ? parameters.next().value().device() : Device.current();
     }
 
     /** Returns what this layer is called in a {@link Summary}. */

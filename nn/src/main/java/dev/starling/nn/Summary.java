@@ -41,7 +41,7 @@ public record Summary(List<Row> rows, long parameters, long flops) {
     /** Looks at a model while it computes on zeros, f32 {@code [N, ..]}. */
     public static Summary of(Layer model, long... input) {
         try (Scope scope = Scope.open("summary")) {
-            return of(model, Tensor.zeros(input));
+            return of(model, Tensor.zeros(input).to(model.device()));
         }
     }
 

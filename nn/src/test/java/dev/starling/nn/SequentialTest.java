@@ -82,8 +82,10 @@ class SequentialTest {
     void aLayerMayReturnWhatItHolds() {
         try (Scope scope = Scope.open()) {
             Parameter held = Parameter.of(Tensor.of(new float[] {1, 2}));
-            Tensor y = Sequential.of(x -> held.value(), x -> x.mul(3), x -> held.value()).forward(Tensor.zeros(2));
-            assertThat(y.toFloats()).containsExactly(1, 2);
+            Tensor y = Sequential.of(x -> held.value(), x -> x.mul(3), x -> held.value(), x -> x.add(1))
+                    .forward(Tensor.zeros(2));
+            assertThat(y.toFloats()).containsExactly(2, 3);
+            assertThat(held.value().toFloats()).containsExactly(1, 2);
             held.close();
         }
     }

@@ -2,7 +2,6 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
-import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.loss.Loss;
@@ -11,7 +10,6 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.util.Collections;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -40,8 +38,7 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     /** Measures a model on epoch 0 of some data, without training it, on the device of its parameters. */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
         Averages averages = new Averages(List.of(metrics));
-        Iterator<Parameter> state = model.state().values().iterator();
-        Device device = state.hasNext() ? state.next().value().device() : Device.current();
+        Device device = model.device();
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
                 try (Scope scope = Scope.open("evaluation")) {

@@ -16,6 +16,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -234,6 +235,33 @@ class DataLoaderTest {
                 assertThat(last.target().toLongs()).containsExactly(9);
             }
         }
+    }
+
+    @Test
+    void everyExampleIsReadOnce() {
+        AtomicInteger reads = new AtomicInteger();
+        Numbers numbers = new Numbers(500);
+        Dataset counted = new Dataset() {
+            @Override
+            public int size() {
+                return numbers.size();
+            }
+
+            @Override
+            public List<Field> fields() {
+                return numbers.fields();
+            }
+
+            @Override
+            public void write(int index, Example target) throws Exception {
+                reads.incrementAndGet();
+                numbers.write(index, target);
+            }
+        };
+        try (DataLoader loader = DataLoader.of(counted).batchSize(8).workers(3).build()) {
+            assertThat(order(loader, 0)).hasSize(500);
+        }
+        assertThat(reads).hasValue(500);
     }
 
     @Test
