@@ -3,4 +3,7 @@ def log = new File(basedir, 'target/projects/quickstart/build.log').text
 def accuracies = (log =~ /accuracy ([\d.]+) %/).collect { it[1] as double }
 assert accuracies.size() == 15 && accuracies.last() > 98
 assert log.count('--add-modules=jdk.incubator.vector makes them faster') == 1
+// What the README shows is this very program.
+def program = new File(basedir, 'quickstart/src/main/java/Quickstart.java').text
+assert new File(basedir, '../README.md').text.contains(program)
 true

@@ -141,7 +141,7 @@ public final class HostAllocator implements Allocator {
             } catch (OutOfMemoryError second) {
                 throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
                         "asked for " + bytes + " bytes with " + live + " live and " + cached + " cached",
-                        "close scopes earlier, use smaller batches, or raise -XX:MaxDirectMemorySize");
+                        "close scopes earlier or use smaller batches");
             }
         }
     }
