@@ -24,8 +24,10 @@ final class BatchNormKernels {
 
     static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
         Tensor x = ChannelsLast.of(in[0]);
-        long gamma = dense(in[1]).address();
-        long beta = dense(in[2]).address();
+        Tensor weight = Layout.dense(in[1]);
+        Tensor bias = Layout.dense(in[2]);
+        long gamma = weight.address();
+        long beta = bias.address();
         Tensor y = Tensor.allocate(outputs[0], x.strides());
         Tensor mean = Tensor.allocate(outputs[1]);
         Tensor inverse = Tensor.allocate(outputs[2]);
@@ -51,6 +53,9 @@ final class BatchNormKernels {
             affine(x.address(), y.address(), n, c, scale, op.epilogue() == Epilogue.RELU);
         } finally {
             HostAllocator.shared().free(scratch);
+            Layout.release(x, in[0]);
+            Layout.release(weight, in[1]);
+            Layout.release(bias, in[2]);
         }
         return new Tensor[] {y, mean, inverse};
     }
@@ -77,10 +82,14 @@ final class BatchNormKernels {
     static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
         Tensor g = ChannelsLast.of(in[0]);
         Tensor x = ChannelsLast.of(in[1]);
-        long gamma = dense(in[2]).address();
-        long y = op.epilogue() == Epilogue.RELU ? ChannelsLast.of(in[3]).address() : 0;
-        long mean = dense(in[4]).address();
-        long inverse = dense(in[5]).address();
+        Tensor weight = Layout.dense(in[2]);
+        Tensor rectified = op.epilogue() == Epilogue.RELU ? ChannelsLast.of(in[3]) : in[3];
+        Tensor means = Layout.dense(in[4]);
+        Tensor inverses = Layout.dense(in[5]);
+        long gamma = weight.address();
+        long y = op.epilogue() == Epilogue.RELU ? rectified.address() : 0;
+        long mean = means.address();
+        long inverse = inverses.address();
         Tensor dx = Tensor.allocate(outputs[0], x.strides());
         Tensor dgamma = Tensor.allocate(outputs[1]);
         Tensor dbeta = Tensor.allocate(outputs[2]);
@@ -106,6 +115,12 @@ final class BatchNormKernels {
             gradientAffine(g.address(), x.address(), y, dx.address(), n, c, a);
         } finally {
             HostAllocator.shared().free(scratch);
+            Layout.release(g, in[0]);
+            Layout.release(x, in[1]);
+            Layout.release(weight, in[2]);
+            Layout.release(rectified, in[3]);
+            Layout.release(means, in[4]);
+            Layout.release(inverses, in[5]);
         }
         return new Tensor[] {dx, dgamma, dbeta};
     }
@@ -150,15 +165,6 @@ final class BatchNormKernels {
             total += get(sums + 4 * (b * width + column));
         }
         return total;
-    }
-
-    private static Tensor dense(Tensor vector) {
-        if (vector.isContiguous()) {
-            return vector;
-        }
-        Tensor copy = Tensor.allocate(vector.spec());
-        CopyKernels.copy(vector, copy);
-        return copy;
     }
 
     private static float get(long address) {

@@ -36,8 +36,16 @@ final class GatherKernels {
         long from = x.address();
         long to = y.address();
         Parallel.forRange(y.count(), GRAIN, (first, end) -> {
+            long base = first / block * size;
+            long rest = block - first % block;
+            long column = first % inner;
             for (long i = first; i < end; i++) {
-                long j = (i / block * size + indices.get(i)) * inner + i % inner;
+                long j = (base + indices.get(i)) * inner + column;
+                column = column + 1 == inner ? 0 : column + 1;
+                if (--rest == 0) {
+                    rest = block;
+                    base += size;
+                }
                 if (bytes == 4) {
                     int v = ALL.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4 * j);
                     ALL.set(ValueLayout.JAVA_INT_UNALIGNED, to + 4 * i, v);
@@ -74,9 +82,13 @@ final class GatherKernels {
         long from = source.address();
         long to = y.address();
         Parallel.forRange(source.count() / block, Math.max(1, GRAIN / block), (first, end) -> {
-            for (long i = first * block; i < end * block; i++) {
-                long j = (i / block * size + indices.get(i)) * inner + i % inner;
-                put(dtype, add, from + dtype.bytes() * i, to + dtype.bytes() * j);
+            for (long o = first; o < end; o++) {
+                long column = 0;
+                for (long i = o * block; i < (o + 1) * block; i++) {
+                    long j = (o * size + indices.get(i)) * inner + column;
+                    column = column + 1 == inner ? 0 : column + 1;
+                    put(dtype, add, from + dtype.bytes() * i, to + dtype.bytes() * j);
+                }
             }
         });
         Layout.release(places, in[1]);

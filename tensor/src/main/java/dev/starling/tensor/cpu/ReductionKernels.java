@@ -40,12 +40,11 @@ final class ReductionKernels {
         };
     }
 
-    private static Tensor[] reduce(Reduction op, Tensor x, Spec output, Kind kind, double factor) {
+    private static Tensor[] reduce(Reduction op, Tensor operand, Spec output, Kind kind, double factor) {
+        Tensor x = operand;
         Folded f = Folded.of(x, op.axes());
         if (f == null || f.rank > 0 && f.stride[f.rank - 1] != 1) {
-            Tensor copy = Tensor.allocate(x.spec());
-            CopyKernels.copy(x, copy);
-            x = copy;
+            x = Layout.dense(operand);
             f = Folded.of(x, op.axes());
         }
         Tensor y = Tensor.allocate(output);
@@ -56,6 +55,7 @@ final class ReductionKernels {
         } else {
             columns(f, x.address(), y.address(), kind, factor);
         }
+        Layout.release(x, operand);
         return new Tensor[] {y};
     }
 
