@@ -26,9 +26,14 @@ final class ConvolutionKernels {
             return null;
         }
         return switch (op) {
-            case Convolution.Conv c -> forward(type, c, inputs, outputs[0]);
-            case Convolution.ConvInputGradient c -> inputGradient(type, c, inputs, outputs[0]);
-            case Convolution.ConvWeightGradient c -> weightGradient(type, c, inputs, outputs);
+            case Convolution.Conv c -> Winograd.suits(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape())
+                    ? Winograd.forward(c, inputs, outputs[0]) : forward(type, c, inputs, outputs[0]);
+            case Convolution.ConvInputGradient c ->
+                    Winograd.suits(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape())
+                    ? Winograd.inputGradient(c, inputs, outputs[0]) : inputGradient(type, c, inputs, outputs[0]);
+            case Convolution.ConvWeightGradient c ->
+                    Winograd.suits(c, inputs[0].dtype(), outputs[0].shape(), inputs[1].shape())
+                    ? Winograd.weightGradient(c, inputs, outputs) : weightGradient(type, c, inputs, outputs);
         };
     }
 

@@ -5,6 +5,9 @@ package dev.starling.tensor.cpu.rows;
  * {@code stride} bytes apart. Per-column operands are dense arrays of floats. Callers split work into blocks of rows.
  */
 public interface Rows {
+    /** Whether this process has vectors to compute with. */
+    boolean VECTORISED = VectorApi.PRESENT;
+
     /** The fastest implementation that this process can run. */
     Rows FASTEST = VectorApi.PRESENT ? new VectorRows() : new ScalarRows();
 
