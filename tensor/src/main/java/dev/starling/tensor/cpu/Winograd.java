@@ -83,7 +83,8 @@ final class Winograd {
     /** Tells whether a convolution of these shapes can, and should, be computed so. */
     static boolean suits(Convolution op, DType dtype, Shape weight, Shape y) {
         Geometry g = op.geometry();
-        if (!ENABLED || dtype != DType.F32 || g.rank() != 2 || g.groups() != 1 || weight.dim(2) != 3 || weight.dim(3) != 3) {
+        if (!ENABLED || dtype != DType.F32 || g.rank() != 2 || g.groups() != 1 || weight.dim(2) != 3
+                || weight.dim(3) != 3) {
             return false;
         }
         for (int i = 0; i < 2; i++) {
@@ -135,8 +136,8 @@ final class Winograd {
                         int n = (int) Math.min(block, tiles - b * block);
                         patches(b * block, n, none, shift + 2L * out.rowBytes(), v, plane);
                         multiply(n, v, plane / 4, kernels.address(), m, resultPlane / 4);
-                        results(b * block, n, m, resultPlane, shift + 2L * out.rowBytes(), bias == 0 ? shift : bias, relu,
-                                shift + out.rowBytes());
+                        results(b * block, n, m, resultPlane, shift + 2L * out.rowBytes(),
+                                bias == 0 ? shift : bias, relu, shift + out.rowBytes());
                     }
                 } finally {
                     memory.free(scratch);
@@ -160,7 +161,8 @@ final class Winograd {
         long bytes = kernelBytes();
         Block scratch = HostAllocator.shared().allocate(9 * bytes);
         try {
-            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels, out.channels);
+            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
+                    out.channels);
             // As [out, in, 3, 3] of this convolution; half a turn runs both spatial dimensions backwards.
             long[] to = turned ? new long[] {out.channels, 1, -3 * bytes / 4, -bytes / 4}
                     : new long[] {1, out.channels, 3 * bytes / 4, bytes / 4};
@@ -197,7 +199,8 @@ final class Winograd {
                 .batch(PLANES, plane, kernelPlane() / 4, resultPlane).run();
     }
 
-    private void results(long first, int n, long m, long plane, long steps, long bias, boolean relu, long nowhere) {
+    private void results(long first, int n, long m, long plane, long steps, long bias, boolean relu,
+            long nowhere) {
         long[] at = new long[4];
         for (int t = 0; t < n; t++) {
             long place = (first + t) % tilesPerImage;
@@ -289,7 +292,8 @@ final class Winograd {
         try {
             Parallel.forRange(bytes / 64, 1024, (from, to) -> withSteps(steps -> WinogradTiles.kernelGradients(u,
                     kernelPlane(), steps, scratch.address(), bytes, from * 64, to * 64)));
-            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels, out.channels);
+            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
+                    out.channels);
             long[] from = {1, out.channels, 3 * bytes / 4, bytes / 4};
             StridedCopy.copy(nine.view(weight.shape(), from, 0), weight);
         } finally {

@@ -7,7 +7,7 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * The transforms of Winograd's F(2×2, 3×3) on tiles of channels-last images, with the Vector API along the channels:
+ * The transforms of Winograd's F(2×2, 3×3) on tiles of channels-last images, with the Vector API along channels:
  * {@code Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A}. A transformed block of tiles is 16 planes, {@code plane} bytes apart, of
  * {@code tiles × channels}. (Lavin and Gray, Fast algorithms for convolutional neural networks, 2015, section 4.1)
  */
@@ -59,7 +59,7 @@ public final class WinogradTiles {
     }
 
     /**
-     * Transforms one row of each of 16 planes to 2×2 pixels, adds a bias, and takes the positive part if asked: Aᵀ m A.
+     * Transforms one row of each of 16 planes to 2×2 pixels, adds a bias, takes the positive part if asked: Aᵀ m A.
      */
     public static void pixels(long m, long plane, int bytes, long scratch, long bias, boolean relu, long[] at) {
         FloatVector floor = FloatVector.broadcast(S, relu ? 0 : Float.NEGATIVE_INFINITY);
@@ -103,7 +103,7 @@ public final class WinogradTiles {
         store(b.neg(), z + 3 * plane);
     }
 
-    /** Transforms kernels, 9 planes of which lie {@code from} bytes apart, to 16 planes {@code to} bytes apart: G g Gᵀ. */
+    /** Transforms kernels, in 9 planes {@code from} bytes apart, to 16 planes {@code to} bytes apart: G g Gᵀ. */
     public static void kernels(long g, long from, long scratch, long u, long to, long begin, long end) {
         for (long i = begin; i < end; i += STEP) {
             for (int j = 0; j < 3; j++) {

@@ -1,0 +1,80 @@
+package dev.starling.tensor.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Convolution.Conv;
+import dev.starling.tensor.op.Convolution.ConvInputGradient;
+import dev.starling.tensor.op.Convolution.ConvWeightGradient;
+import dev.starling.tensor.op.Convolution.Geometry;
+import dev.starling.tensor.op.Epilogue;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The oracle is the reference device in double precision. */
+class WinogradTest {
+    /** Of the root mean square of the result. */
+    private static final double TOLERANCE = 2e-5;
+
+    @BeforeAll
+    static void vectors() {
+        assumeTrue(Rows.VECTORISED, "the Vector API is not resolved, so these kernels are not used");
+    }
+
+    // Even and odd sizes, paddings 0 to 2, tiles that fill blocks of 64 and of 128 and some that do not.
+    @ParameterizedTest
+    @CsvSource({"8, 32, 32, 9, 11, 1", "3, 48, 64, 16, 16, 1", "9, 64, 32, 8, 8, 0", "5, 32, 48, 12, 7, 2",
+        "4, 160, 128, 8, 9, 1", "64, 32, 32, 2, 2, 1"})
+    void shouldAgreeWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
+        try (Scope scope = Scope.open()) {
+            Generator g = Generator.seeded(n + h);
+            Tensor x = g.normal(n, in, h, w);
+            Tensor weight = g.normal(out, in, 3, 3);
+            Tensor bias = g.normal(out);
+            Geometry geometry = Geometry.of(2, 1, padding, 1, 1);
+            Tensor y = check(new Conv(geometry, Epilogue.NONE), x, weight, bias);
+            check(new Conv(geometry, Epilogue.RELU), x, weight);
+            Tensor gradient = g.normal(y.shape().dims());
+            check(new ConvInputGradient(geometry, x.shape()), gradient, weight);
+            check(new ConvWeightGradient(geometry, weight.shape(), true), x, gradient);
+        }
+    }
+
+    private static Tensor check(Convolution op, Tensor... inputs) {
+        assertThat(suits(op, inputs)).isTrue();
+        Tensor[] results = Threads.with(1, () -> Tensor.apply(op, inputs));
+        Tensor[] onTwoThreads = Threads.with(2, () -> Tensor.apply(op, inputs));
+        Tensor[] exact = new Tensor[inputs.length];
+        for (int i = 0; i < exact.length; i++) {
+            exact[i] = inputs[i].to(DType.F64).to(Device.reference());
+        }
+        Tensor[] expected = Tensor.apply(op, exact);
+        for (int i = 0; i < results.length; i++) {
+            assertThat(onTwoThreads[i].toFloats()).isEqualTo(results[i].toFloats());
+            double[] e = expected[i].toDoubles();
+            double[] r = results[i].toDoubles();
+            double scale = Math.sqrt(expected[i].square().mean().item());
+            for (int k = 0; k < e.length; k++) {
+                assertThat(Math.abs(r[k] - e[k])).isLessThanOrEqualTo(TOLERANCE * scale);
+            }
+        }
+        return results[0];
+    }
+
+    private static boolean suits(Convolution op, Tensor[] in) {
+        return switch (op) {
+            case Conv c -> Winograd.suits(c, DType.F32, in[1].shape(), c.infer(in[0].spec(), in[1].spec())[0].shape());
+            case ConvInputGradient c -> Winograd.suits(c, DType.F32, in[1].shape(), c.shape());
+            case ConvWeightGradient c -> Winograd.suits(c, DType.F32, c.shape(), in[1].shape());
+        };
+    }
+}
