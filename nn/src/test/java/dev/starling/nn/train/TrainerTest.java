@@ -213,6 +213,22 @@ class TrainerTest {
     }
 
     @Test
+    void aBadBatchDoesNotSpoilRunningStatistics() {
+        try (Scope scope = Scope.open(); Sequential net = Sequential.of(BatchNorm.of(2), Linear.of(2, 1,
+                Generator.seeded(1))); Sgd sgd = Sgd.over(net).build()) {
+            TrainingStep step = new TrainingStep(net, Loss.meanSquared(), sgd, Generator.seeded(1));
+            step.run(Tensor.of(new float[] {1, 2, 3, 5}, 2, 2), Tensor.zeros(2, 1));
+            Tensor poison = Tensor.of(new float[] {1, Float.NaN, 3, Float.POSITIVE_INFINITY}, 2, 2);
+            assertThatThrownBy(() -> step.run(poison, Tensor.zeros(2, 1))).isInstanceOf(TensorException.class);
+            // Means 2 and 3.5, unbiased variances 2 and 4.5, a tenth each; the sound channel moves on, the other stays.
+            assertThat(net.state().get("0.running_mean").value().toFloats()).containsExactly(new float[] {0.38f, 0.35f},
+                    within(1e-5f));
+            assertThat(net.state().get("0.running_var").value().toFloats()).containsExactly(new float[] {1.19f, 1.35f},
+                    within(1e-5f));
+        }
+    }
+
+    @Test
     void aStepFreesWhatItMade() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1); Adam adam = Adam.over(net).build()) {
             Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
