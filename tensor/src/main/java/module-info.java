@@ -10,7 +10,6 @@ module dev.starling.tensor {
     requires org.bytedeco.opencl;
 
     exports dev.starling.tensor;
-    exports dev.starling.tensor.cpu;
     exports dev.starling.tensor.op;
     exports dev.starling.tensor.spi;
 

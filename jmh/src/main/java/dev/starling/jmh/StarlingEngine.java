@@ -6,7 +6,7 @@ import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.Parallel;
+import dev.starling.tensor.Threads;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -16,7 +16,7 @@ final class StarlingEngine implements Engine {
 
     /** Makes the engine, whose operations will use this number of threads. */
     StarlingEngine(int threads) {
-        Parallel.setThreads(threads);
+        Threads.set(threads);
     }
 
     @Override

@@ -5,7 +5,8 @@ import java.util.function.Supplier;
 
 /**
  * How many threads an operation on the CPU may use: all processors unless the system property {@code starling.threads}
- * or one of these methods says otherwise. Results do not depend on it. Idle threads sleep.
+ * or one of these methods says otherwise. A run repeats bit for bit on the same number; on another, sums may round
+ * differently. Idle threads sleep.
  */
 public final class Threads {
     private Threads() {

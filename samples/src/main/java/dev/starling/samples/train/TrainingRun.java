@@ -78,7 +78,7 @@ final class TrainingRun {
     private Trainer trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
         Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
                 .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
-                .listeners(ProgressBar.onStandardError().unit("images"));
+                .listeners(progressBar());
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
@@ -86,6 +86,14 @@ final class TrainingRun {
             builder.resume();
         }
         return builder.build();
+    }
+
+    /** The launcher pipes standard error, and tells whether a terminal lies behind it. */
+    private static ProgressBar progressBar() {
+        String terminal = System.getProperty("starling.terminal");
+        ProgressBar bar = terminal == null ? ProgressBar.onStandardError()
+                : ProgressBar.on(System.err, Boolean.parseBoolean(terminal));
+        return bar.unit("images");
     }
 
     private Device device() {

@@ -16,19 +16,22 @@ final class ReferenceSoftmax {
         Elements y = Elements.of(out).alongLast(op.axis());
         int size = Math.toIntExact(out.size(op.axis()));
         for (long line = 0; line < out.count(); line += size) {
+            double greatest = 0;
             double logSum = 0;
             double dot = 0;
             double sum = 0;
             switch (op) {
-                case Softmax.Exponentials o -> logSum = logSumExp(a, line, size);
-                case Softmax.Logarithms o -> logSum = logSumExp(a, line, size);
+                case Softmax.Exponentials _, Softmax.Logarithms _ -> {
+                    greatest = greatest(a, line, size);
+                    logSum = logSum(a, line, size, greatest);
+                }
                 case Softmax.ExponentialsGradient o -> dot = dot(a, b, line, size);
                 case Softmax.LogarithmsGradient o -> sum = sum(b, line, size);
             }
             for (long i = line; i < line + size; i++) {
                 y.set(i, switch (op) {
-                    case Softmax.Exponentials o -> Math.exp(a.get(i) - logSum);
-                    case Softmax.Logarithms o -> a.get(i) - logSum;
+                    case Softmax.Exponentials o -> Math.exp(a.get(i) - greatest - logSum);
+                    case Softmax.Logarithms o -> a.get(i) - greatest - logSum;
                     case Softmax.ExponentialsGradient o -> a.get(i) * (b.get(i) - dot);
                     case Softmax.LogarithmsGradient o -> b.get(i) - Math.exp(a.get(i)) * sum;
                 });
@@ -43,16 +46,21 @@ final class ReferenceSoftmax {
         }
     }
 
-    private static double logSumExp(Elements x, long line, int size) {
+    private static double greatest(Elements x, long line, int size) {
         double greatest = Double.NEGATIVE_INFINITY;
         for (long i = line; i < line + size; i++) {
             greatest = Math.max(greatest, x.get(i));
         }
+        return greatest;
+    }
+
+    /** The logarithm of the sum of exponentials of distances from the greatest; added to that it would be lost. */
+    private static double logSum(Elements x, long line, int size, double greatest) {
         double sum = 0;
         for (long i = line; i < line + size; i++) {
             sum += Math.exp(x.get(i) - greatest);
         }
-        return greatest + Math.log(sum);
+        return Math.log(sum);
     }
 
     private static double dot(Elements y, Elements g, long line, int size) {
@@ -80,10 +88,11 @@ final class ReferenceSoftmax {
         for (long row = 0; row < target.count(); row++) {
             boolean ignored = classes.getLong(row) == op.ignored();
             long wanted = ignored ? -1 : checked(op, classes.getLong(row), size, row, logits, target);
-            double logSum = logSumExp(x, row * size, size);
+            double greatest = greatest(x, row * size, size);
+            double logSum = logSum(x, row * size, size, greatest);
             double sum = 0;
             for (int c = 0; c < size; c++) {
-                double log = x.get(row * size + c) - logSum;
+                double log = x.get(row * size + c) - greatest - logSum;
                 double q = share(op.smoothing(), size, c == wanted);
                 sum -= q == 0 ? 0 : q * log;
                 logs.set(row * size + c, log);
