@@ -65,7 +65,8 @@ public final class BatchNorm implements Fusible {
     }
 
     /**
-     * Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. A channel whose statistics
+     * Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. A channel whose
+     * statistics
      * are not finite is left out: one bad batch would spoil the layer for good.
      */
     private Tensor follow(Norms.Batch batch, Tensor x) {

@@ -222,12 +222,12 @@ final class Winograd {
         return new Tensor[] {weight, ReductionKernels.run(sum, g, outputs[1])[0]};
     }
 
-    /** Blocks are dealt to groups by the sizes alone, each with a sum of its own, so that threads do not change bits. */
+    /** Blocks are dealt to groups by sizes alone, each with a sum of its own, so that threads do not change bits. */
     private void correlate(Tensor weight) {
         HostAllocator memory = HostAllocator.shared();
         long bytes = kernelPlane();
         long blocks = Math.ceilDiv(tiles, (long) block);
-        int groups = (int) Math.clamp(Math.min(blocks / 2, MOST_PARTIAL_BYTES / (PLANES * bytes)), 1, MOST_GROUPS);
+        int groups = Math.clamp(Math.min(blocks / 2, MOST_PARTIAL_BYTES / (PLANES * bytes)), 1, MOST_GROUPS);
         Block sums = memory.allocate(groups * PLANES * bytes);
         try {
             long share = Math.ceilDiv(blocks, (long) groups);
