@@ -66,8 +66,7 @@ public final class BatchNorm implements Fusible {
 
     /**
      * Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. A channel whose
-     * statistics
-     * are not finite is left out: one bad batch would spoil the layer for good.
+     * statistics are not finite is left out: one bad batch would spoil the layer for good.
      */
     private Tensor follow(Norms.Batch batch, Tensor x) {
         try (Scope scope = Scope.open("running statistics")) {
