@@ -133,17 +133,21 @@ public final class HostAllocator implements Allocator {
     private long request(Arena arena, long size, long bytes) {
         allocations++;
         try {
-            return arena.allocate(size, ALIGNMENT).address();
+            return place(arena, size);
         } catch (OutOfMemoryError first) {
             trimLocked();
             try {
-                return arena.allocate(size, ALIGNMENT).address();
+                return place(arena, size);
             } catch (OutOfMemoryError second) {
                 throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
                         "asked for " + bytes + " bytes with " + live + " live and " + cached + " cached",
                         "close scopes earlier or use smaller batches");
             }
         }
+    }
+
+    private static long place(Arena arena, long size) {
+        return LargePages.suit(size) ? LargePages.allocate(arena, size) : arena.allocate(size, ALIGNMENT).address();
     }
 
     @Override
