@@ -30,8 +30,8 @@ public final class Bench implements Callable<Integer> {
             defaultValue = "11")
     private int pairs;
 
-    @Option(names = "--warmup", description = "Milliseconds of warm-up before each comparison (default: 2000).",
-            defaultValue = "2000")
+    @Option(names = "--warmup", description = "Milliseconds of warm-up before each comparison (default: 5000).",
+            defaultValue = "5000")
     private long warmupMillis;
 
     @Option(names = "--clock", defaultValue = "WALL",
