@@ -16,7 +16,7 @@ import java.util.stream.Collectors;
 final class Duel implements AutoCloseable {
     /** Long enough that the threads of whoever ran before have gone to sleep. */
     private static final long PAUSE_MILLIS = 40;
-    private static final double SAMPLE_NANOS = 60e6;
+    private static final double SAMPLE_NANOS = 300e6;
 
     private final int threads;
     private final Clock clock;

@@ -11,7 +11,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** A {@link Worker} seen from the process that compares; started with this process's flags and class path. */
+/**
+ * A {@link Worker} seen from the process that compares; started with this process's flags and class path. It is stopped
+ * whenever nothing is asked of it, so that threads which wait by spinning take nothing from whoever is being measured.
+ */
 final class WorkerProcess implements AutoCloseable {
     private final Contender contender;
     private final Map<String, String> settings;
@@ -67,10 +70,30 @@ final class WorkerProcess implements AutoCloseable {
 
     @Override
     public void close() {
-        process.destroy();
+        process.destroyForcibly();
     }
 
     private String ask(String order) {
+        signal("CONT");
+        try {
+            return answer(order);
+        } finally {
+            signal("STOP");
+        }
+    }
+
+    private void signal(String name) {
+        try {
+            new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
+        } catch (IOException e) {
+            throw new UncheckedIOException("cannot run kill, which stops whoever is not being measured", e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted", e);
+        }
+    }
+
+    private String answer(String order) {
         try {
             orders.write(order + "\n");
             orders.flush();
