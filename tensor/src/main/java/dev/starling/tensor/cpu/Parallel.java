@@ -19,7 +19,7 @@ import java.util.function.Supplier;
  * which starts as the system property {@code starling.threads} or, without it, the number of processors.
  */
 public final class Parallel {
-    static final long SPIN_NANOS = 20_000;
+    static final long SPIN_NANOS = 200_000;
 
     /** Parts per thread, so that a thread which the machine holds up delays the others little. */
     private static final int PARTS_PER_THREAD = 4;
