@@ -134,7 +134,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
                 dims[i] = Long.parseLong(parts[i]);
             }
             return Shape.of(dims);
-        } catch (NumberFormatException | ArithmeticException e) {
+        } catch (NumberFormatException | TensorException e) {
             throw fault(source, "a shape of " + tuple + " is impossible");
         }
     }
