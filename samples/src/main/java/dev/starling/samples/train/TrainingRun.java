@@ -113,10 +113,10 @@ final class TrainingRun {
         double rateSeen = items / Math.max(training, 1e-9);
         long peak = device.memory().peak();
         String drawn = draw(history);
-        out.printf(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d epochs in %.1f s, "
+        out.printf(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in %.1f s, "
                 + "%,.0f images/s, %,d MiB at most; %s%n", sample.name(), 100 * accuracy, heldOut,
                 last.heldOut().loss(),
-                last.epoch() + 1, seconds, rateSeen, peak >> 20, drawn);
+                last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
                     + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\"}%n",
