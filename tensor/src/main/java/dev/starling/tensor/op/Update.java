@@ -1,6 +1,5 @@
 package dev.starling.tensor.op;
 
-import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 
 /** Changes its first operand in place, and returns nothing: assignments and optimiser steps. Not differentiable. */
@@ -72,9 +71,4 @@ public sealed interface Update extends Op {
     record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled,
             long step)
             implements Update { }
-
-    /** Returns the type in which an update of {@code dtype} computes. */
-    static DType computed(DType dtype) {
-        return dtype == DType.F64 ? DType.F64 : DType.F32;
-    }
 }
