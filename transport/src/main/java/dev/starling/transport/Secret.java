@@ -1,0 +1,84 @@
+package dev.starling.transport;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.SecureRandom;
+import java.util.HexFormat;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
+
+/** What the members of a cluster know and nobody else does. Never printed. */
+public final class Secret {
+    /** Fewest bytes of a secret. */
+    public static final int MIN_LENGTH = 16;
+
+    private static final String ALGORITHM = "HmacSHA256";
+
+    private final SecretKeySpec key;
+
+    private Secret(byte[] bytes) {
+        if (bytes.length < MIN_LENGTH) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "a secret has at least " + MIN_LENGTH
+                    + " bytes, got " + bytes.length, "make one with Secret.random()");
+        }
+        key = new SecretKeySpec(bytes, ALGORITHM);
+    }
+
+    /** Returns a new secret from the system's source of randomness. */
+    public static Secret random() {
+        byte[] bytes = new byte[32];
+        new SecureRandom().nextBytes(bytes);
+        return new Secret(bytes);
+    }
+
+    /** Returns the secret that {@link #toHex} wrote. */
+    public static Secret ofHex(String hex) {
+        try {
+            return new Secret(HexFormat.of().parseHex(hex.strip()));
+        } catch (IllegalArgumentException e) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the secret is not hexadecimal", "", e);
+        }
+    }
+
+    /** Returns the secret made of a text's UTF-8 bytes. */
+    public static Secret ofText(String text) {
+        return new Secret(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Reads a secret in hexadecimal from a file. */
+    public static Secret read(Path file) {
+        try {
+            return ofHex(Files.readString(file));
+        } catch (IOException e) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot read the secret in " + file,
+                    "let it be readable by this user", e);
+        }
+    }
+
+    /** Returns the secret in hexadecimal, for handing it to a member. */
+    public String toHex() {
+        return HexFormat.of().formatHex(key.getEncoded());
+    }
+
+    /** Returns the HMAC-SHA256 of the parts, one after the other. (RFC 2104) */
+    byte[] sign(byte[]... parts) {
+        try {
+            Mac mac = Mac.getInstance(ALGORITHM);
+            mac.init(key);
+            for (byte[] part : parts) {
+                mac.update(part);
+            }
+            return mac.doFinal();
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException("every JDK has " + ALGORITHM, e);
+        }
+    }
+
+    @Override
+    public String toString() {
+        return "Secret(hidden)";
+    }
+}
