@@ -1,0 +1,69 @@
+package dev.starling.transport.spi;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * What a {@link Wire} whose network writes into the memory of peers implements besides: memory is registered at its
+ * owner, its key travels in a message, and the peer writes with it, without the owner's code taking part. Used by the
+ * wire's thread.
+ */
+public interface RemoteWrites {
+    /** Longest key in bytes. */
+    int MAX_KEY_LENGTH = 512;
+
+    /**
+     * Lets peers that are told the key write into native memory. The memory must outlive the registration.
+     *
+     * @throws dev.starling.transport.TransportException if it cannot be registered
+     */
+    Registration register(MemorySegment memory);
+
+    /**
+     * Begins writing into memory that the other end of a link registered. The link must be connected: it has sent.
+     *
+     * @param link of this wire
+     * @param key {@link Registration#key} of the peer
+     * @throws dev.starling.transport.TransportException if the key is none or the link is not connected
+     */
+    Target attach(Link link, byte[] key);
+
+    /** Memory that peers may write into; closing it ends that, if need be by breaking who still writes. */
+    interface Registration extends AutoCloseable {
+        /** Returns what {@link #attach} takes; at most {@link #MAX_KEY_LENGTH} bytes. */
+        byte[] key();
+
+        @Override
+        void close();
+    }
+
+    /** Registered memory of a peer. */
+    interface Target extends AutoCloseable {
+        /**
+         * Begins to write. The source must be native memory and stay as it is until the completion is called; writes
+         * are not ordered among each other. Offsets and lengths are not checked against the target's.
+         *
+         * @param offset in the target's memory, in bytes
+         * @param source to copy, all of it
+         * @param completion called once by {@link Wire#poll}, unless this method returns another code than SENT
+         * @param tag handed to the completion
+         * @return {@link Wire#SENT}, {@link Wire#BACK_PRESSURED} or {@link Wire#CLOSED}
+         */
+        int put(long offset, MemorySegment source, Completion completion, long tag);
+
+        /** Ends writing; what was begun is still completed. */
+        @Override
+        void close();
+    }
+
+    /** Hears what became of a write. */
+    @FunctionalInterface
+    interface Completion {
+        /**
+         * Called when the source may be used again.
+         *
+         * @param tag that the write was given
+         * @param written whether the data are in the target's memory; else the peer was lost
+         */
+        void onComplete(long tag, boolean written);
+    }
+}
