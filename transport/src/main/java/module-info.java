@@ -5,5 +5,7 @@ module dev.starling.transport {
     exports dev.starling.transport;
     exports dev.starling.transport.spi;
 
+    provides dev.starling.transport.spi.WireProvider with dev.starling.transport.local.LocalWireProvider;
+
     uses dev.starling.transport.spi.WireProvider;
 }

@@ -1,0 +1,143 @@
+package dev.starling.transport;
+
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.SecureRandom;
+import org.agrona.DirectBuffer;
+
+/**
+ * How two processes prove to each other that they know the cluster's secret, without telling it: a challenge each way
+ * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later.
+ *
+ * <pre>
+ * A → B  HELLO      A's nonce, session and address
+ * A ← B  CHALLENGE  B's nonce and session, HMAC("challenge", both nonces, sessions and addresses)
+ * A → B  PROOF      HMAC("proof", the same, greeting), greeting
+ * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
+ * </pre>
+ */
+final class Handshake {
+    static final int MAX_GREETING = 4096;
+
+    private static final int NONCE = 32;
+    private static final int MAC = 32;
+    private static final int MAX_ADDRESS = 512;
+    private static final SecureRandom RANDOM = new SecureRandom();
+
+    private final Secret secret;
+    private final byte[] ownNonce = new byte[NONCE];
+    private byte[] transcript;
+
+    Handshake(Secret secret) {
+        this.secret = secret;
+        RANDOM.nextBytes(ownNonce);
+    }
+
+    static long randomLong() {
+        long value = RANDOM.nextLong();
+        return value == 0 ? 1 : value;
+    }
+
+    /** What a HELLO says. */
+    record Hello(byte[] nonce, long session, String address) { }
+
+    byte[] hello(long session, String address) {
+        byte[] name = address.getBytes(StandardCharsets.US_ASCII);
+        return ByteBuffer.allocate(NONCE + Long.BYTES + Short.BYTES + name.length).put(ownNonce).putLong(session)
+                .putShort((short) name.length).put(name).array();
+    }
+
+    /** Returns what a HELLO says, or {@code null} if it is not well-formed. */
+    static Hello readHello(DirectBuffer buffer, int offset, int length) {
+        try {
+            ByteBuffer in = copy(buffer, offset, length);
+            byte[] nonce = new byte[NONCE];
+            in.get(nonce);
+            long session = in.getLong();
+            int name = in.getShort();
+            if (name < 0 || name > MAX_ADDRESS || name != in.remaining()) {
+                return null;
+            }
+            byte[] address = new byte[name];
+            in.get(address);
+            for (byte b : address) {
+                if (b < ' ' || b > '~') {
+                    return null;
+                }
+            }
+            return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII));
+        } catch (BufferUnderflowException e) {
+            return null;
+        }
+    }
+
+    /** Answers a HELLO. */
+    byte[] challenge(Hello hello, long ownSession, String ownAddress) {
+        transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.address, ownAddress);
+        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC).put(ownNonce).putLong(ownSession)
+                .put(sign("challenge")).array();
+    }
+
+    /** Returns the peer's session if its CHALLENGE proves that it knows the secret, or 0. */
+    long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress,
+            String peerAddress) {
+        if (length != NONCE + Long.BYTES + MAC) {
+            return 0;
+        }
+        ByteBuffer in = copy(buffer, offset, length);
+        byte[] nonce = new byte[NONCE];
+        in.get(nonce);
+        long session = in.getLong();
+        byte[] mac = new byte[MAC];
+        in.get(mac);
+        transcript = transcript(ownNonce, nonce, ownSession, session, ownAddress, peerAddress);
+        return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
+    }
+
+    byte[] proof(byte[] greeting) {
+        return ByteBuffer.allocate(MAC + greeting.length).put(sign("proof", greeting)).put(greeting).array();
+    }
+
+    /** Returns the greeting if a PROOF proves that the peer knows the secret, or {@code null}. */
+    byte[] acceptProof(DirectBuffer buffer, int offset, int length) {
+        if (length < MAC || length > MAC + MAX_GREETING) {
+            return null;
+        }
+        ByteBuffer in = copy(buffer, offset, length);
+        byte[] mac = new byte[MAC];
+        in.get(mac);
+        byte[] greeting = new byte[in.remaining()];
+        in.get(greeting);
+        return MessageDigest.isEqual(mac, sign("proof", greeting)) ? greeting : null;
+    }
+
+    /** Returns the key that both sides' frames are seeded with. */
+    long key() {
+        return ByteBuffer.wrap(sign("session")).getLong();
+    }
+
+    private byte[] sign(String role, byte[]... more) {
+        byte[][] parts = new byte[2 + more.length][];
+        parts[0] = role.getBytes(StandardCharsets.US_ASCII);
+        parts[1] = transcript;
+        System.arraycopy(more, 0, parts, 2, more.length);
+        return secret.sign(parts);
+    }
+
+    private static byte[] transcript(byte[] firstNonce, byte[] secondNonce, long firstSession, long secondSession,
+            String firstAddress, String secondAddress) {
+        byte[] a = firstAddress.getBytes(StandardCharsets.US_ASCII);
+        byte[] b = secondAddress.getBytes(StandardCharsets.US_ASCII);
+        return ByteBuffer.allocate(2 * NONCE + 2 * Long.BYTES + 2 * Integer.BYTES + a.length + b.length)
+                .put(firstNonce).put(secondNonce).putLong(firstSession).putLong(secondSession)
+                .putInt(a.length).put(a).putInt(b.length).put(b).array();
+    }
+
+    private static ByteBuffer copy(DirectBuffer buffer, int offset, int length) {
+        byte[] bytes = new byte[length];
+        buffer.getBytes(offset, bytes);
+        return ByteBuffer.wrap(bytes);
+    }
+}

@@ -1,0 +1,160 @@
+package dev.starling.transport;
+
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * Puts of one endpoint: those that go out, in pieces, and those that come in. The peer acknowledges the last number
+ * that has arrived. All places are made once.
+ */
+final class PutQueue {
+    private static final int PLACES = 1024;
+    private static final int PIECES_AT_ONCE = 16;
+    private static final long NONE = 0;
+
+    private final Endpoint endpoint;
+    private final Put[] ring = new Put[PLACES];
+    private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
+    private final UnsafeBuffer answer = new UnsafeBuffer(new byte[Long.BYTES]);
+    /** Numbers of puts: all below {@code arrived} are complete, below {@code sent} on their way. */
+    private long arrived;
+    private long sent;
+    private long added;
+    /** Incoming. */
+    private long taken;
+    private long acknowledged;
+
+    PutQueue(Endpoint endpoint) {
+        this.endpoint = endpoint;
+    }
+
+    private static final class Put {
+        private MemoryRegion source;
+        private long sourceOffset;
+        private RegionKey target;
+        private long targetOffset;
+        private long bytes;
+        private long done;
+        private boolean tell;
+        private long immediate;
+        private Completion completion;
+    }
+
+    boolean isFull() {
+        return added - arrived == PLACES;
+    }
+
+    int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean tell,
+            long immediate, Completion completion) {
+        if (isFull()) {
+            return Endpoint.BACK_PRESSURED;
+        }
+        int place = (int) (added % PLACES);
+        if (ring[place] == null) {
+            ring[place] = new Put();
+        }
+        Put put = ring[place];
+        put.source = source;
+        put.sourceOffset = sourceOffset;
+        put.target = target.key();
+        put.targetOffset = targetOffset;
+        put.bytes = bytes;
+        put.done = 0;
+        put.tell = tell;
+        put.immediate = immediate;
+        put.completion = completion;
+        added++;
+        doWork();
+        return Endpoint.OK;
+    }
+
+    int doWork() {
+        int work = 0;
+        if (taken > acknowledged) {
+            answer.putLong(0, taken, Frame.ORDER);
+            if (endpoint.frame(Frame.PUT_DONE, Frame.HEADER, answer, 0, Long.BYTES) == Endpoint.OK) {
+                acknowledged = taken;
+                work++;
+            }
+        }
+        while (sent < added && work < PIECES_AT_ONCE && sendPiece(ring[(int) (sent % PLACES)])) {
+            work++;
+        }
+        return work;
+    }
+
+    private boolean sendPiece(Put put) {
+        int length = (int) Math.min(put.bytes - put.done, endpoint.transport.pieceLength());
+        boolean last = put.done + length == put.bytes;
+        UnsafeBuffer head = endpoint.head();
+        head.putLong(Frame.HEADER, put.target.region(), Frame.ORDER);
+        head.putLong(Frame.HEADER + 8, put.target.token(), Frame.ORDER);
+        head.putLong(Frame.HEADER + 16, put.targetOffset + put.done, Frame.ORDER);
+        head.putLong(Frame.HEADER + 24, put.tell ? put.immediate : NONE, Frame.ORDER);
+        head.putInt(Frame.HEADER + 32, 0, Frame.ORDER);
+        head.putInt(Frame.HEADER + 36, (last ? Frame.PUT_LAST : 0) | (last && put.tell ? Frame.PUT_IMMEDIATE : 0),
+                Frame.ORDER);
+        if (length > 0) {
+            piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
+        }
+        if (endpoint.frame(Frame.PUT, Frame.PUT_HEADER, length > 0 ? piece : null, 0, length) != Endpoint.OK) {
+            return false;
+        }
+        put.done += length;
+        if (last) {
+            sent++;
+        }
+        return true;
+    }
+
+    /** Writes what a peer's put carries, unless it lies outside of the region. */
+    void take(DirectBuffer buffer, int offset, int length) {
+        long number = buffer.getLong(offset + Frame.HEADER, Frame.ORDER);
+        long token = buffer.getLong(offset + Frame.HEADER + 8, Frame.ORDER);
+        long to = buffer.getLong(offset + Frame.HEADER + 16, Frame.ORDER);
+        int flags = buffer.getInt(offset + Frame.HEADER + 36, Frame.ORDER);
+        int bytes = length - Frame.PUT_HEADER;
+        MemoryRegion region = endpoint.transport.region(number);
+        if (region == null || region.key().token() != token || to < 0 || to > region.bytes() - bytes) {
+            endpoint.transport.counters.refusedWrites++;
+            endpoint.lose(endpoint.address() + (region == null ? " wrote into a region that is closed or never was"
+                    : " wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes()));
+            return;
+        }
+        if (bytes > 0) {
+            piece.wrap(region.memory().address() + to, bytes);
+            buffer.getBytes(offset + Frame.PUT_HEADER, piece, 0, bytes);
+        }
+        if ((flags & Frame.PUT_LAST) != 0) {
+            taken++;
+            if ((flags & Frame.PUT_IMMEDIATE) != 0) {
+                endpoint.transport.told(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
+            }
+        }
+    }
+
+    /** Completes what the peer says has arrived. */
+    void done(long upTo) {
+        while (arrived < Math.min(upTo, sent)) {
+            complete(true);
+        }
+    }
+
+    void fail() {
+        while (arrived < added) {
+            complete(false);
+        }
+        sent = arrived;
+    }
+
+    private void complete(boolean success) {
+        Put put = ring[(int) (arrived % PLACES)];
+        arrived++;
+        Completion completion = put.completion;
+        put.completion = null;
+        put.source = null;
+        if (completion != null) {
+            completion.completed(success);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+package dev.starling.transport;
+
+import java.lang.foreign.MemorySegment;
+
+/** A peer's {@link MemoryRegion}, as seen from here. */
+public final class RemoteRegion implements AutoCloseable {
+    private final Endpoint endpoint;
+    private final RegionKey key;
+    private final SharedMemory mapped;
+
+    RemoteRegion(Endpoint endpoint, RegionKey key, SharedMemory mapped) {
+        this.endpoint = endpoint;
+        this.key = key;
+        this.mapped = mapped;
+    }
+
+    /** Returns the size in bytes. */
+    public long bytes() {
+        return key.bytes();
+    }
+
+    /**
+     * Returns the peer's memory itself, if it is on the same host and could be mapped; else {@code null}. What is
+     * written here the peer sees at once; who reads and writes when is for both to agree on.
+     */
+    public MemorySegment memory() {
+        return mapped == null ? null : mapped.memory();
+    }
+
+    Endpoint endpoint() {
+        return endpoint;
+    }
+
+    RegionKey key() {
+        return key;
+    }
+
+    /** Unmaps the memory. */
+    @Override
+    public void close() {
+        if (mapped != null) {
+            mapped.close();
+        }
+    }
+}

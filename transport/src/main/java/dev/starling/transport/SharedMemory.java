@@ -1,0 +1,145 @@
+package dev.starling.transport;
+
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.channels.FileChannel;
+
+/**
+ * Memory that processes of one host map together. It has no name in any file system: {@code memfd_create(2)} makes it,
+ * peers open it through {@code /proc}, and it is gone with the last process that maps it, however that ends. Its last
+ * bytes hold a token, so that a peer knows that it opened the right memory.
+ */
+final class SharedMemory implements AutoCloseable {
+    private static final int PAGE = 4096;
+    private static final int CLOSE_ON_EXEC = 1;
+
+    private final Arena arena;
+    private final int descriptor;
+    private final MemorySegment memory;
+
+    private SharedMemory(Arena arena, int descriptor, MemorySegment memory) {
+        this.arena = arena;
+        this.descriptor = descriptor;
+        this.memory = memory;
+    }
+
+    /** Returns whether this operating system has such memory. */
+    static boolean isAvailable() {
+        return Calls.AVAILABLE;
+    }
+
+    /** Makes zeroed memory, all pages of it there. */
+    static SharedMemory create(long bytes, long token) {
+        int descriptor = Calls.memfd("starling");
+        Arena arena = Arena.ofShared();
+        try {
+            long whole = room(bytes);
+            MemorySegment all;
+            try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
+                file.setLength(whole);
+                all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
+            }
+            all.fill((byte) 0);
+            all.set(ValueLayout.JAVA_LONG, whole - Long.BYTES, token);
+            return new SharedMemory(arena, descriptor, all.asSlice(0, bytes));
+        } catch (IOException e) {
+            arena.close();
+            Calls.close(descriptor);
+            throw new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
+                    + " bytes of shared memory: " + e.getMessage(), "free memory, or raise the limit of the container",
+                    e);
+        }
+    }
+
+    /** Maps a peer's memory, or returns {@code null} if it is not on this host or not to be reached. */
+    static SharedMemory open(RegionKey key) {
+        if (key.process() == 0 || !isAvailable()) {
+            return null;
+        }
+        long whole = room(key.bytes());
+        Arena arena = Arena.ofShared();
+        try (RandomAccessFile file = new RandomAccessFile("/proc/" + key.process() + "/fd/" + key.descriptor(), "rw")) {
+            if (file.length() == whole) {
+                MemorySegment all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
+                if (all.get(ValueLayout.JAVA_LONG, whole - Long.BYTES) == key.token()) {
+                    return new SharedMemory(arena, -1, all.asSlice(0, key.bytes()));
+                }
+            }
+        } catch (IOException e) {
+            // Another host, another container or another user: the wire carries the data.
+            arena.close();
+            return null;
+        }
+        arena.close();
+        return null;
+    }
+
+    private static long room(long bytes) {
+        return (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
+    }
+
+    MemorySegment memory() {
+        return memory;
+    }
+
+    int descriptor() {
+        return descriptor;
+    }
+
+    @Override
+    public void close() {
+        arena.close();
+        if (descriptor >= 0) {
+            Calls.close(descriptor);
+        }
+    }
+
+    /** The two calls of the C library that Java has no method for. */
+    private static final class Calls {
+        static final boolean AVAILABLE;
+        private static final MethodHandle MEMFD_CREATE;
+        private static final MethodHandle CLOSE;
+
+        static {
+            Linker linker = Linker.nativeLinker();
+            SymbolLookup library = linker.defaultLookup();
+            AVAILABLE = System.getProperty("os.name").equals("Linux") && library.find("memfd_create").isPresent();
+            MEMFD_CREATE = AVAILABLE ? linker.downcallHandle(library.find("memfd_create").orElseThrow(),
+                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT)) : null;
+            CLOSE = AVAILABLE ? linker.downcallHandle(library.find("close").orElseThrow(),
+                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT)) : null;
+        }
+
+        static int memfd(String name) {
+            try (Arena arena = Arena.ofConfined()) {
+                int descriptor = (int) MEMFD_CREATE.invokeExact(arena.allocateFrom(name), CLOSE_ON_EXEC);
+                if (descriptor < 0) {
+                    throw new TransportException(TransportException.Problem.NO_ROOM, "memfd_create failed",
+                            "raise the limit of open files (ulimit -n)");
+                }
+                return descriptor;
+            } catch (RuntimeException | Error e) {
+                throw e;
+            } catch (Throwable e) {
+                throw new IllegalStateException(e);
+            }
+        }
+
+        static void close(int descriptor) {
+            try {
+                int ignored = (int) CLOSE.invokeExact(descriptor);
+            } catch (RuntimeException | Error e) {
+                throw e;
+            } catch (Throwable e) {
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+}

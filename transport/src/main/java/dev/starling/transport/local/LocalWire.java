@@ -1,0 +1,130 @@
+package dev.starling.transport.local;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Waiting;
+import dev.starling.transport.spi.Wire;
+import java.nio.ByteBuffer;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.agrona.DirectBuffer;
+import org.agrona.MutableDirectBuffer;
+import org.agrona.concurrent.MessageHandler;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.agrona.concurrent.ringbuffer.ManyToOneRingBuffer;
+import org.agrona.concurrent.ringbuffer.RingBuffer;
+import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
+
+/** A wire between threads: every process of the cluster is a thread, and has one ring that all others write into. */
+final class LocalWire implements Wire {
+    private static final int CAPACITY = 4 << 20;
+    private static final int MESSAGE = 1;
+    private static final Map<String, LocalWire> OPEN = new ConcurrentHashMap<>();
+    private static final AtomicLong COUNT = new AtomicLong();
+
+    private final String address;
+    private final RingBuffer ring = new ManyToOneRingBuffer(new UnsafeBuffer(
+            ByteBuffer.allocateDirect(CAPACITY + RingBufferDescriptor.TRAILER_LENGTH)));
+    private final Waiting waiting;
+    private Inbox inbox;
+    private final MessageHandler handler = this::take;
+    private volatile boolean closed;
+
+    private LocalWire(String address, int threads) {
+        this.address = address;
+        waiting = Waiting.forThreads(threads);
+    }
+
+    static LocalWire open(TransportConfig config) {
+        config.options().keySet().stream().findFirst().ifPresent(name -> {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the local transport has no option "
+                    + name, "it has none");
+        });
+        String address = config.port() == 0 ? "thread-" + COUNT.incrementAndGet() : "port-" + config.port();
+        LocalWire wire = new LocalWire(address, OPEN.size() + 1);
+        if (OPEN.putIfAbsent(address, wire) != null) {
+            throw new TransportException(TransportException.Problem.IN_USE, "the address " + address + " is in use",
+                    "choose another port, or 0 for any");
+        }
+        return wire;
+    }
+
+    @Override
+    public String address() {
+        return address;
+    }
+
+    @Override
+    public int maxMessageLength() {
+        return ring.maxMsgLength();
+    }
+
+    @Override
+    public Link open(String peer) {
+        return new ToRing(peer);
+    }
+
+    @Override
+    public int poll(Inbox to, int limit) {
+        inbox = to;
+        return ring.read(handler, limit);
+    }
+
+    private void take(int type, MutableDirectBuffer buffer, int offset, int length) {
+        inbox.onMessage(buffer, offset, length);
+    }
+
+    @Override
+    public void idle(long idleNs) {
+        waiting.idle(idleNs);
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        OPEN.remove(address, this);
+    }
+
+    private static final class ToRing implements Link {
+        private final String address;
+        private LocalWire peer;
+        private boolean closed;
+
+        ToRing(String address) {
+            this.address = address;
+        }
+
+        @Override
+        public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+                int bodyLength) {
+            if (peer == null) {
+                peer = OPEN.get(address);
+                if (peer == null) {
+                    return Wire.NOT_CONNECTED;
+                }
+            }
+            if (closed || peer.closed) {
+                return Wire.CLOSED;
+            }
+            RingBuffer ring = peer.ring;
+            int index = ring.tryClaim(MESSAGE, headerLength + bodyLength);
+            if (index < 0) {
+                return Wire.BACK_PRESSURED;
+            }
+            ring.buffer().putBytes(index, header, headerOffset, headerLength);
+            if (bodyLength > 0) {
+                ring.buffer().putBytes(index + headerLength, body, bodyOffset, bodyLength);
+            }
+            ring.commit(index);
+            return Wire.SENT;
+        }
+
+        @Override
+        public void close() {
+            closed = true;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+package dev.starling.transport.local;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireProvider;
+
+/** Wires between threads of one JVM. */
+public final class LocalWireProvider implements WireProvider {
+    @Override
+    public String name() {
+        return "local";
+    }
+
+    @Override
+    public Availability availability() {
+        return new Availability.Ready("threads of one JVM");
+    }
+
+    @Override
+    public Wire open(TransportConfig config) {
+        return LocalWire.open(config);
+    }
+}

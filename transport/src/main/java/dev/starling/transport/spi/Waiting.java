@@ -1,0 +1,37 @@
+package dev.starling.transport.spi;
+
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * How threads wait that have nothing to do: they spin for as long as the answer may come within a round trip, then
+ * give way, then sleep. Where threads outnumber processors, spinning keeps the one that is waited for from running, so
+ * there they give way at once.
+ */
+public final class Waiting {
+    private static final long SPIN_NS = 20_000;
+    private static final long YIELD_NS = 2_000_000;
+    private static final long SHORTEST_SLEEP_NS = 20_000;
+    private static final long LONGEST_SLEEP_NS = 500_000;
+
+    private final long spinNs;
+
+    private Waiting(long spinNs) {
+        this.spinNs = spinNs;
+    }
+
+    /** Returns the way of waiting for so many busy threads on this machine. */
+    public static Waiting forThreads(int busyThreads) {
+        return new Waiting(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : 0);
+    }
+
+    /** Lets a moment pass. */
+    public void idle(long idleNs) {
+        if (idleNs < spinNs) {
+            Thread.onSpinWait();
+        } else if (idleNs < YIELD_NS) {
+            Thread.yield();
+        } else {
+            LockSupport.parkNanos(Math.clamp(idleNs / 64, SHORTEST_SLEEP_NS, LONGEST_SLEEP_NS));
+        }
+    }
+}
