@@ -12,39 +12,47 @@ import java.util.List;
 public final class Batch {
     private static final long ALIGNMENT = 64;
 
+    private final List<Field> fields;
     private final MemorySegment[] segments;
-    /** The tensors of a full batch, and of the smaller one that ends an epoch. */
-    private final Tensor[] full;
-    private final Tensor[] rest;
-    private final int fullSize;
-    private final int restSize;
+    /** For each number of rows that was needed so far the tensors of all fields. */
+    private Tensor[][] tensors = new Tensor[0][];
     private EpochPlan plan;
     private int number;
-    private boolean isRest;
+    private int size;
+    private int rows;
     /** What went wrong while this batch was made; written by the worker before it publishes the batch. */
     LoadException failure;
 
-    Batch(List<Field> fields, int fullSize, int restSize) {
-        this.fullSize = fullSize;
-        this.restSize = restSize;
+    Batch(List<Field> fields) {
+        this.fields = fields;
         segments = new MemorySegment[fields.size()];
-        full = new Tensor[fields.size()];
-        rest = new Tensor[fields.size()];
-        for (int i = 0; i < segments.length; i++) {
-            Field field = fields.get(i);
-            // Freed when neither loader nor tensor is reachable, so that a late reader finds old data, not a fault.
-            segments[i] = Arena.ofAuto().allocate(Math.max(1, field.bytes() * fullSize), ALIGNMENT);
-            full[i] = Tensor.wrap(segments[i], field.dtype(), field.shape().insert(0, fullSize).dims());
-            rest[i] = Tensor.wrap(segments[i], field.dtype(), field.shape().insert(0, restSize).dims());
-        }
     }
 
     /** Makes this slot stand for batch {@code newNumber} of an epoch. */
     void assign(EpochPlan newPlan, int newNumber) {
         plan = newPlan;
         number = newNumber;
-        isRest = newPlan.size(newNumber) != fullSize;
+        size = newPlan.size(newNumber);
+        rows = newPlan.rows(newNumber);
         failure = null;
+        if (size >= tensors.length) {
+            grow(Math.min(newPlan.batchSize(), size + size / 4));
+        }
+        if (tensors[size] == null) {
+            tensors[size] = new Tensor[segments.length];
+            for (int i = 0; i < segments.length; i++) {
+                Field field = fields.get(i);
+                tensors[size][i] = Tensor.wrap(segments[i], field.dtype(), field.shape().insert(0, size).dims());
+            }
+        }
+    }
+
+    private void grow(int capacity) {
+        tensors = new Tensor[capacity + 1][];
+        for (int i = 0; i < segments.length; i++) {
+            // Freed when neither loader nor tensor is reachable, so that a late reader finds old data, not a fault.
+            segments[i] = Arena.ofAuto().allocate(Math.max(1, fields.get(i).bytes() * capacity), ALIGNMENT);
+        }
     }
 
     MemorySegment segment(int field) {
@@ -66,14 +74,19 @@ public final class Batch {
         return number;
     }
 
-    /** Returns the number of examples. */
+    /** Returns the number of examples; 0 if none of them are this process's. */
     public int size() {
-        return isRest ? restSize : fullSize;
+        return size;
+    }
+
+    /** Returns the number of examples of the batch on all ranks that share it. */
+    public int rows() {
+        return rows;
     }
 
     /** Returns a field of all examples, {@code [size, *field]}, on the CPU. */
     public Tensor tensor(int field) {
-        return isRest ? rest[field] : full[field];
+        return tensors[size][field];
     }
 
     /** Returns the first field: what the model is given. */

@@ -26,8 +26,6 @@ public final class DataLoader implements AutoCloseable {
     private static final long CLOSING_MS = 10_000;
 
     private final Builder how;
-    private final int examples;
-    private final int batches;
     private final RingBuffer<Batch> ring;
     private final SequenceBarrier filled;
     private final SequenceBarrier published;
@@ -35,18 +33,17 @@ public final class DataLoader implements AutoCloseable {
     /** Up to where the reader is done. */
     private final Sequence read = new Sequence();
     private final Example own;
+    private Share share = Share.WHOLE;
+    private EpochPlan plan;
     private Epoch current;
     private boolean closed;
 
     private DataLoader(Builder how) {
         this.how = how;
-        int size = how.dataset.size();
-        examples = how.world == 1 ? size : size / how.world;
-        batches = how.dropLast ? examples / how.batchSize : Math.ceilDiv(examples, how.batchSize);
-        int rest = examples % how.batchSize;
+        plan = EpochPlan.of(0, how, share);
         ParkingWaitStrategy waiting = new ParkingWaitStrategy(how.deadline.toNanos());
-        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields(), how.batchSize, rest),
-                how.workers == 0 ? 1 : how.prefetch, waiting);
+        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields()), how.workers == 0 ? 1 : how.prefetch,
+                waiting);
         ring.addGatingSequences(read);
         published = ring.newBarrier();
         own = new Example(how.dataset.fields(), how.seed);
@@ -65,17 +62,37 @@ public final class DataLoader implements AutoCloseable {
         return new Builder(dataset);
     }
 
-    /** Returns the number of batches in an epoch. */
+    /** Returns the number of examples of the data set. */
+    public int size() {
+        return how.dataset.size();
+    }
+
+    /** Returns what this process takes of the data: everything, unless told. */
+    public Share share() {
+        return share;
+    }
+
+    /**
+     * Sets what this process takes of the data, from the next call of {@link #epoch} on, which may be in the midst of
+     * an epoch. Keeps threads and memory.
+     */
+    public DataLoader share(Share taken) {
+        share = taken;
+        plan = plan.with(taken, how);
+        return this;
+    }
+
+    /** Returns the number of batches in an epoch: alike on all ranks. */
     public int batches() {
-        return batches;
+        return plan.batches();
     }
 
-    /** Returns the number of examples that an epoch delivers. */
+    /** Returns the number of examples that an epoch delivers, on all ranks together where they share batches. */
     public int examples() {
-        return Math.min(examples, batches * how.batchSize);
+        return Math.min(plan.examples(), plan.batches() * how.batchSize);
     }
 
-    /** Returns the number of examples in a full batch. */
+    /** Returns the number of examples in a full batch, of all ranks where they share it. */
     public int batchSize() {
         return how.batchSize;
     }
@@ -101,7 +118,8 @@ public final class DataLoader implements AutoCloseable {
             throw new IllegalStateException("the loader is closed; build another");
         }
         discard();
-        current = new Epoch(EpochPlan.of(epoch, how, examples, batches), firstBatch);
+        plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, how, share);
+        current = new Epoch(plan, firstBatch);
         current.publishAhead();
         return () -> current;
     }
@@ -114,8 +132,8 @@ public final class DataLoader implements AutoCloseable {
                 await(last, "the batches in flight");
             }
             read.set(last);
-            current.next = batches;
-            current.toPublish = batches;
+            current.next = current.plan.batches();
+            current.toPublish = current.plan.batches();
         }
     }
 
@@ -211,15 +229,13 @@ public final class DataLoader implements AutoCloseable {
         boolean shuffle;
         boolean dropLast;
         long seed;
-        int rank;
-        int world = 1;
         Duration deadline = Duration.ofSeconds(60);
 
         private Builder(Dataset dataset) {
             this.dataset = dataset;
         }
 
-        /** Sets how many examples make a batch; 32 unless told. */
+        /** Sets how many examples make a batch, of all ranks where they share it; 32 unless told. */
         public Builder batchSize(int examples) {
             require(examples > 0, "the batch size must be > 0, got " + examples);
             batchSize = examples;
@@ -255,14 +271,6 @@ public final class DataLoader implements AutoCloseable {
         /** Leaves a last batch out that would be smaller than the others. */
         public Builder dropLast() {
             dropLast = true;
-            return this;
-        }
-
-        /** Takes every {@code count}-th example, a different one for each rank, the same number on all. */
-        public Builder shard(int number, int count) {
-            require(number >= 0 && number < count, "0 <= rank < world must hold, got " + number + " and " + count);
-            rank = number;
-            world = count;
             return this;
         }
 

@@ -8,24 +8,40 @@ import dev.starling.tensor.Generator;
  *
  * @param epoch number of the pass
  * @param order a permutation of the data set, or {@code null} for the order of the set
- * @param rank this process among {@code world}; takes every {@code world}-th example
- * @param world number of processes
- * @param examples that this process takes
- * @param batchSize examples in a batch
+ * @param share what this process takes
+ * @param examples that batches are cut from
+ * @param batchSize examples in a batch, of all ranks where they share it
  * @param batches number of batches; the last may be smaller
  */
-record EpochPlan(int epoch, long[] order, int rank, int world, int examples, int batchSize, int batches) {
-    static EpochPlan of(int epoch, DataLoader.Builder how, int examples, int batches) {
+record EpochPlan(int epoch, long[] order, Share share, int examples, int batchSize, int batches) {
+    static EpochPlan of(int epoch, DataLoader.Builder how, Share share) {
         long[] order = how.shuffle ? Generator.seeded(how.seed).split(epoch).order(how.dataset.size()) : null;
-        return new EpochPlan(epoch, order, how.rank, how.world, examples, how.batchSize, batches);
+        return of(epoch, order, how, share);
     }
 
-    int size(int batch) {
+    private static EpochPlan of(int epoch, long[] order, DataLoader.Builder how, Share share) {
+        int examples = share.examples(how.dataset.size());
+        int batches = how.dropLast ? examples / how.batchSize : Math.ceilDiv(examples, how.batchSize);
+        return new EpochPlan(epoch, order, share, examples, how.batchSize, batches);
+    }
+
+    /** Returns the plan of the same epoch for another share. */
+    EpochPlan with(Share other, DataLoader.Builder how) {
+        return of(epoch, order, how, other);
+    }
+
+    /** Returns how many examples a batch has on all ranks that share it. */
+    int rows(int batch) {
         return Math.min(batchSize, examples - batch * batchSize);
     }
 
+    /** Returns how many of them are this process's. */
+    int size(int batch) {
+        return share.rows(rows(batch));
+    }
+
     int index(int batch, int i) {
-        int place = (batch * batchSize + i) * world + rank;
+        int place = share.place(batch * batchSize, rows(batch), i);
         return order == null ? place : (int) order[place];
     }
 }

@@ -5,69 +5,86 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
-/** Running means of loss and metrics, weighted by the size of batches. */
+/** Running means of loss and metrics, weighted by the size of batches. What a step adds counts when it is complete. */
 final class Averages {
     final List<Metric> metrics;
+    /** Examples, loss, metrics: over the epoch and over the step under way. */
     private final double[] sums;
-    private double lossSum;
-    private long examples;
+    private final double[] step;
     /** Of the last batch. */
     double lastLoss;
     final double[] last;
 
     Averages(List<Metric> metrics) {
         this.metrics = metrics;
-        sums = new double[metrics.size()];
+        sums = new double[2 + metrics.size()];
+        step = new double[2 + metrics.size()];
         last = new double[metrics.size()];
     }
 
     void reset() {
         Arrays.fill(sums, 0);
-        lossSum = 0;
-        examples = 0;
     }
 
+    /** Adds a batch to the step under way. */
     void add(double loss, Tensor result, Tensor target, long n) {
-        lastLoss = loss;
-        lossSum += loss * n;
-        examples += n;
-        for (int i = 0; i < sums.length; i++) {
-            double sum = metrics.get(i).sumOver(result, target);
-            last[i] = sum / n;
-            sums[i] += sum;
+        step[0] += n;
+        step[1] += loss * n;
+        for (int i = 0; i < last.length; i++) {
+            step[2 + i] += metrics.get(i).sumOver(result, target);
         }
+    }
+
+    /** Counts the step, or forgets it. */
+    void endStep(boolean counts) {
+        if (counts && step[0] > 0) {
+            lastLoss = step[1] / step[0];
+            for (int i = 0; i < last.length; i++) {
+                last[i] = step[2 + i] / step[0];
+            }
+            for (int i = 0; i < sums.length; i++) {
+                sums[i] += step[i];
+            }
+        }
+        Arrays.fill(step, 0);
     }
 
     double loss() {
-        return lossSum / examples;
+        return sums[1] / sums[0];
     }
 
     double mean(int metric) {
-        return sums[metric] / examples;
+        return sums[2 + metric] / sums[0];
     }
 
-    Scores scores() {
-        double[] means = new double[sums.length];
+    /** Returns a copy of all sums: what ranks add up. */
+    double[] sums() {
+        return sums.clone();
+    }
+
+    /** Returns the means that such sums amount to. */
+    Scores scores(double[] total) {
+        double[] means = new double[last.length];
         for (int i = 0; i < means.length; i++) {
-            means[i] = mean(i);
+            means[i] = total[2 + i] / total[0];
         }
-        return Scores.of(metrics, loss(), means, examples);
+        return Scores.of(metrics, total[1] / total[0], means, (long) total[0]);
     }
 
-    void save(Map<String, String> notes) {
-        notes.put("sum.examples", Long.toString(examples));
-        notes.put("sum.loss", Double.toString(lossSum));
-        for (int i = 0; i < sums.length; i++) {
-            notes.put("sum." + metrics.get(i).name(), Double.toString(sums[i]));
+    void save(Map<String, String> notes, double[] total) {
+        notes.put("sum.examples", Double.toString(total[0]));
+        notes.put("sum.loss", Double.toString(total[1]));
+        for (int i = 0; i < last.length; i++) {
+            notes.put("sum." + metrics.get(i).name(), Double.toString(total[2 + i]));
         }
     }
 
-    /** Takes sums from a checkpoint; a metric that was not measured then starts at 0. */
+    /** Takes sums from a checkpoint; what was not measured then starts at 0. */
     void restore(Map<String, String> notes) {
-        examples = Long.parseLong(notes.get("sum.examples"));
-        lossSum = Double.parseDouble(notes.get("sum.loss"));
-        for (int i = 0; i < sums.length; i++) {
-            sums[i] = Double.parseDouble(notes.getOrDefault("sum." + metrics.get(i).name(), "0"));
+        sums[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
+        sums[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));
+        for (int i = 0; i < last.length; i++) {
+            sums[2 + i] = Double.parseDouble(notes.getOrDefault("sum." + metrics.get(i).name(), "0"));
         }
     }
 }

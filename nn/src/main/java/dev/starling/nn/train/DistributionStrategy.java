@@ -1,12 +1,24 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
-import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.data.Share;
 import dev.starling.tensor.Tensor;
 
 /**
- * What makes one of many processes out of a trainer. All calls come from the training thread. Methods may throw to end
- * the run, for example when a peer is lost; the parameters are then as after the last complete step.
+ * What makes one of many processes out of a trainer. Of two kinds, told apart by {@link #share}:
+ *
+ * <ul>
+ * <li><em>synchronous</em>, where each rank takes a {@link Share.Part} of every batch: all ranks are at the same step,
+ * so that methods marked collective are called on all of them at the same place;
+ * <li><em>asynchronous</em>, where each takes a {@link Share.Shard} of the data at its own pace, and nobody may wait.
+ * </ul>
+ *
+ * <p>All calls come from the training thread. Any method may throw to end the run, for example when a peer is lost; the
+ * parameters are then as after the last complete step. A strategy that lives through such a loss brings the state back
+ * to one that all ranks share with {@link TrainingState#restore}, from within any method; training goes on from there.
+ * Rank, world and share may change after each step and whenever the state was restored.
+ *
+ * <p>In a step, the trainer calls {@link #beforeForward} and {@link #gradient}s, {@link #beforeStep}, the optimiser,
+ * {@link #afterStep}, then {@link #stops}.
  */
 public interface DistributionStrategy extends AutoCloseable {
     /** Returns the number of this process, from 0. Rank 0 saves checkpoints. */
@@ -15,14 +27,33 @@ public interface DistributionStrategy extends AutoCloseable {
     /** Returns the number of processes. */
     int world();
 
-    /** Is called once before the first step, after a checkpoint was loaded: makes all processes start alike. */
-    void start(Layer model, Optimizer optimizer);
+    /** Returns what this process takes of the data. On all ranks of one kind, and together the whole. */
+    Share share();
 
     /**
-     * Sees a gradient as soon as it is final, while the backward pass goes on, in the same order on every rank.
+     * Is called once before the first step: makes all processes start with the state of rank 0, which alone has read a
+     * checkpoint if there is one; a process that joins later starts with the state of those who are there. Collective.
      *
-     * @param index of the parameter in {@link Optimizer#parameters}
-     * @param gradient lives until the end of the step; not to be changed before {@link #beforeStep}
+     * @param state stays the same object during the run
+     */
+    void start(TrainingState state);
+
+    /**
+     * Is called before each forward pass; several in a step if gradients are accumulated.
+     *
+     * @param input what the model is given, {@code [rows, ..]}; without rows if this process has no part in a batch,
+     *     then no forward pass follows
+     */
+    default void beforeForward(Tensor input) {
+    }
+
+    /**
+     * Sees a gradient as soon as it is final, while the backward pass goes on. Called once a step for each parameter
+     * that the loss depends on, on every rank in the same order, unless this rank has no rows. Gradients are weighted:
+     * the sum over ranks is the gradient of the mean over all rows of the step.
+     *
+     * @param index of the parameter in {@link TrainingState#optimizer()}'s list
+     * @param gradient lives until the end of the step; any strides; not to be changed before {@link #beforeStep}
      */
     void gradient(int index, Tensor gradient);
 
@@ -31,14 +62,48 @@ public interface DistributionStrategy extends AutoCloseable {
      *
      * @param gradients by index, {@code null} where there is none; the strategy may put others in their place, which
      *     live until the end of the step
-     * @return whether the local optimiser takes its step
+     * @return whether the local optimiser takes its step. If not, the strategy has taken it itself, or has restored the
+     *     state, and the step does not count
      */
     boolean beforeStep(Tensor[] gradients);
 
-    /** Is called after the optimiser's step. */
-    void afterStep();
+    /** Is called after the optimiser's step; the state's position is the next step's already. */
+    default void afterStep() {
+    }
+
+    /**
+     * Is called at the end of each step to agree on ending the run. Collective; a wish may take effect a step later, at
+     * the same step on all ranks.
+     *
+     * @param wanted whether this process is to end
+     * @return whether the run ends here
+     */
+    default boolean stops(boolean wanted) {
+        return wanted;
+    }
+
+    /**
+     * Is called between two steps before the model is measured or saved: makes the state of this process the run's. A
+     * synchronous strategy brings together what differs between ranks (running statistics); one that keeps parameters
+     * elsewhere fetches them, with all that a checkpoint must hold. Collective if synchronous.
+     */
+    default void settle() {
+    }
+
+    /**
+     * Adds up numbers over all ranks, in place. Called on synchronous strategies only. Collective.
+     *
+     * @param values as many on every rank
+     */
+    default void sum(double[] values) {
+    }
 
     /** Leaves the other processes. */
     @Override
     void close();
+
+    /** Tells whether all ranks are at the same step, each with its part of every batch. */
+    default boolean isSynchronous() {
+        return share() instanceof Share.Part;
+    }
 }

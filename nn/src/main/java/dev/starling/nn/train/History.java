@@ -10,7 +10,11 @@ public final class History {
     History() {
     }
 
+    /** Adds a report; it takes the place of one on the same epoch, which had to be measured again. */
     void add(EpochReport report) {
+        if (!epochs.isEmpty() && epochs.getLast().epoch() == report.epoch()) {
+            epochs.removeLast();
+        }
         epochs.add(report);
     }
 

@@ -8,8 +8,8 @@ public final class Progress {
     private static final double MEMORY_S = 4;
 
     private final int epochs;
-    private final int batches;
-    private final long examplesPerEpoch;
+    private int batches;
+    private long examplesPerEpoch;
     final Averages averages;
     int epoch;
     int batch;
@@ -21,11 +21,15 @@ public final class Progress {
     private double weight;
     private volatile boolean stopped;
 
-    Progress(int epochs, int batches, long examplesPerEpoch, Averages averages) {
+    Progress(int epochs, Averages averages) {
         this.epochs = epochs;
-        this.batches = batches;
-        this.examplesPerEpoch = examplesPerEpoch;
         this.averages = averages;
+    }
+
+    /** Says how much an epoch is; may change with the number of processes. */
+    void measure(int batchesPerEpoch, long examples) {
+        batches = batchesPerEpoch;
+        examplesPerEpoch = examples;
     }
 
     void startClock() {
@@ -34,7 +38,7 @@ public final class Progress {
         epochExamples = 0;
     }
 
-    /** Counts a step that trained on {@code n} examples; what a listener does in between counts too. */
+    /** Times a step that trained on {@code n} examples; what a listener does in between counts too. */
     void stepped(long n) {
         long now = System.nanoTime();
         double seconds = Math.max(1, now - lastNs) / 1e9;
@@ -44,8 +48,6 @@ public final class Progress {
         double keep = Math.exp(-seconds / MEMORY_S);
         rate = keep * rate + (1 - keep) * n / seconds;
         weight = keep * weight + (1 - keep);
-        batch++;
-        step++;
     }
 
     /** Returns the number of the epoch, from 0. */
@@ -73,12 +75,12 @@ public final class Progress {
         return step;
     }
 
-    /** Returns the loss of the last batch. */
+    /** Returns the loss of the last step, over the rows of this process. */
     public double loss() {
         return averages.lastLoss;
     }
 
-    /** Returns the mean loss of this epoch. */
+    /** Returns the mean loss of this epoch, over the rows of this process. */
     public double meanLoss() {
         return averages.loss();
     }
@@ -88,7 +90,7 @@ public final class Progress {
         return averages.metrics;
     }
 
-    /** Returns the mean of {@code metrics().get(metric)} over the last batch. */
+    /** Returns the mean of {@code metrics().get(metric)} over the last step. */
     public double metric(int metric) {
         return averages.last[metric];
     }
@@ -98,7 +100,10 @@ public final class Progress {
         return averages.mean(metric);
     }
 
-    /** Returns how many examples per second the run trains on, lately; 0 before the first step. */
+    /**
+     * Returns how many examples per second the run trains on, lately, on all ranks that share batches; 0 before the
+     * first step.
+     */
     public double itemsPerSecond() {
         return weight == 0 ? 0 : rate / weight;
     }
@@ -118,9 +123,9 @@ public final class Progress {
         return stopped;
     }
 
-    EpochReport report(Scores heldOut) {
+    EpochReport report(Scores training, Scores heldOut) {
         double seconds = epochNs / 1e9;
-        return new EpochReport(epoch, step, averages.scores(), heldOut, seconds,
+        return new EpochReport(epoch, step, training, heldOut, seconds,
                 seconds == 0 ? 0 : epochExamples / seconds);
     }
 }

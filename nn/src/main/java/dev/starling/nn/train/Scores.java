@@ -38,18 +38,26 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     /** Measures a model on epoch 0 of some data, without training it, on the device of its parameters. */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
         Averages averages = new Averages(List.of(metrics));
+        return averages.scores(sums(model, loss, data, averages));
+    }
+
+    /** Returns the sums over this process's share of the data. */
+    static double[] sums(Layer model, Loss loss, DataLoader data, Averages averages) {
         Device device = model.device();
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
-                try (Scope scope = Scope.open("evaluation")) {
-                    Tensor target = batch.target().to(device);
-                    Tensor result = model.forward(batch.input().to(device));
-                    averages.add(loss.of(result, target).item(), result, target, batch.size());
+                if (batch.size() > 0) {
+                    try (Scope scope = Scope.open("evaluation")) {
+                        Tensor target = batch.target().to(device);
+                        Tensor result = model.forward(batch.input().to(device));
+                        averages.add(loss.of(result, target).item(), result, target, batch.size());
+                    }
                 }
             }
             return null;
         }));
-        return averages.scores();
+        averages.endStep(true);
+        return averages.sums();
     }
 
     /** Returns the mean of a metric. */

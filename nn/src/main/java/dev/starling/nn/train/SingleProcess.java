@@ -1,7 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
-import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.data.Share;
 import dev.starling.tensor.Tensor;
 
 /** Trains alone. */
@@ -17,7 +16,12 @@ public final class SingleProcess implements DistributionStrategy {
     }
 
     @Override
-    public void start(Layer model, Optimizer optimizer) {
+    public Share share() {
+        return Share.WHOLE;
+    }
+
+    @Override
+    public void start(TrainingState state) {
     }
 
     @Override
@@ -27,10 +31,6 @@ public final class SingleProcess implements DistributionStrategy {
     @Override
     public boolean beforeStep(Tensor[] gradients) {
         return true;
-    }
-
-    @Override
-    public void afterStep() {
     }
 
     @Override

@@ -4,12 +4,15 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 
 /**
  * Trains a model: epochs of steps, each epoch measured on held-out data, with checkpoints from which a run goes on bit
@@ -25,17 +28,22 @@ import java.util.List;
  */
 public final class Trainer {
     private final Builder how;
+    private final DistributionStrategy strategy;
+    private final DataLoader data;
     private final Averages averages;
     private final Progress progress;
-    private final Generator generator;
-    private final RunState state;
+    private final TrainingState state;
+    private final TrainingStep step;
 
     private Trainer(Builder how) {
         this.how = how;
+        strategy = how.strategy;
+        data = how.data;
         averages = new Averages(how.metrics);
-        progress = new Progress(how.epochs, how.data.batches(), how.data.examples(), averages);
-        generator = Generator.seeded(how.seed).split(how.strategy.rank());
-        state = new RunState(how.model, how.optimizer, generator, how.data, progress);
+        progress = new Progress(how.epochs, averages);
+        progress.measure(data.batches(), data.examples());
+        state = new TrainingState(how.model, how.optimizer, data, how.seed, progress);
+        step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy);
     }
 
     /** Begins a trainer. */
@@ -56,58 +64,115 @@ public final class Trainer {
      * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read, written or does not fit
      */
     public History run() {
-        if (how.resume) {
+        if (how.resume && strategy.rank() == 0) {
             Checkpoint.latest(how.directory).ifPresent(state::restore);
         }
-        how.strategy.start(how.model, how.optimizer);
+        strategy.start(state);
         History history = new History();
-        TrainingStep step = new TrainingStep(how.model, how.loss, how.optimizer, generator, how.strategy);
         try {
             tell(l -> l.started(progress));
-            while (progress.epoch < how.epochs && !progress.isStopped()) {
-                if (!epoch(step)) {
-                    save();
-                    break;
+            do {
+                // Wherever ranks were when the state was restored, they all go on from here.
+                state.takeRestored();
+                boolean goesOn = true;
+                while (goesOn && progress.epoch < how.epochs && !state.isRestored()) {
+                    goesOn = epoch() && (state.isRestored() || endEpoch(history));
                 }
-                EpochReport report = progress.report(how.heldOut == null ? null
-                        : Scores.evaluate(how.model, how.loss, how.heldOut, how.metrics.toArray(Metric[]::new)));
-                history.add(report);
-                tell(l -> l.epochEnded(progress, report));
-                progress.epoch++;
-                progress.batch = 0;
-                averages.reset();
-                if (how.everySteps == 0 || progress.epoch == how.epochs || progress.isStopped()) {
+                if (!state.isRestored()) {
                     save();
                 }
-            }
+            } while (state.isRestored());
         } finally {
             tell(l -> l.ended(progress));
         }
         return history;
     }
 
-    /** Trains on the rest of an epoch; returns whether it came to its end. */
-    private boolean epoch(TrainingStep step) {
+    /** Trains on the rest of an epoch; returns whether the run goes on. */
+    private boolean epoch() {
         progress.startClock();
-        for (Batch batch : how.data.epoch(progress.epoch, progress.batch)) {
-            step.run(batch.input(), batch.target(), averages);
-            progress.stepped(batch.size());
+        Iterator<Batch> batches = open();
+        while (progress.batch < data.batches()) {
+            if (!data.share().equals(strategy.share())) {
+                batches = open();
+            }
+            int count = Math.min(how.accumulate, data.batches() - progress.batch);
+            long first = (long) progress.batch * data.batchSize();
+            long rows = Math.min(data.examples(), first + (long) count * data.batchSize()) - first;
+            if (!step.run(batches, count, rows, state, averages)) {
+                return true;
+            }
+            progress.stepped(rows);
             for (int i = 0; i < how.listeners.size(); i++) {
                 how.listeners.get(i).stepEnded(progress);
             }
             if (how.everySteps > 0 && progress.step % how.everySteps == 0) {
                 save();
             }
-            if (progress.isStopped()) {
-                return false;
+            boolean stops = !state.isRestored() && strategy.stops(progress.isStopped());
+            if (stops || state.isRestored()) {
+                return !stops;
             }
         }
         return true;
     }
 
+    /** Opens the data at the place where the run is, for the share that is this process's now. */
+    private Iterator<Batch> open() {
+        data.share(strategy.share());
+        progress.measure(data.batches(), data.examples());
+        return data.epoch(progress.epoch, progress.batch).iterator();
+    }
+
+    /** Measures the model and reports; returns whether the run goes on. */
+    private boolean endEpoch(History history) {
+        strategy.settle();
+        Scores training = averages.scores(overRanks(averages.sums()));
+        EpochReport report = progress.report(training, how.heldOut == null ? null : heldOut());
+        if (state.isRestored()) {
+            return true;
+        }
+        history.add(report);
+        tell(l -> l.epochEnded(progress, report));
+        progress.epoch++;
+        progress.batch = 0;
+        averages.reset();
+        if (strategy.stops(progress.isStopped())) {
+            return state.isRestored();
+        }
+        if (how.everySteps == 0 && progress.epoch < how.epochs && !state.isRestored()) {
+            save();
+        }
+        return true;
+    }
+
+    /** Measures this rank's part of the held-out data, or all of it on rank 0 if ranks do not wait for each other. */
+    private Scores heldOut() {
+        if (!strategy.isSynchronous() && strategy.rank() != 0) {
+            return null;
+        }
+        how.heldOut.share(strategy.isSynchronous() ? strategy.share() : Share.WHOLE);
+        Averages measured = new Averages(how.metrics);
+        return measured.scores(overRanks(Scores.sums(how.model, how.loss, how.heldOut, measured)));
+    }
+
+    private double[] overRanks(double[] sums) {
+        if (strategy.isSynchronous()) {
+            strategy.sum(sums);
+        }
+        return sums;
+    }
+
     private void save() {
-        if (how.directory != null && how.strategy.rank() == 0) {
-            Path manifest = state.save(how.directory);
+        if (how.directory == null) {
+            return;
+        }
+        strategy.settle();
+        double[] sums = overRanks(averages.sums());
+        if (strategy.rank() == 0 && !state.isRestored()) {
+            Map<String, String> notes = state.notes();
+            averages.save(notes, sums);
+            Path manifest = Checkpoint.save(how.directory, progress.step, state.tensors(), notes);
             Checkpoint.prune(how.directory, how.keep);
             tell(l -> l.checkpointSaved(progress, manifest));
         }
@@ -130,6 +195,7 @@ public final class Trainer {
         private DataLoader data;
         private DataLoader heldOut;
         private int epochs = 1;
+        private int accumulate = 1;
         private long seed;
         private List<Metric> metrics = List.of();
         private DistributionStrategy strategy = new SingleProcess();
@@ -162,6 +228,15 @@ public final class Trainer {
             return this;
         }
 
+        /** Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told. */
+        public Builder accumulate(int batches) {
+            if (batches < 1) {
+                throw new IllegalArgumentException("a step needs a batch or more, got " + batches);
+            }
+            accumulate = batches;
+            return this;
+        }
+
         /** Sets what layers draw random numbers from; 0 unless told. */
         public Builder seed(long value) {
             seed = value;
@@ -180,7 +255,10 @@ public final class Trainer {
             return this;
         }
 
-        /** Makes this run one of many processes. */
+        /**
+         * Makes this run one of many processes. All are given the same data, batch size, seeds, number of epochs and
+         * interval of checkpoints; rank 0 alone reads and writes them.
+         */
         public Builder strategy(DistributionStrategy together) {
             strategy = together;
             return this;

@@ -4,6 +4,7 @@ import dev.starling.autograd.GradientSink;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.data.Batch;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Device;
@@ -13,6 +14,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.IdentityHashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
@@ -36,9 +38,15 @@ public final class TrainingStep {
     private final Supplier<Tensor> forward = this::forward;
     private final Supplier<Tensor> recorded = this::record;
     private final GradientSink sink = this::gradient;
+    private final boolean[] delivered;
     private Tensor input;
     private Tensor target;
     private Tensor result;
+    private Tensor value;
+    private double weight;
+    /** Whether more batches of this step follow. */
+    private boolean more;
+    private Scope batchScope;
 
     /** Makes a step that runs in this process alone. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
@@ -60,6 +68,7 @@ public final class TrainingStep {
         this.strategy = strategy;
         watched = optimizer.watched();
         gradients = new Tensor[watched.length];
+        delivered = new boolean[watched.length];
         device = watched[0].device();
         for (int i = 0; i < watched.length; i++) {
             places.put(watched[i], i);
@@ -75,37 +84,103 @@ public final class TrainingStep {
      * @throws TensorException if the loss is not finite, among other reasons
      */
     public double run(Tensor newInput, Tensor newTarget) {
-        return run(newInput, newTarget, null);
-    }
-
-    double run(Tensor newInput, Tensor newTarget, Averages averages) {
         try (Scope scope = Scope.open("step")) {
-            input = newInput.to(device);
-            target = newTarget.to(device);
-            tape.reset().watch(watched);
-            Tensor total = Mode.training(generator, recorded);
-            double value = total.item();
-            if (!Double.isFinite(value)) {
-                throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(total.spec()),
-                        "the loss is " + value, "lower the rate, clip gradients, or find the first operation that is "
-                        + "not finite with Tape.detectAnomalies; weights are as before the step");
-            }
-            tape.backward(total, sink);
-            if (averages != null) {
-                averages.add(value, result, target, newInput.size(0));
-            }
+            double loss = differentiate(newInput, newTarget, 1, null);
             if (strategy.beforeStep(gradients)) {
                 optimizer.step(gradients);
             }
             strategy.afterStep();
-            return value;
+            return loss;
         } finally {
-            Arrays.fill(gradients, null);
-            tape.reset();
-            input = null;
-            target = null;
-            result = null;
+            clear();
         }
+    }
+
+    /**
+     * Takes a step along the mean gradient of several batches: as one batch of all their rows would, to within
+     * rounding. The loss has to be a mean over rows.
+     *
+     * @param count how many batches
+     * @param rows of all of them on all ranks that share them
+     * @return whether the step counts; if not, the strategy has restored the state
+     */
+    boolean run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
+        try (Scope scope = Scope.open("step")) {
+            state.randomize(generator, strategy.rank());
+            for (int i = 1; i <= count; i++) {
+                more = i < count;
+                Batch batch = batches.next();
+                double share = batch.size() / (double) rows;
+                if (count == 1) {
+                    differentiate(batch.input(), batch.target(), share, averages);
+                } else {
+                    try (Scope inner = Scope.open("batch")) {
+                        batchScope = inner;
+                        differentiate(batch.input(), batch.target(), share, averages);
+                    }
+                }
+            }
+            boolean local = strategy.beforeStep(gradients);
+            if (state.isRestored()) {
+                return false;
+            }
+            if (local) {
+                optimizer.step(gradients);
+            }
+            state.advance(count);
+            averages.endStep(true);
+            strategy.afterStep();
+            return true;
+        } finally {
+            averages.endStep(false);
+            clear();
+        }
+    }
+
+    /** Runs forward and backward on a batch, whose gradients count {@code part} of the step's. */
+    private double differentiate(Tensor newInput, Tensor newTarget, double part, Averages averages) {
+        strategy.beforeForward(newInput);
+        double loss = 0;
+        if (newInput.size(0) > 0) {
+            input = newInput.to(device);
+            target = newTarget.to(device);
+            weight = part;
+            tape.reset().watch(watched);
+            Tensor total = Mode.training(generator, recorded);
+            loss = value.item();
+            requireFinite(loss);
+            tape.backward(total, sink);
+            if (averages != null) {
+                averages.add(loss, result, target, newInput.size(0));
+            }
+        }
+        for (int i = 0; !more && i < gradients.length; i++) {
+            // What only earlier batches of this step have contributed to.
+            if (gradients[i] != null && !delivered[i]) {
+                strategy.gradient(i, gradients[i]);
+            }
+        }
+        return loss;
+    }
+
+    private void requireFinite(double loss) {
+        if (!Double.isFinite(loss)) {
+            throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(value.spec()),
+                    "the loss is " + loss, "lower the rate, clip gradients, or find the first operation that is "
+                    + "not finite with Tape.detectAnomalies; weights are as before the step");
+        }
+    }
+
+    private void clear() {
+        Arrays.fill(gradients, null);
+        Arrays.fill(delivered, false);
+        tape.reset();
+        input = null;
+        target = null;
+        result = null;
+        value = null;
+        batchScope = null;
+        more = false;
     }
 
     private Tensor record() {
@@ -114,13 +189,27 @@ public final class TrainingStep {
 
     private Tensor forward() {
         result = model.forward(input);
-        return loss.of(result, target);
+        value = loss.of(result, target);
+        return weight == 1 ? value : value.mul(weight);
     }
 
     private void gradient(Tensor of, Tensor gradient) {
-        // Lives until the step's scope closes.
         int place = places.get(of);
-        gradients[place] = gradient.unhold();
-        strategy.gradient(place, gradient);
+        // Lives until the step's scope closes.
+        gradients[place] = batchScope == null ? gradient.unhold() : accumulated(gradients[place], gradient.unhold());
+        if (!more) {
+            delivered[place] = true;
+            strategy.gradient(place, gradients[place]);
+        }
+    }
+
+    /** Returns the sum of a gradient and those of batches before, in the step's scope. */
+    private Tensor accumulated(Tensor before, Tensor gradient) {
+        // A copy at first, because gradients may share their memory with each other or with the batch.
+        Tensor sum = before == null ? gradient.copy() : before.add(gradient);
+        if (before != null) {
+            before.close();
+        }
+        return batchScope.keep(sum);
     }
 }

@@ -105,7 +105,8 @@ class DataLoaderTest {
     void shardsDivideTheExamples() {
         List<Long> all = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
-            try (DataLoader loader = DataLoader.of(new Numbers(32)).batchSize(4).shuffle().shard(rank, 3).build()) {
+            try (DataLoader loader = DataLoader.of(new Numbers(32)).batchSize(4).shuffle().build()
+                    .share(Share.shard(rank, 3))) {
                 long[] part = order(loader, 0);
                 assertThat(part).hasSize(10);
                 Arrays.stream(part).forEach(all::add);

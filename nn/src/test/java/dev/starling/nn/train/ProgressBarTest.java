@@ -14,16 +14,19 @@ class ProgressBarTest {
         ProgressBar bar = ProgressBar.on(new PrintStream(bytes, true, StandardCharsets.UTF_8), interactive)
                 .unit("images");
         Averages averages = new Averages(List.of());
-        Progress progress = new Progress(3, 10, 100, averages);
+        Progress progress = new Progress(3, averages);
+        progress.measure(10, 100);
         progress.startClock();
         bar.started(progress);
         for (int i = 0; i < steps; i++) {
             Thread.sleep(pauseMs);
             averages.add(0.25, null, null, 10);
+            averages.endStep(true);
+            progress.batch++;
             progress.stepped(10);
             bar.stepEnded(progress);
         }
-        bar.epochEnded(progress, progress.report(null));
+        bar.epochEnded(progress, progress.report(averages.scores(averages.sums()), null));
         bar.ended(progress);
         return bytes.toString(StandardCharsets.UTF_8);
     }
@@ -54,12 +57,14 @@ class ProgressBarTest {
 
     @Test
     void theRateIsThatOfTheLastSeconds() throws InterruptedException {
-        Progress progress = new Progress(2, 10, 100, new Averages(List.of()));
+        Progress progress = new Progress(2, new Averages(List.of()));
+        progress.measure(10, 100);
         assertThat(progress.itemsPerSecond()).isZero();
         progress.startClock();
         long start = System.nanoTime();
         for (int i = 0; i < 5; i++) {
             Thread.sleep(20);
+            progress.batch++;
             progress.stepped(10);
         }
         double seconds = (System.nanoTime() - start) / 1e9;

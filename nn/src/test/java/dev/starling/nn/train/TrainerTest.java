@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -12,6 +11,7 @@ import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.ImageDataset;
 import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
@@ -261,8 +261,13 @@ class TrainerTest {
         }
 
         @Override
-        public void start(Layer model, Optimizer optimizer) {
-            calls.add("start " + optimizer.parameters().size());
+        public Share share() {
+            return Share.WHOLE;
+        }
+
+        @Override
+        public void start(TrainingState state) {
+            calls.add("start " + state.optimizer().parameters().size());
         }
 
         @Override

@@ -1,0 +1,151 @@
+package dev.starling.nn.train;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.tensor.Generator;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * All that a run needs to go on as if it had never stopped: tensors and {@link #notes}, which checkpoints hold and
+ * which processes send each other. Does not depend on the number of processes, nor on which of them holds it. Confined
+ * to the training thread.
+ */
+public final class TrainingState {
+    private final Layer model;
+    private final Optimizer optimizer;
+    private final DataLoader data;
+    private final Progress progress;
+    private final Map<String, Parameter> tensors = new LinkedHashMap<>();
+    private long seed;
+    private boolean restored;
+
+    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress) {
+        this.model = model;
+        this.optimizer = optimizer;
+        this.data = data;
+        this.seed = seed;
+        this.progress = progress;
+        model.state().forEach((path, p) -> tensors.put("model." + path, p));
+        optimizer.state().forEach((path, p) -> tensors.put("optimizer." + path, p));
+    }
+
+    /** Returns the state of a run at its start, for those who take steps without a {@link Trainer}. */
+    public static TrainingState of(Layer model, Optimizer optimizer) {
+        return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())));
+    }
+
+    /** Returns what is trained. */
+    public Layer model() {
+        return model;
+    }
+
+    /** Returns what trains it, with the parameters in the order of gradients. */
+    public Optimizer optimizer() {
+        return optimizer;
+    }
+
+    /** Returns the tensors of model and optimiser by path, in an order that is the same in every process. */
+    public Map<String, Parameter> tensors() {
+        return Collections.unmodifiableMap(tensors);
+    }
+
+    /** Returns how many steps were taken. */
+    public long step() {
+        return progress.step;
+    }
+
+    /** Returns the number of the epoch, from 0. */
+    public int epoch() {
+        return progress.epoch;
+    }
+
+    /** Returns how many batches of the epoch are done. */
+    public int batch() {
+        return progress.batch;
+    }
+
+    /** Counts a step over {@code batches} batches. */
+    void advance(int batches) {
+        progress.step++;
+        progress.batch += batches;
+    }
+
+    /** Sets the stream of this step and rank, which depends on nothing else but the seed. */
+    void randomize(Generator generator, int rank) {
+        generator.restore(Generator.seeded(seed).split(progress.step).split(rank).state());
+    }
+
+    /** Returns all that is not a tensor: the place in the run, the steps of the optimiser, the seed. */
+    public Map<String, String> notes() {
+        Map<String, String> notes = new LinkedHashMap<>();
+        notes.put("step", Long.toString(progress.step));
+        notes.put("epoch", Integer.toString(progress.epoch));
+        notes.put("batch", Integer.toString(progress.batch));
+        notes.put("optimizer.steps", Long.toString(optimizer.steps()));
+        notes.put("random.seed", Long.toString(seed));
+        notes.put("data", dataNote());
+        return notes;
+    }
+
+    /** Describes what the place in the data means. */
+    private String dataNote() {
+        return data == null ? "none" : data.size() + " examples in batches of " + data.batchSize() + " with seed "
+                + data.seed();
+    }
+
+    /**
+     * Takes notes of another process or time. Whoever calls this has filled the {@link #tensors} that go with them, or
+     * does so before it returns to the trainer, which goes on from there.
+     *
+     * @throws IllegalArgumentException if they are not the notes of a run like this; then nothing is changed
+     */
+    public void restore(Map<String, String> notes) {
+        if (!dataNote().equals(notes.get("data"))) {
+            throw new IllegalArgumentException("was made with " + notes.get("data") + ", this run has " + dataNote()
+                    + "; build the loader as it was");
+        }
+        try {
+            long step = Long.parseLong(notes.get("step"));
+            int epoch = Integer.parseInt(notes.get("epoch"));
+            int batch = Integer.parseInt(notes.get("batch"));
+            long optimizerSteps = Long.parseLong(notes.get("optimizer.steps"));
+            seed = Long.parseLong(notes.get("random.seed"));
+            progress.step = step;
+            progress.epoch = epoch;
+            progress.batch = batch;
+            optimizer.resume(optimizerSteps);
+            restored = true;
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException("lacks the notes of a training run: " + e.getMessage(), e);
+        }
+    }
+
+    /** Tells whether the state was restored since this was last asked. */
+    boolean takeRestored() {
+        boolean was = restored;
+        restored = false;
+        return was;
+    }
+
+    boolean isRestored() {
+        return restored;
+    }
+
+    void restore(Checkpoint checkpoint) {
+        Map<String, String> notes = checkpoint.notes();
+        try {
+            restore(notes);
+            progress.averages.restore(notes);
+        } catch (IllegalArgumentException e) {
+            throw new CheckpointException(checkpoint.path(), e.getMessage(), "give one that this run has saved", e);
+        }
+        checkpoint.into(tensors);
+    }
+}
