@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.checkpoint.CheckpointWriter;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Share;
@@ -34,6 +35,8 @@ public final class Trainer {
     private final Progress progress;
     private final TrainingState state;
     private final TrainingStep step;
+    /** {@code null} if nothing is saved. */
+    private final CheckpointWriter writer;
 
     private Trainer(Builder how) {
         this.how = how;
@@ -43,6 +46,7 @@ public final class Trainer {
         progress = new Progress(how.epochs, averages);
         progress.measure(data.batches(), data.examples());
         state = new TrainingState(how.model, how.optimizer, data, how.seed, progress);
+        writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
         step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy);
     }
 
@@ -82,7 +86,11 @@ public final class Trainer {
                     save();
                 }
             } while (state.isRestored());
+            tellSaved();
         } finally {
+            if (writer != null) {
+                writer.close();
+            }
             tell(l -> l.ended(progress));
         }
         return history;
@@ -103,6 +111,9 @@ public final class Trainer {
                 return true;
             }
             progress.stepped(rows);
+            if (writer != null && writer.isDone()) {
+                tellSaved();
+            }
             for (int i = 0; i < how.listeners.size(); i++) {
                 how.listeners.get(i).stepEnded(progress);
             }
@@ -164,7 +175,7 @@ public final class Trainer {
     }
 
     private void save() {
-        if (how.directory == null) {
+        if (writer == null) {
             return;
         }
         strategy.settle();
@@ -172,8 +183,15 @@ public final class Trainer {
         if (strategy.rank() == 0 && !state.isRestored()) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
-            Path manifest = Checkpoint.save(how.directory, progress.step, state.tensors(), notes);
-            Checkpoint.prune(how.directory, how.keep);
+            tellSaved();
+            writer.save(progress.step, state.tensors(), notes);
+        }
+    }
+
+    /** Waits for a checkpoint that is being written. */
+    private void tellSaved() {
+        Path manifest = writer == null ? null : writer.await();
+        if (manifest != null) {
             tell(l -> l.checkpointSaved(progress, manifest));
         }
     }
@@ -264,7 +282,10 @@ public final class Trainer {
             return this;
         }
 
-        /** Saves a checkpoint in {@code target} after each epoch, and when the run is stopped. */
+        /**
+         * Saves a checkpoint in {@code target} after each epoch, and when the run is stopped. Training goes on while it
+         * is written; the state is held in memory twice.
+         */
         public Builder checkpoints(Path target) {
             return checkpoints(target, 0);
         }

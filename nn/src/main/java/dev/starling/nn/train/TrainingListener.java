@@ -16,7 +16,7 @@ public interface TrainingListener {
     default void epochEnded(Progress progress, EpochReport report) {
     }
 
-    /** A checkpoint was saved. */
+    /** A checkpoint is on the disk; steps may have been taken while it was written. */
     default void checkpointSaved(Progress progress, Path manifest) {
     }
 

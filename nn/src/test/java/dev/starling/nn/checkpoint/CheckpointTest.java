@@ -146,4 +146,34 @@ class CheckpointTest {
         assertThatThrownBy(() -> saved.into(Map.of("w", precise))).hasMessageContaining("f64[3]");
         assertThat(other.value().toFloats()).containsExactly(1, 1, 1);
     }
+
+    // ---- behind the run's back ----
+
+    @Test
+    void whatChangesAfterASaveIsNotInIt() {
+        try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
+            assertThat(writer.await()).isNull();
+            for (int i = 1; i <= 4; i++) {
+                weight.set(Tensor.full(DType.F32, i, 3));
+                writer.save(i, Map.of("w", weight), Map.of("i", "" + i));
+                weight.set(Tensor.zeros(3));
+                assertThat(writer.await()).hasFileName("step-000000000" + i + ".json");
+                assertRestores(i, i, i);
+            }
+            assertThat(directory.toFile().list()).hasSize(4);
+        }
+        assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().equals("starling-checkpoint"));
+    }
+
+    @Test
+    void aFailedWriteIsToldToWhoWaits() throws IOException {
+        Path file = Files.createFile(directory.resolve("file"));
+        CheckpointWriter writer = new CheckpointWriter(file, 2);
+        writer.save(1, Map.of("w", weight), Map.of());
+        assertThatThrownBy(() -> writer.save(2, Map.of("w", weight), Map.of()))
+                .isInstanceOf(IllegalStateException.class);
+        assertThatThrownBy(writer::await).isInstanceOf(CheckpointException.class).hasMessageContaining("file");
+        assertThat(writer.await()).isNull();
+        writer.close();
+    }
 }

@@ -1,0 +1,128 @@
+package dev.starling.nn.data;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.tensor.DType;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Random;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(60)
+class ShareTest {
+    /** Example i is i. */
+    private record Numbers(int size) implements Dataset {
+        @Override
+        public List<Field> fields() {
+            return List.of(Field.of(DType.I64));
+        }
+
+        @Override
+        public void write(int index, Example target) {
+            target.put(0, index);
+        }
+    }
+
+    private static DataLoader.Builder how(int size, int batch, Random random) {
+        DataLoader.Builder how = DataLoader.of(new Numbers(size)).batchSize(batch).workers(0).seed(random.nextLong());
+        how = random.nextBoolean() ? how.shuffle() : how;
+        return random.nextBoolean() ? how.dropLast() : how;
+    }
+
+    private static List<Integer> rows(EpochPlan plan, int batch) {
+        return IntStream.range(0, plan.size(batch)).map(i -> plan.index(batch, i)).boxed().toList();
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 3, 4, 5, 6, 7})
+    void partsMakeUpTheBatchesOfOneProcess(int world) {
+        Random random = new Random(world);
+        for (int trial = 0; trial < 300; trial++) {
+            int epoch = random.nextInt(5);
+            DataLoader.Builder how = how(random.nextInt(200), 1 + random.nextInt(70), random);
+            int[] weights = IntStream.range(0, world).map(r -> random.nextInt(4) == 0 ? 0 : random.nextInt(1000))
+                    .toArray();
+            weights[random.nextInt(world)]++;
+            boolean even = random.nextBoolean();
+            EpochPlan whole = EpochPlan.of(epoch, how, Share.WHOLE);
+            List<EpochPlan> plans = IntStream.range(0, world).mapToObj(r -> EpochPlan.of(epoch, how,
+                    even ? Share.part(r, world) : Share.part(r, weights))).toList();
+            for (int b = 0; b < whole.batches(); b++) {
+                List<Integer> union = new ArrayList<>();
+                for (EpochPlan plan : plans) {
+                    assertThat(plan.batches()).isEqualTo(whole.batches());
+                    assertThat(plan.rows(b)).isEqualTo(whole.size(b));
+                    union.addAll(rows(plan, b));
+                }
+                assertThat(union).isEqualTo(rows(whole, b));
+            }
+        }
+    }
+
+    @Test
+    void partsFollowTheirWeights() {
+        assertThat(Share.part(0, 3).rows(100)).isEqualTo(33);
+        assertThat(Share.part(2, 3).rows(100)).isEqualTo(34);
+        int[] weights = {1, 3, 0, 4};
+        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(64))).containsExactly(8, 24, 0, 32);
+        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(1)).sum()).isEqualTo(1);
+        assertThat(Share.part(0, 1).rows(7)).isEqualTo(Share.WHOLE.rows(7)).isEqualTo(7);
+        assertThatThrownBy(() -> Share.part(0, new int[] {0, 0})).isInstanceOf(IllegalArgumentException.class);
+        assertThatThrownBy(() -> Share.part(1, new int[] {5, -2, 9})).isInstanceOf(IllegalArgumentException.class);
+        assertThatThrownBy(() -> Share.shard(2, 2)).isInstanceOf(IllegalArgumentException.class);
+    }
+
+    @Test
+    void shardsAreDisjointAndOfOneSize() {
+        Random random = new Random(1);
+        for (int trial = 0; trial < 200; trial++) {
+            int world = 1 + random.nextInt(7);
+            DataLoader.Builder how = how(random.nextInt(200), 1 + random.nextInt(30), random);
+            List<Integer> all = new ArrayList<>();
+            for (int rank = 0; rank < world; rank++) {
+                EpochPlan plan = EpochPlan.of(3, how, Share.shard(rank, world));
+                assertThat(plan.examples()).isEqualTo(how.dataset.size() / world);
+                for (int b = 0; b < plan.batches(); b++) {
+                    all.addAll(rows(plan, b));
+                    assertThat(plan.size(b)).isEqualTo(plan.rows(b));
+                }
+            }
+            assertThat(all).doesNotHaveDuplicates().hasSizeLessThanOrEqualTo(how.dataset.size());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 3})
+    void aShareMayChangeInTheMidstOfAnEpoch(int workers) {
+        Random random = new Random(workers);
+        try (DataLoader whole = DataLoader.of(new Numbers(103)).batchSize(10).workers(0).seed(5).shuffle().build();
+                DataLoader loader = DataLoader.of(new Numbers(103)).batchSize(10).workers(workers).seed(5).shuffle()
+                        .build()) {
+            for (int epoch = 0; epoch < 30; epoch++) {
+                Iterator<Batch> batches = loader.epoch(epoch).iterator();
+                for (Batch expected : whole.epoch(epoch)) {
+                    if (random.nextInt(3) == 0) {
+                        int world = 1 + random.nextInt(12);
+                        loader.share(Share.part(random.nextInt(world), world));
+                        batches = loader.epoch(epoch, expected.number()).iterator();
+                    }
+                    Batch batch = batches.next();
+                    assertThat(batch.number()).isEqualTo(expected.number());
+                    assertThat(batch.rows()).isEqualTo(expected.size());
+                    int from = loader.share().place(0, batch.rows(), 0);
+                    long[] mine = batch.input().toLongs();
+                    assertThat(mine).hasSize(batch.size()).isEqualTo(Arrays.copyOfRange(expected.input().toLongs(), from,
+                            from + mine.length));
+                }
+                assertThat(batches.hasNext()).isFalse();
+            }
+        }
+    }
+}
