@@ -1,0 +1,426 @@
+package dev.starling.distributed;
+
+import dev.starling.distributed.collective.Collectives;
+import dev.starling.transport.ConnectionHandler;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MessageHandler;
+import dev.starling.transport.Transport;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import org.agrona.DirectBuffer;
+import org.agrona.collections.Long2ObjectHashMap;
+
+/**
+ * The processes that train together, as one of them sees it. An epoch is a time without change of members; in each, the
+ * members have ranks from 0 without gaps. When one is lost, everything under way ends with a
+ * {@link PeerLostException} on every rank; a group whose {@link Coordinator} re-forms then goes on with
+ * {@link #reform}.
+ *
+ * <pre>{@code
+ * try (Group group = Group.join(GroupConfig.of(TransportConfig.of("aeron", secret), coordinator))) {
+ *     group.collectives().barrier().await(Duration.ofSeconds(10));
+ * }
+ * }</pre>
+ *
+ * <p>Safe for use by several threads, except that collectives must be begun in the same order on all ranks.
+ */
+public final class Group implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+
+    private final GroupConfig config;
+    private final Transport transport;
+    private final Progress progress;
+    private final Outbox coordinator;
+    private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
+    private final MessageHandler[] channels = new MessageHandler[16];
+    private final List<Runnable> listeners = new ArrayList<>();
+    private volatile Phase phase = Phase.JOINING;
+    private volatile View view = new View(0, List.of());
+    private volatile Collectives collectives;
+    private volatile DistributedException failure;
+    private volatile boolean coordinatorLost;
+    private long ownId;
+    private boolean readySent;
+    private boolean closed;
+
+    private enum Phase { JOINING, CONNECTING, RUNNING, BROKEN, ENDED }
+
+    private Group(Transport transport, GroupConfig config, boolean background) {
+        this.config = config;
+        this.transport = transport;
+        transport.onMessage(this::take);
+        transport.onPut((from, immediate) -> {
+            if (collectives != null) {
+                collectives.told(from, immediate);
+            }
+        });
+        transport.onConnection(new ConnectionHandler() {
+            @Override
+            public void accepted(Endpoint endpoint) {
+                greeted(endpoint);
+            }
+
+            @Override
+            public void lost(Endpoint endpoint) {
+                Group.this.lost(endpoint);
+            }
+        });
+        coordinator = new Outbox(transport.connect(config.coordinator(), new byte[0]));
+        coordinator.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
+        progress = new Progress(transport, this::work, this::isBusy, background, "starling-group-" + transport.address());
+    }
+
+    /**
+     * Joins a group, and waits until it is complete.
+     *
+     * @throws DistributedException if it does not come together in time, or refuses this process; says why
+     * @throws dev.starling.transport.TransportException if the transport cannot be opened
+     */
+    public static Group join(GroupConfig config) {
+        return join(Transport.open(config.transport()), config, true);
+    }
+
+    /**
+     * Joins a group over a transport, which the group then owns.
+     *
+     * @param background whether a thread of the group's own works while no caller waits; without, as in a simulation,
+     *     callers that compute for long call {@link #doWork} now and then
+     */
+    public static Group join(Transport transport, GroupConfig config, boolean background) {
+        Group group = new Group(transport, config, background);
+        try {
+            group.awaitRunning(0, config.joining());
+            return group;
+        } catch (RuntimeException e) {
+            group.close();
+            throw e;
+        }
+    }
+
+    private void awaitRunning(long after, Duration atMost) {
+        boolean there = progress.await(() -> phase == Phase.ENDED || phase == Phase.RUNNING && view.epoch() > after
+                || coordinator.endpoint().state() == Endpoint.State.REFUSED || phase != Phase.RUNNING
+                && coordinatorLost, atMost);
+        if (phase == Phase.RUNNING && view.epoch() > after) {
+            return;
+        }
+        if (failure != null && phase == Phase.ENDED) {
+            throw failure;
+        }
+        Endpoint endpoint = coordinator.endpoint();
+        if (endpoint.state() == Endpoint.State.REFUSED) {
+            throw new DistributedException("cannot join: " + endpoint.reason());
+        }
+        if (coordinatorLost) {
+            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastHeardNs()),
+                    endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
+        }
+        throw new DistributedException((there ? "the group changed again" : "waited " + atMost) + " while "
+                + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
+                + " gathers the members" : "there is no answer from a coordinator at " + endpoint.address()
+                : "the members of epoch " + view.epoch() + " connect: " + unreached()));
+    }
+
+    private String unreached() {
+        StringBuilder who = new StringBuilder();
+        for (Member member : view.members()) {
+            Endpoint endpoint = endpoints.get(member.id());
+            if (member.id() != ownId && (endpoint == null || !endpoint.isConnected())) {
+                who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank());
+            }
+        }
+        return who.isEmpty() ? "all are reached from here" : who.toString();
+    }
+
+    /** Returns how this process joined. */
+    public GroupConfig config() {
+        return config;
+    }
+
+    /** Returns this process's rank in the present epoch, from 0. */
+    public int rank() {
+        return view.byId(ownId).rank();
+    }
+
+    /** Returns the number of members in the present epoch. */
+    public int world() {
+        return view.world();
+    }
+
+    /** Returns the number of the present epoch, from 1. */
+    public long epoch() {
+        return view.epoch();
+    }
+
+    /** Returns who belongs in the present epoch. */
+    public View view() {
+        return view;
+    }
+
+    /** Returns this process. */
+    public Member self() {
+        return view.byId(ownId);
+    }
+
+    /** Returns the transport; to be used under {@link #locked} only. */
+    public Transport transport() {
+        return transport;
+    }
+
+    /** Returns the collectives of the present epoch. */
+    public Collectives collectives() {
+        check();
+        return collectives;
+    }
+
+    /** Returns the connection to a member, or {@code null}; to be used under {@link #locked} only. */
+    public Endpoint endpoint(long id) {
+        return endpoints.get(id);
+    }
+
+    /** Sets who takes messages of a channel; see {@link Channels}. Handlers run under {@link #locked}. */
+    public void channel(int number, MessageHandler handler) {
+        locked(() -> channels[number] = handler);
+    }
+
+    /** Adds somebody who is told, under {@link #locked}, when the view or the connection to a member has changed. */
+    public void onChange(Runnable listener) {
+        locked(() -> listeners.add(listener));
+    }
+
+    /** Runs something while no other thread uses the transport. */
+    public void locked(Runnable action) {
+        progress.locked(action);
+    }
+
+    /** Works until something holds, or the time is over; returns whether it holds. */
+    public boolean await(BooleanSupplier condition, Duration atMost) {
+        return progress.await(condition, atMost);
+    }
+
+    /** Does some of the group's work, if no other thread is at it. */
+    public int doWork() {
+        return progress.doWork();
+    }
+
+    /** Tells the background thread that there is something to do. */
+    public void wake() {
+        progress.wake();
+    }
+
+    /**
+     * Throws what ended the present epoch, if anything did.
+     *
+     * @throws PeerLostException if a member was lost
+     * @throws MembershipChangedException if others joined or left
+     */
+    public void check() {
+        if (phase != Phase.RUNNING) {
+            throw failure != null ? failure : new DistributedException("the group is closed");
+        }
+    }
+
+    /** Returns what ended the present epoch, or {@code null}. */
+    public DistributedException failure() {
+        return phase == Phase.RUNNING ? null : failure;
+    }
+
+    /**
+     * Waits for the next epoch after one ended.
+     *
+     * @throws DistributedException if there is none: the group ends with a loss, or the coordinator is lost too
+     */
+    public void reform(Duration atMost) {
+        awaitRunning(phase == Phase.RUNNING ? view.epoch() - 1 : view.epoch() - (phase == Phase.CONNECTING ? 1 : 0),
+                atMost);
+    }
+
+    private boolean isBusy() {
+        Collectives present = collectives;
+        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();
+    }
+
+    private int work() {
+        int work = transport.doWork() + coordinator.doWork();
+        if (!coordinatorLost && coordinator.endpoint().state() == Endpoint.State.LOST) {
+            lost(coordinator.endpoint());
+        }
+        if (phase == Phase.CONNECTING) {
+            work += connect();
+        } else if (phase == Phase.RUNNING) {
+            work += collectives.doWork();
+        }
+        return work;
+    }
+
+    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        if (length < Channels.HEADER) {
+            return;
+        }
+        int channel = buffer.getInt(offset, Channels.ORDER);
+        int body = offset + Channels.HEADER;
+        int bodyLength = length - Channels.HEADER;
+        if (channel == Channels.CONTROL) {
+            if (from == coordinator.endpoint()) {
+                control(buffer, body, bodyLength);
+            }
+        } else if (channel == Channels.COLLECTIVES) {
+            if (collectives != null) {
+                collectives.take(from, buffer, body, bodyLength);
+            }
+        } else if (channel > 0 && channel < channels.length && channels[channel] != null) {
+            channels[channel].onMessage(from, buffer, body, bodyLength);
+        }
+    }
+
+    private void control(DirectBuffer buffer, int offset, int length) {
+        byte[] body = new byte[length];
+        buffer.getBytes(offset, body);
+        Control message;
+        try {
+            message = Control.decode(body);
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "refused a message of the coordinator: {0}", e.getMessage());
+            return;
+        }
+        switch (message) {
+            case Control.NewView m -> change(m.id(), m.view());
+            case Control.Start m -> start(m.epoch());
+            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.unheardNs()), m.reason()));
+            case Control.Refused m -> end(new DistributedException(m.reason()));
+            case Control.Join m -> { }
+            case Control.Ready m -> { }
+            case Control.Suspect m -> { }
+            case Control.Leave m -> { }
+        }
+    }
+
+    private void change(long id, View next) {
+        if (phase == Phase.ENDED || next.epoch() <= view.epoch()) {
+            return;
+        }
+        if (phase == Phase.RUNNING) {
+            breakWith(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
+                    + " members instead of " + view.world()));
+        }
+        ownId = id;
+        view = next;
+        phase = Phase.CONNECTING;
+        readySent = false;
+        for (Member member : next.members()) {
+            Endpoint known = endpoints.get(member.id());
+            if (known != null && !known.isConnected() && known.state() != Endpoint.State.CONNECTING) {
+                endpoints.remove(member.id());
+                known = null;
+            }
+            // Of two members the one that came later connects.
+            if (known == null && member.id() < id) {
+                Endpoint endpoint = transport.connect(member.address(),
+                        ByteBuffer.allocate(Long.BYTES).putLong(id).array());
+                endpoint.attach(member.id());
+                endpoints.put(member.id(), endpoint);
+            }
+        }
+        for (Long gone : List.copyOf(endpoints.keySet())) {
+            if (next.byId(gone) == null) {
+                Endpoint endpoint = endpoints.remove(gone);
+                endpoint.attach(null);
+                endpoint.close();
+            }
+        }
+    }
+
+    private void greeted(Endpoint endpoint) {
+        if (endpoint.greeting().length == Long.BYTES) {
+            long id = ByteBuffer.wrap(endpoint.greeting()).getLong();
+            endpoint.attach(id);
+            endpoints.put(id, endpoint);
+        } else {
+            endpoint.close();
+        }
+    }
+
+    private int connect() {
+        if (readySent) {
+            return 0;
+        }
+        for (Member member : view.members()) {
+            Endpoint endpoint = endpoints.get(member.id());
+            if (member.id() != ownId && (endpoint == null || !endpoint.isConnected())) {
+                return 0;
+            }
+        }
+        // From here on, messages of members that have started already are taken.
+        collectives = new Collectives(this, view);
+        readySent = true;
+        coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
+        return 1;
+    }
+
+    private void start(long epoch) {
+        if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
+            failure = null;
+            phase = Phase.RUNNING;
+            listeners.forEach(Runnable::run);
+        }
+    }
+
+    private void lost(Endpoint endpoint) {
+        if (endpoint == coordinator.endpoint()) {
+            coordinatorLost = true;
+            LOG.log(Level.WARNING, "the coordinator is lost: {0}; the present epoch goes on", endpoint.reason());
+            return;
+        }
+        if (!(endpoint.attachment() instanceof Long id) || view.byId(id) == null || endpoints.get(id) != endpoint) {
+            return;
+        }
+        Duration unheard = Duration.ofNanos(transport.nanoTime() - endpoint.lastHeardNs());
+        PeerLostException loss = new PeerLostException(view.byId(id).rank(), unheard, endpoint.reason());
+        if (phase == Phase.RUNNING) {
+            breakWith(loss);
+        }
+        coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, endpoint.reason()));
+        listeners.forEach(Runnable::run);
+    }
+
+    private void breakWith(DistributedException why) {
+        failure = why;
+        phase = Phase.BROKEN;
+        if (collectives != null) {
+            collectives.fail(why);
+        }
+    }
+
+    private void end(DistributedException why) {
+        if (phase != Phase.ENDED) {
+            breakWith(why);
+            phase = Phase.ENDED;
+            listeners.forEach(Runnable::run);
+        }
+    }
+
+    /** Leaves the group. The others go on without this process. */
+    @Override
+    public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        Endpoint endpoint = coordinator.endpoint();
+        if (endpoint.isConnected()) {
+            locked(() -> coordinator.send(Channels.CONTROL, new Control.Leave()));
+            progress.await(() -> coordinator.isEmpty() || !endpoint.isConnected(), Duration.ofSeconds(1));
+        }
+        progress.close();
+        end(new DistributedException("the group is closed"));
+        if (collectives != null) {
+            collectives.close();
+        }
+        transport.close();
+    }
+}

@@ -1,0 +1,51 @@
+package dev.starling.distributed;
+
+import dev.starling.transport.Endpoint;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** Messages to one peer that wait for room on the way; kept in order. */
+final class Outbox {
+    private final Endpoint endpoint;
+    private final Deque<byte[]> waiting = new ArrayDeque<>();
+    private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
+
+    Outbox(Endpoint endpoint) {
+        this.endpoint = endpoint;
+    }
+
+    Endpoint endpoint() {
+        return endpoint;
+    }
+
+    /** Sends now or as soon as there is room. */
+    void send(int channel, Control message) {
+        byte[] body = message.encode();
+        byte[] whole = new byte[Channels.HEADER + body.length];
+        buffer.wrap(whole);
+        buffer.putInt(0, channel, Channels.ORDER);
+        System.arraycopy(body, 0, whole, Channels.HEADER, body.length);
+        waiting.add(whole);
+        doWork();
+    }
+
+    int doWork() {
+        int work = 0;
+        while (!waiting.isEmpty()) {
+            byte[] next = waiting.peek();
+            buffer.wrap(next);
+            int code = endpoint.send(buffer, 0, next.length);
+            if (code == Endpoint.BACK_PRESSURED || code == Endpoint.NOT_CONNECTED) {
+                break;
+            }
+            waiting.remove();
+            work++;
+        }
+        return work;
+    }
+
+    boolean isEmpty() {
+        return waiting.isEmpty();
+    }
+}
