@@ -1,6 +1,7 @@
 package dev.starling.distributed;
 
-import dev.starling.distributed.collective.Collectives;
+import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.Fabric;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -10,7 +11,9 @@ import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
@@ -42,8 +45,11 @@ public final class Group implements AutoCloseable {
     private volatile Phase phase = Phase.JOINING;
     private volatile View view = new View(0, List.of());
     private volatile Collectives collectives;
+    private volatile Engine engine;
     private volatile DistributedException failure;
     private volatile boolean coordinatorLost;
+    /** Those of this epoch who closed their connection. */
+    private final Map<Integer, PeerLostException> left = new HashMap<>();
     private long ownId;
     private boolean readySent;
     private boolean closed;
@@ -55,8 +61,8 @@ public final class Group implements AutoCloseable {
         this.transport = transport;
         transport.onMessage(this::take);
         transport.onPut((from, immediate) -> {
-            if (collectives != null) {
-                collectives.told(from, immediate);
+            if (engine != null && from.attachment() instanceof Long id && view.byId(id) != null) {
+                engine.told(view.byId(id).rank(), immediate);
             }
         });
         transport.onConnection(new ConnectionHandler() {
@@ -241,7 +247,7 @@ public final class Group implements AutoCloseable {
     }
 
     private boolean isBusy() {
-        Collectives present = collectives;
+        Engine present = engine;
         return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();
     }
 
@@ -253,7 +259,10 @@ public final class Group implements AutoCloseable {
         if (phase == Phase.CONNECTING) {
             work += connect();
         } else if (phase == Phase.RUNNING) {
-            work += collectives.doWork();
+            work += engine.doWork();
+            if (!left.isEmpty() && phase == Phase.RUNNING && left.containsKey(engine.awaitedRank())) {
+                breakWith(left.get(engine.awaitedRank()));
+            }
         }
         return work;
     }
@@ -270,8 +279,8 @@ public final class Group implements AutoCloseable {
                 control(buffer, body, bodyLength);
             }
         } else if (channel == Channels.COLLECTIVES) {
-            if (collectives != null) {
-                collectives.take(from, buffer, body, bodyLength);
+            if (engine != null && from.attachment() instanceof Long id && view.byId(id) != null) {
+                engine.take(view.byId(id).rank(), buffer, body, bodyLength);
             }
         } else if (channel > 0 && channel < channels.length && channels[channel] != null) {
             channels[channel].onMessage(from, buffer, body, bodyLength);
@@ -310,6 +319,7 @@ public final class Group implements AutoCloseable {
         }
         ownId = id;
         view = next;
+        left.clear();
         phase = Phase.CONNECTING;
         readySent = false;
         for (Member member : next.members()) {
@@ -356,7 +366,11 @@ public final class Group implements AutoCloseable {
             }
         }
         // From here on, messages of members that have started already are taken.
-        collectives = new Collectives(this, view);
+        if (engine != null) {
+            engine.close();
+        }
+        engine = new Engine(new Epoch(view), Channels.COLLECTIVES);
+        collectives = new Collectives(this, engine);
         readySent = true;
         coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
         return 1;
@@ -381,6 +395,11 @@ public final class Group implements AutoCloseable {
         }
         Duration unheard = Duration.ofNanos(transport.nanoTime() - endpoint.lastHeardNs());
         PeerLostException loss = new PeerLostException(view.byId(id).rank(), unheard, endpoint.reason());
+        if (endpoint.saidGoodbye()) {
+            // It may be done, and what it contributed before is here.
+            left.put(loss.rank(), loss);
+            return;
+        }
         if (phase == Phase.RUNNING) {
             breakWith(loss);
         }
@@ -391,8 +410,8 @@ public final class Group implements AutoCloseable {
     private void breakWith(DistributedException why) {
         failure = why;
         phase = Phase.BROKEN;
-        if (collectives != null) {
-            collectives.fail(why);
+        if (engine != null) {
+            engine.fail(why);
         }
     }
 
@@ -418,9 +437,50 @@ public final class Group implements AutoCloseable {
         }
         progress.close();
         end(new DistributedException("the group is closed"));
-        if (collectives != null) {
-            collectives.close();
+        if (engine != null) {
+            engine.close();
         }
         transport.close();
+    }
+
+    /** What collectives see. */
+    private final class Epoch implements Fabric {
+        private final View members;
+        private final int rank;
+
+        Epoch(View members) {
+            this.members = members;
+            rank = members.byId(ownId).rank();
+        }
+
+        @Override
+        public int rank() {
+            return rank;
+        }
+
+        @Override
+        public int world() {
+            return members.world();
+        }
+
+        @Override
+        public long epoch() {
+            return members.epoch();
+        }
+
+        @Override
+        public Endpoint endpoint(int of) {
+            return endpoints.get(members.members().get(of).id());
+        }
+
+        @Override
+        public String host(int of) {
+            return members.members().get(of).host();
+        }
+
+        @Override
+        public Transport transport() {
+            return transport;
+        }
     }
 }

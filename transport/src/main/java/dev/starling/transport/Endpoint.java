@@ -51,6 +51,7 @@ public final class Endpoint implements AutoCloseable {
     private long lastSentNs;
     private long nextTryNs;
     private boolean welcomed;
+    private boolean saidGoodbye;
     private Object attachment;
 
     Endpoint(Transport transport, Link link, String address, boolean initiator, long now) {
@@ -92,6 +93,11 @@ public final class Endpoint implements AutoCloseable {
     /** Returns why the endpoint is refused or lost, or an empty text. */
     public String reason() {
         return reason;
+    }
+
+    /** Returns whether the peer closed the connection; then all that it sent before has been delivered. */
+    public boolean saidGoodbye() {
+        return saidGoodbye;
     }
 
     /** Returns the peer's address. */
@@ -142,9 +148,18 @@ public final class Endpoint implements AutoCloseable {
         };
     }
 
-    /** Makes a peer's region writable from here, with the key that the peer sent. */
+    /** Makes a peer's region writable from here, with the key that the peer sent; maps it if it can be mapped. */
     public RemoteRegion open(RegionKey regionKey) {
-        SharedMemory mapped = transport.config().sharedMemory() && transport.wire().mapsMemory()
+        return open(regionKey, true);
+    }
+
+    /**
+     * Makes a peer's region writable from here, with the key that the peer sent.
+     *
+     * @param map whether the memory is mapped, if it can be
+     */
+    public RemoteRegion open(RegionKey regionKey, boolean map) {
+        SharedMemory mapped = map && transport.config().sharedMemory() && transport.wire().mapsMemory()
                 ? SharedMemory.open(regionKey) : null;
         return new RemoteRegion(this, regionKey, mapped);
     }
@@ -318,7 +333,10 @@ public final class Endpoint implements AutoCloseable {
             case Frame.MESSAGE -> transport.deliver(this, buffer, body, bodyLength);
             case Frame.PUT -> puts.take(buffer, offset, length);
             case Frame.PUT_DONE -> puts.done(buffer.getLong(body, Frame.ORDER));
-            case Frame.GOODBYE -> lose(address + " closed the connection");
+            case Frame.GOODBYE -> {
+                saidGoodbye = true;
+                lose(address + " closed the connection");
+            }
             default -> { }
         }
         return true;

@@ -1,0 +1,165 @@
+package dev.starling.distributed;
+
+import dev.starling.distributed.collective.CollectiveCall;
+import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.SymmetricMemory;
+import dev.starling.distributed.collective.Task;
+import dev.starling.tensor.DType;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+
+/**
+ * What the members of an epoch do together. Every rank calls for the same, in the same order; if one does not, all learn
+ * of it by a {@link CollectiveMismatchException} that names both calls. Results have the same bits on every rank, and
+ * the same from run to run. Ranks that map each other's memory compute in it directly; others send pieces around a ring,
+ * or, when there is little to send, double their distance each round.
+ *
+ * <p>Offsets are in bytes and multiples of 64; counts are in elements.
+ */
+public final class Collectives {
+    private static final long STAGE = 4L << 20;
+
+    private final Group group;
+    private final Engine engine;
+    private SymmetricBuffer stage;
+
+    Collectives(Group group, Engine engine) {
+        this.group = group;
+        this.engine = engine;
+    }
+
+    Engine engine() {
+        return engine;
+    }
+
+    /** Makes registered memory of the same size on every rank. Collective; waits. */
+    public SymmetricBuffer symmetric(long bytes) {
+        SymmetricMemory[] made = new SymmetricMemory[1];
+        group.locked(() -> made[0] = engine.register(bytes));
+        Task keys = made[0].keys();
+        await(keys, "the keys of a buffer of " + bytes + " bytes");
+        group.locked(made[0]::open);
+        Task mapped = made[0].mapped();
+        await(mapped, "a buffer of " + bytes + " bytes to be mapped");
+        made[0].settle();
+        return new SymmetricBuffer(group, made[0]);
+    }
+
+    /** Tells every rank what each has to say, by rank; at most 16 KiB each. Collective; waits. */
+    public byte[][] exchange(byte[] own) {
+        Task[] task = new Task[1];
+        group.locked(() -> task[0] = engine.exchange(own));
+        await(task[0], "what each rank has to say");
+        return task[0].blobs();
+    }
+
+    /** Reduces {@code count} elements of all ranks, in place; all get the result. */
+    public Work allReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op) {
+        return started(prepareAllReduce(buffer, offset, count, type, op, ""));
+    }
+
+    /** Prepares an all-reduce for being started again and again; {@code label} says what for, in error messages. */
+    public Work prepareAllReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op,
+            String label) {
+        return prepare(CollectiveCall.allReduce(type, op, count, label), buffer, offset);
+    }
+
+    /** Reduces {@code count} elements, a multiple of the world size; rank r gets the r-th part, in place. */
+    public Work reduceScatter(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op) {
+        return started(prepare(CollectiveCall.reduceScatter(type, op, count, ""), buffer, offset));
+    }
+
+    /** Gathers {@code count} elements, a multiple of the world size: the r-th part is rank r's. */
+    public Work allGather(SymmetricBuffer buffer, long offset, long count, DType type) {
+        return started(prepare(CollectiveCall.allGather(type, count, ""), buffer, offset));
+    }
+
+    /** Gives all ranks the elements of one. */
+    public Work broadcast(SymmetricBuffer buffer, long offset, long count, DType type, int root) {
+        return started(prepare(CollectiveCall.broadcast(type, count, root, ""), buffer, offset));
+    }
+
+    /** Lets no rank go on before all have come. */
+    public Work barrier() {
+        return started(prepare(CollectiveCall.barrier(""), null, 0));
+    }
+
+    /** Gives all ranks the bytes of one, wherever they lie. Collective; waits. */
+    public void broadcast(MemorySegment bytes, int root) {
+        staged(bytes, DType.U8, (count) -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
+    }
+
+    /** Reduces elements of all ranks, wherever they lie, in place. Collective; waits. */
+    public void allReduce(MemorySegment elements, DType type, ReduceOp op) {
+        staged(elements, type, (count) -> CollectiveCall.allReduce(type, op, count, "staged"));
+    }
+
+    private interface Call {
+        CollectiveCall of(long count);
+    }
+
+    private void staged(MemorySegment bytes, DType type, Call call) {
+        if (stage == null) {
+            stage = symmetric(STAGE);
+        }
+        for (long done = 0; done < bytes.byteSize(); done += STAGE) {
+            long piece = Math.min(STAGE, bytes.byteSize() - done);
+            MemorySegment.copy(bytes, done, stage.memory(), 0, piece);
+            started(prepare(call.of(piece / type.bytes()), stage, 0)).await(group.config().patience());
+            MemorySegment.copy(stage.memory(), 0, bytes, done, piece);
+        }
+    }
+
+    private Prepared prepare(CollectiveCall call, SymmetricBuffer buffer, long offset) {
+        return new Prepared(engine.prepare(call, buffer == null ? null : buffer.symmetric(), offset));
+    }
+
+    private static Prepared started(Work work) {
+        work.start();
+        return (Prepared) work;
+    }
+
+    private void await(Task task, String what) {
+        new Prepared(task).await(group.config().patience(), what);
+    }
+
+    /** A task of the engine as its user sees it. */
+    private final class Prepared implements Work {
+        private final Task task;
+        private final Runnable starting;
+
+        Prepared(Task task) {
+            this.task = task;
+            starting = () -> engine.start(task);
+        }
+
+        @Override
+        public void start() {
+            group.check();
+            group.locked(starting);
+            group.wake();
+        }
+
+        @Override
+        public boolean isDone() {
+            return task.isDone();
+        }
+
+        @Override
+        public void await(Duration atMost) {
+            await(atMost, null);
+        }
+
+        void await(Duration atMost, String what) {
+            if (!group.await(task::isDone, atMost)) {
+                DistributedException late = new DistributedException("waited " + atMost + " for "
+                        + (what == null ? task : what) + "; " + engine.awaited());
+                group.locked(() -> engine.fail(late));
+            }
+            RuntimeException failure = task.failure();
+            if (failure != null) {
+                throw failure;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+package dev.starling.distributed;
+
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
+
+/** Drives a {@link Coordinator} in a thread of its own until it is closed. */
+public final class CoordinatorThread implements AutoCloseable {
+    private static final long SLEEP_NS = 1_000_000;
+    private static final Duration CLOSING = Duration.ofSeconds(10);
+
+    private final Coordinator coordinator;
+    private final Thread thread;
+    private volatile boolean closed;
+
+    private CoordinatorThread(Coordinator coordinator) {
+        this.coordinator = coordinator;
+        thread = Thread.ofPlatform().daemon().name(coordinator.roleName()).start(this::run);
+    }
+
+    /** Starts the thread; it owns the coordinator. */
+    public static CoordinatorThread start(Coordinator coordinator) {
+        return new CoordinatorThread(coordinator);
+    }
+
+    private void run() {
+        try (coordinator) {
+            while (!closed) {
+                if (coordinator.doWork() == 0) {
+                    LockSupport.parkNanos(this, SLEEP_NS);
+                }
+            }
+        }
+    }
+
+    /** Returns where members reach the coordinator. */
+    public String address() {
+        return coordinator.address();
+    }
+
+    /** Ends the thread, and with it the coordinator. */
+    @Override
+    public void close() {
+        closed = true;
+        LockSupport.unpark(thread);
+        try {
+            if (!thread.join(CLOSING)) {
+                throw new DistributedException(thread.getName() + " does not end");
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.ReduceOp;
+import dev.starling.tensor.DType;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Objects;
+
+/** What every rank of a group must ask for alike. Immutable; made once and used for every step. */
+public final class CollectiveCall {
+    /** Longest text, in bytes of UTF-8, that is told to peers; the rest is cut off. */
+    static final int MAX_TEXT = 1000;
+
+    private final Kind kind;
+    private final DType dtype;
+    private final ReduceOp op;
+    private final long count;
+    private final int root;
+    private final String text;
+    private final byte[] textBytes;
+    private final long hash;
+
+    private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label) {
+        if (count < 0) {
+            throw new IllegalArgumentException("count >= 0 must hold, got " + count);
+        }
+        if (op != null && !ReduceKernels.supports(dtype)) {
+            throw new IllegalArgumentException("elements of " + dtype + " cannot be reduced; convert them to i32");
+        }
+        this.kind = kind;
+        this.dtype = dtype;
+        this.op = op;
+        this.count = count;
+        this.root = root;
+        text = describe(label);
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        long h = 0xcbf29ce484222325L;
+        for (byte b : bytes) {
+            h = (h ^ b) * 0x100000001b3L;
+        }
+        hash = h;
+        textBytes = Arrays.copyOf(bytes, Math.min(bytes.length, MAX_TEXT));
+    }
+
+    /** All ranks get the reduction of {@code count} elements of all ranks, in place. */
+    public static CollectiveCall allReduce(DType dtype, ReduceOp op, long count, String label) {
+        return new CollectiveCall(Kind.ALL_REDUCE, dtype, Objects.requireNonNull(op), count, 0, label);
+    }
+
+    /**
+     * Rank r gets the reduction of chunk r of {@code count} elements, in place: the chunks are equal, so
+     * {@code count} is a multiple of the number of ranks.
+     */
+    public static CollectiveCall reduceScatter(DType dtype, ReduceOp op, long count, String label) {
+        return new CollectiveCall(Kind.REDUCE_SCATTER, dtype, Objects.requireNonNull(op), count, 0, label);
+    }
+
+    /** All ranks get chunk r of {@code count} elements from rank r, in place: the chunks are equal. */
+    public static CollectiveCall allGather(DType dtype, long count, String label) {
+        return new CollectiveCall(Kind.ALL_GATHER, dtype, null, count, 0, label);
+    }
+
+    /** All ranks get {@code count} elements from rank {@code root}, in place. */
+    public static CollectiveCall broadcast(DType dtype, long count, int root, String label) {
+        return new CollectiveCall(Kind.BROADCAST, dtype, null, count, root, label);
+    }
+
+    /** No rank goes on before all have come. */
+    public static CollectiveCall barrier(String label) {
+        return new CollectiveCall(Kind.BARRIER, DType.U8, null, 0, 0, label);
+    }
+
+    private String describe(String label) {
+        String what = kind.name().toLowerCase(Locale.ROOT).replace('_', ' ');
+        String how = op == null ? "" : " (" + op.name().toLowerCase(Locale.ROOT) + ")";
+        String elements = kind == Kind.BARRIER ? "" : " of " + dtype + "[" + count + "]";
+        String from = kind == Kind.BROADCAST ? " from rank " + root : "";
+        return what + how + elements + from + (label.isEmpty() ? "" : " for " + label);
+    }
+
+    /** Returns what is done. */
+    public Kind kind() {
+        return kind;
+    }
+
+    /** Returns the type of the elements. */
+    public DType dtype() {
+        return dtype;
+    }
+
+    /** Returns how elements are reduced, or {@code null}. */
+    public ReduceOp op() {
+        return op;
+    }
+
+    /** Returns the number of elements on each rank, of all chunks together. */
+    public long count() {
+        return count;
+    }
+
+    /** Returns the rank whose elements a broadcast sends. */
+    public int root() {
+        return root;
+    }
+
+    /** Returns the number of bytes on each rank. */
+    public long bytes() {
+        return count * dtype.bytes();
+    }
+
+    /** Returns a hash by which ranks tell whether they call for the same. */
+    public long hash() {
+        return hash;
+    }
+
+    byte[] textBytes() {
+        return textBytes;
+    }
+
+    @Override
+    public String toString() {
+        return text;
+    }
+
+    /** Kinds of collectives. */
+    public enum Kind {
+        /** See {@link CollectiveCall#allReduce}. */
+        ALL_REDUCE,
+        /** See {@link CollectiveCall#reduceScatter}. */
+        REDUCE_SCATTER,
+        /** See {@link CollectiveCall#allGather}. */
+        ALL_GATHER,
+        /** See {@link CollectiveCall#broadcast}. */
+        BROADCAST,
+        /** See {@link CollectiveCall#barrier}. */
+        BARRIER
+    }
+}

@@ -1,0 +1,242 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.distributed.collective.CollectiveCall.Kind;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Collectives between ranks that map each other's memory: each result is computed where it belongs, from where its
+ * inputs are, in one pass over memory.
+ *
+ * <p>The elements are divided into a share for each rank and each share into pieces. When all ranks have come, each
+ * does not hold up the rest. Whoever computes a piece does so in the order of ranks, so that all have the same bits.
+ * Small all-reduces take one round less: each rank puts its input into a slot and reduces all slots for itself.
+ *
+ * <p>A state machine without waiting: after {@link #begin}, {@link #doWork} until {@link #isDone}; one collective at a
+ * time, one thread at a time. The memories must stay mapped until then, or until nobody calls {@link #doWork} again.
+ */
+public final class DirectCollectives {
+    public static final long CONTROL_BYTES = DirectControl.BYTES;
+
+    private static final long PIECE = 64 << 10;
+    private static final long LINE = 64;
+    private static final int SMALL = 4 << 10;
+
+    private final int rank;
+    private final int world;
+    private final DirectControl[] controls;
+    private final ReduceKernels kernels = new ReduceKernels();
+    private final long[] slots;
+    private final long[] self = new long[1];
+    private final long[] memory;
+    /** Pieces of each share in all collectives so far, this one included. */
+    private final long[] limits;
+    private long sequence;
+    private CollectiveCall call;
+    private long offset;
+    private State state = State.DONE;
+    private int next;
+
+    /**
+     * Makes one rank's end.
+     *
+     * @param controls each rank's control page as mapped here
+     */
+    public DirectCollectives(int rank, MemorySegment[] controls) {
+        this.rank = rank;
+        world = controls.length;
+        this.controls = new DirectControl[world];
+        for (int r = 0; r < world; r++) {
+            this.controls[r] = new DirectControl(controls[r]);
+        }
+        slots = new long[world];
+        memory = new long[world];
+        limits = new long[world];
+    }
+
+    /**
+     * Begins a collective; the rank's own elements are ready. Until it is done they belong to it.
+     *
+     * @param memories each rank's memory as mapped here, all alike
+     * @param byteOffset where the elements begin in each, on a cache line
+     * @throws IllegalStateException if another one is not done yet
+     */
+    public void begin(CollectiveCall newCall, MemorySegment[] memories, long byteOffset) {
+        if (state != State.DONE) {
+            throw new IllegalStateException("begin " + newCall + ": " + call + " is not done");
+        }
+        check(newCall, memories, byteOffset);
+        for (int r = 0; r < world; r++) {
+            memory[r] = newCall.kind() == Kind.BARRIER ? 0 : memories[r].address();
+        }
+        boolean isNew = newCall != call;
+        call = newCall;
+        offset = byteOffset;
+        next = 0;
+        state = State.GATHERING;
+        sequence++;
+        if (isSmall()) {
+            ReduceKernels.copy(memory[rank] + offset, controls[rank].slot(sequence), call.bytes());
+        } else {
+            for (int r = 0; r < world; r++) {
+                limits[r] += pieces(r);
+            }
+        }
+        controls[rank].arrive(sequence, call, isNew);
+    }
+
+    /** Returns whether the collective that was begun last is done. */
+    public boolean isDone() {
+        return state == State.DONE;
+    }
+
+    /**
+     * Gets on with the collective, at most one piece.
+     *
+     * @throws CollectiveMismatchException if another rank called for something else
+     */
+    public int doWork() {
+        return switch (state) {
+            case DONE -> 0;
+            case GATHERING -> gather();
+            case WORKING -> work();
+            case FINISHING -> finish();
+        };
+    }
+
+    /** Returns a rank that has not come yet, or -1 if all have, or if there is nothing to come for. */
+    public int awaited() {
+        return state == State.GATHERING ? next : -1;
+    }
+
+    private void check(CollectiveCall newCall, MemorySegment[] memories, long byteOffset) {
+        boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
+        if (chunked && newCall.count() % world != 0) {
+            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of ranks, "
+                + world);
+        }
+        if (newCall.root() < 0 || newCall.root() >= world) {
+            throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));
+        }
+        if (newCall.kind() == Kind.BARRIER) {
+            return;
+        }
+        if (memories.length != world || byteOffset % LINE != 0 || byteOffset < 0) {
+            throw new IllegalArgumentException(newCall + ": needs the memories of " + world
+                + " ranks and an offset that is a multiple of " + LINE + ", got " + memories.length + " and "
+                + byteOffset);
+        }
+        for (MemorySegment segment : memories) {
+            if (byteOffset + newCall.bytes() > segment.byteSize()) {
+                throw new IllegalArgumentException(newCall + " at byte " + byteOffset + " does not fit in "
+                    + segment.byteSize() + " bytes");
+            }
+        }
+    }
+
+    private boolean isSmall() {
+        return call.kind() == Kind.ALL_REDUCE && call.bytes() <= SMALL;
+    }
+
+    private int gather() {
+        int before = next;
+        while (next < world && controls[next].arrived() >= sequence) {
+            if (controls[next].hash() != call.hash()) {
+                throw new CollectiveMismatchException(sequence, rank, call.toString(), next, controls[next].text());
+            }
+            next++;
+        }
+        if (next < world) {
+            return next - before;
+        }
+        next = 0;
+        if (isSmall()) {
+            for (int r = 0; r < world; r++) {
+                slots[r] = controls[r].slot(sequence);
+            }
+            self[0] = memory[rank] + offset;
+            kernels.reduce(call.dtype(), call.op(), slots, self, 0, call.count());
+            state = State.DONE;
+        } else {
+            state = call.bytes() == 0 ? State.DONE : State.WORKING;
+        }
+        return 1;
+    }
+
+    private int work() {
+        while (next < world) {
+            int share = (rank + next) % world;
+            long piece = controls[share].claim(limits[share]);
+            if (piece >= 0) {
+                run(share, piece - (limits[share] - pieces(share)));
+                controls[share].finish();
+                return 1;
+            }
+            next++;
+        }
+        next = 0;
+        state = State.FINISHING;
+        return finish();
+    }
+
+    private int finish() {
+        while (next < world && controls[next].finished() >= limits[next]) {
+            next++;
+        }
+        if (next < world) {
+            return 0;
+        }
+        state = State.DONE;
+        return 1;
+    }
+
+    private void run(int share, long piece) {
+        long from = start(share) + piece * PIECE;
+        long bytes = Math.min(PIECE, start(share + 1) - from);
+        long at = offset + from;
+        long count = bytes / call.dtype().bytes();
+        switch (call.kind()) {
+            case ALL_REDUCE -> kernels.reduce(call.dtype(), call.op(), memory, memory, at, count);
+            case REDUCE_SCATTER -> {
+                self[0] = memory[share];
+                kernels.reduce(call.dtype(), call.op(), memory, self, at, count);
+            }
+            case ALL_GATHER -> copy(share, at, bytes);
+            case BROADCAST -> copy(call.root(), at, bytes);
+            case BARRIER -> throw new AssertionError(call);
+        }
+    }
+
+    private void copy(int source, long at, long bytes) {
+        for (int r = 0; r < world; r++) {
+            ReduceKernels.copy(memory[source] + at, memory[r] + at, bytes);
+        }
+    }
+
+    private long pieces(int share) {
+        return (start(share + 1) - start(share) + PIECE - 1) / PIECE;
+    }
+
+    /** Returns the byte at which a rank's share begins. */
+    private long start(int share) {
+        if (share == world) {
+            return call.bytes();
+        }
+        if (call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER) {
+            return call.bytes() / world * share;
+        }
+        long lines = (call.bytes() + LINE - 1) / LINE;
+        return Math.min(call.bytes(), lines * share / world * LINE);
+    }
+
+    private enum State {
+        /** Nothing to do. */
+        DONE,
+        /** Not all ranks have come. */
+        GATHERING,
+        /** There may be pieces that nobody has taken on. */
+        WORKING,
+        /** Others may not be done with their pieces. */
+        FINISHING
+    }
+}

@@ -1,0 +1,100 @@
+package dev.starling.distributed.collective;
+
+import static dev.starling.distributed.collective.ReduceKernels.ALL;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * One rank's page of flags, which all ranks of a host map. All numbers only grow, so nothing is ever reset.
+ *
+ * <p>What different ranks write at the same time lies on different pairs of cache lines:
+ * <pre>
+ *     0  arrived    sequence number of the last collective that the rank called for
+ *     8  hash       of its call, valid once arrived
+ *   128  claimed    pieces of the rank's share that somebody has taken on
+ *   256  finished   pieces of the rank's share that are done
+ *   384  length     of the call's text in bytes
+ *   392  text
+ *  4096  slot 0     the input of small collectives with an even sequence number
+ *        slot 1     with an odd one
+ * </pre>
+ */
+final class DirectControl {
+    /** Bytes in a slot. */
+    static final int SLOT = 16 << 10;
+    /** Bytes of a page. */
+    static final long BYTES = 4096 + 2 * SLOT;
+
+    private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+    private static final int ARRIVED = 0;
+    private static final int HASH = 8;
+    private static final int CLAIMED = 128;
+    private static final int FINISHED = 256;
+    private static final int LENGTH = 384;
+    private static final int TEXT = 392;
+    private static final int SLOTS = 4096;
+
+    private final long base;
+
+    DirectControl(MemorySegment page) {
+        if (page.byteSize() < BYTES || page.address() % 64 != 0) {
+            throw new IllegalArgumentException("a control page has " + BYTES + " bytes and begins on a cache line, got "
+                + page);
+        }
+        base = page.address();
+    }
+
+    /** Tells the others that the rank has come, and what for. */
+    void arrive(long sequence, CollectiveCall call, boolean newCall) {
+        if (newCall) {
+            byte[] text = call.textBytes();
+            MemorySegment.copy(text, 0, ALL, ValueLayout.JAVA_BYTE, base + TEXT, text.length);
+            LONG.set(ALL, base + LENGTH, (long) text.length);
+        }
+        LONG.set(ALL, base + HASH, call.hash());
+        LONG.setRelease(ALL, base + ARRIVED, sequence);
+    }
+
+    long arrived() {
+        return (long) LONG.getAcquire(ALL, base + ARRIVED);
+    }
+
+    /** Returns the hash of the call; to be asked after {@link #arrived}. */
+    long hash() {
+        return (long) LONG.get(ALL, base + HASH);
+    }
+
+    String text() {
+        int length = (int) Math.clamp((long) LONG.get(ALL, base + LENGTH), 0, CollectiveCall.MAX_TEXT);
+        byte[] text = ALL.asSlice(base + TEXT, length).toArray(ValueLayout.JAVA_BYTE);
+        return new String(text, StandardCharsets.UTF_8);
+    }
+
+    /** Takes on the next piece below {@code limit}; returns its number, or -1 if all are taken. */
+    long claim(long limit) {
+        long next = (long) LONG.getOpaque(ALL, base + CLAIMED);
+        while (next < limit) {
+            long seen = (long) LONG.compareAndExchange(ALL, base + CLAIMED, next, next + 1);
+            if (seen == next) {
+                return next;
+            }
+            next = seen;
+        }
+        return -1;
+    }
+
+    void finish() {
+        LONG.getAndAdd(ALL, base + FINISHED, 1L);
+    }
+
+    long finished() {
+        return (long) LONG.getAcquire(ALL, base + FINISHED);
+    }
+
+    long slot(long sequence) {
+        return base + SLOTS + (sequence & 1) * SLOT;
+    }
+}

@@ -1,0 +1,343 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.DistributedException;
+import dev.starling.transport.Endpoint;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * Does the collectives of one epoch, one after the other, in the order in which they were started: directly in memory
+ * that all ranks map, or over the network. Confined to the thread that works for the group.
+ *
+ * <p>Messages: channel i32, kind i32, epoch i64, sequence i64, rest. Those of other epochs are dropped.
+ */
+public final class Engine implements AutoCloseable {
+    /** Length in bytes of what messages begin with, the channel included. */
+    static final int HEADER = 24;
+
+    private static final int EXCHANGE = 1;
+    private static final int ABORT = 2;
+    private static final int NETWORK = 3;
+    private static final int MOST_BLOB = 16 << 10;
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private final Fabric fabric;
+    private final int channel;
+    private final Map<Long, byte[][]> heard = new HashMap<>();
+    private final Task controlKeys;
+    private final SymmetricMemory control;
+    private final Algorithm network;
+    private Algorithm direct;
+    private boolean settled;
+    private Task first;
+    private Task last;
+    private boolean begun;
+    private Algorithm active;
+    private boolean[] told;
+    private long exchanges;
+    private RuntimeException failure;
+
+    /** Begins the collectives of an epoch; {@code channel} is what messages to peers begin with. */
+    public Engine(Fabric fabric, int channel) {
+        this.fabric = fabric;
+        this.channel = channel;
+        network = new NetworkCollectives(this);
+        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES);
+        controlKeys = control.keys();
+    }
+
+    Fabric fabric() {
+        return fabric;
+    }
+
+    /** Registers memory; see {@link SymmetricMemory} for what follows. */
+    public SymmetricMemory register(long bytes) {
+        return new SymmetricMemory(this, bytes);
+    }
+
+    /** Starts an exchange of blobs. */
+    public Task exchange(byte[] blob) {
+        if (blob.length > MOST_BLOB) {
+            throw new IllegalArgumentException("at most " + MOST_BLOB + " bytes can be exchanged, got " + blob.length);
+        }
+        Task task = new Task(null, null, 0, blob.clone());
+        start(task);
+        return task;
+    }
+
+    /** Makes a task, which is not started. */
+    public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset) {
+        if (memory != null && (offset < 0 || offset + call.bytes() > memory.bytes())) {
+            throw new IllegalArgumentException(call + " at byte " + offset + " does not fit in a buffer of "
+                    + memory.bytes() + " bytes");
+        }
+        return new Task(call, memory, offset, null);
+    }
+
+    /** Appends a task to those that are to be done. */
+    public void start(Task task) {
+        if (failure != null) {
+            throw failure;
+        }
+        task.begin();
+        task.next = null;
+        if (last == null) {
+            first = task;
+        } else {
+            last.next = task;
+        }
+        last = task;
+    }
+
+    /** Returns whether there is something to do. */
+    public boolean isBusy() {
+        return first != null;
+    }
+
+    /** Gets on; returns the amount of work done. */
+    public int doWork() {
+        if (failure != null) {
+            return 0;
+        }
+        try {
+            if (!settled) {
+                openControl();
+            }
+            int work = 0;
+            Task task = first;
+            if (task != null) {
+                work += task.blob != null ? exchange(task) : collective(task);
+            }
+            return work;
+        } catch (DistributedException e) {
+            abort(e.getMessage());
+            fail(e);
+            return 1;
+        }
+    }
+
+    /** The control pages are the first memory of an epoch: two exchanges that come before all else. */
+    private void openControl() {
+        if (!controlKeys.isDone()) {
+            return;
+        }
+        if (control.mapped() == null) {
+            Task rest = first;
+            first = null;
+            last = null;
+            control.open();
+            Task own = last;
+            own.next = rest;
+            if (rest != null) {
+                last = tail(rest);
+            }
+        } else if (control.mapped().isDone()) {
+            control.settle();
+            settled = true;
+            if (control.isDirect()) {
+                direct = new DirectAlgorithm(new DirectCollectives(fabric.rank(), control.memories()));
+            }
+        }
+    }
+
+    private static Task tail(Task task) {
+        Task end = task;
+        while (end.next != null) {
+            end = end.next;
+        }
+        return end;
+    }
+
+    private int exchange(Task task) {
+        int work = 0;
+        if (!begun) {
+            begun = true;
+            told = new boolean[fabric.world()];
+        }
+        UnsafeBuffer message = null;
+        for (int rank = 0; rank < told.length; rank++) {
+            if (rank != fabric.rank() && !told[rank]) {
+                if (message == null) {
+                    message = message(EXCHANGE, exchanges, task.blob);
+                }
+                told[rank] = fabric.endpoint(rank).send(message, 0, message.capacity()) == Endpoint.OK;
+                work += told[rank] ? 1 : 0;
+            }
+        }
+        byte[][] said = heard.computeIfAbsent(exchanges, s -> new byte[fabric.world()][]);
+        said[fabric.rank()] = task.blob;
+        for (int rank = 0; rank < said.length; rank++) {
+            if (said[rank] == null || rank != fabric.rank() && !told[rank]) {
+                return work;
+            }
+        }
+        heard.remove(exchanges);
+        exchanges++;
+        remove();
+        task.succeed(said);
+        return work + 1;
+    }
+
+    private int collective(Task task) {
+        if (!settled) {
+            return 0;
+        }
+        int work = 0;
+        if (!begun) {
+            active = direct != null && (task.memory == null || task.memory.isDirect()) ? direct : network;
+            begun = true;
+            active.begin(task.call, task.memory, task.offset);
+            work++;
+        }
+        work += active.doWork();
+        if (active.isDone()) {
+            active = null;
+            remove();
+            task.succeed(null);
+            work++;
+        }
+        return work;
+    }
+
+    private void remove() {
+        begun = false;
+        first = first.next;
+        if (first == null) {
+            last = null;
+        }
+    }
+
+    /** Sends a message of the network's algorithm; returns the transport's code. */
+    int send(int rank, DirectBuffer message, int offset, int length) {
+        return fabric.endpoint(rank).send(message, offset, length);
+    }
+
+    /** Writes what a message of the network's algorithm begins with. */
+    void header(UnsafeBuffer message) {
+        write(message, NETWORK, 0);
+    }
+
+    private void write(UnsafeBuffer message, int kind, long sequence) {
+        message.putInt(0, channel, ORDER);
+        message.putInt(4, kind, ORDER);
+        message.putLong(8, fabric.epoch(), ORDER);
+        message.putLong(16, sequence, ORDER);
+    }
+
+    private UnsafeBuffer message(int kind, long sequence, byte[] rest) {
+        UnsafeBuffer message = new UnsafeBuffer(new byte[HEADER + rest.length]);
+        write(message, kind, sequence);
+        message.putBytes(HEADER, rest);
+        return message;
+    }
+
+    /** Takes a message; {@code offset} is that of what follows the channel. */
+    public void take(int from, DirectBuffer buffer, int offset, int length) {
+        int rest = HEADER - Integer.BYTES;
+        if (length < rest || buffer.getLong(offset + 4, ORDER) != fabric.epoch() || failure != null) {
+            return;
+        }
+        switch (buffer.getInt(offset, ORDER)) {
+            case EXCHANGE -> {
+                long sequence = buffer.getLong(offset + 12, ORDER);
+                // A rank is at most one exchange ahead of another.
+                if (sequence == exchanges || sequence == exchanges + 1) {
+                    byte[] blob = new byte[length - rest];
+                    buffer.getBytes(offset + rest, blob);
+                    heard.computeIfAbsent(sequence, s -> new byte[fabric.world()][])[from] = blob;
+                }
+            }
+            case ABORT -> {
+                byte[] text = new byte[length - rest];
+                buffer.getBytes(offset + rest, text);
+                fail(new DistributedException("rank " + from + " gave up: " + new String(text,
+                        StandardCharsets.UTF_8)));
+            }
+            case NETWORK -> network.onMessage(from, buffer, offset + rest, length - rest);
+            default -> { }
+        }
+    }
+
+    /** Learns that a rank's put has arrived. */
+    public void told(int from, long immediate) {
+        network.onPut(from, immediate);
+    }
+
+    /** Tells the other ranks that this one cannot go on. */
+    private void abort(String why) {
+        UnsafeBuffer message = message(ABORT, 0, why.getBytes(StandardCharsets.UTF_8));
+        for (int rank = 0; rank < fabric.world(); rank++) {
+            if (rank != fabric.rank()) {
+                fabric.endpoint(rank).send(message, 0, message.capacity());
+            }
+        }
+    }
+
+    /** Ends all that is under way or will be started. */
+    public void fail(RuntimeException why) {
+        if (failure == null) {
+            failure = why;
+            for (Task task = first; task != null; task = task.next) {
+                task.fail(why);
+            }
+            first = null;
+            last = null;
+        }
+    }
+
+    /** Returns a rank that the collective under way waits for, or -1. */
+    public int awaitedRank() {
+        if (active != null) {
+            return active.awaited();
+        }
+        if (first != null && first.blob != null && begun) {
+            byte[][] said = heard.get(exchanges);
+            for (int rank = 0; rank < fabric.world(); rank++) {
+                if (said[rank] == null) {
+                    return rank;
+                }
+            }
+        }
+        return -1;
+    }
+
+    /** Says who has not come. */
+    public String awaited() {
+        int rank = awaitedRank();
+        return rank < 0 ? "all ranks have come" : "rank " + rank + " has not come";
+    }
+
+    @Override
+    public void close() {
+        fail(new DistributedException("the group is closed"));
+        network.close();
+        control.close();
+    }
+
+    /** Directly in memory. */
+    private record DirectAlgorithm(DirectCollectives direct) implements Algorithm {
+        @Override
+        public void begin(CollectiveCall call, SymmetricMemory memory, long offset) {
+            direct.begin(call, memory == null ? null : memory.memories(), offset);
+        }
+
+        @Override
+        public int doWork() {
+            return direct.doWork();
+        }
+
+        @Override
+        public boolean isDone() {
+            return direct.isDone();
+        }
+
+        @Override
+        public int awaited() {
+            return direct.awaited();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.ReduceOp;
+import dev.starling.tensor.DType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Reductions of several memories element by element, in the order of the sources, so that whoever computes them gets
+ * the same bits. One pass reads all sources and writes all targets, and targets may be sources: nothing is copied
+ * twice. For one thread at a time.
+ */
+public final class ReduceKernels {
+    /** All of memory: base 0, so that a byte offset is an address. */
+    static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    /** Sources and targets that one pass takes. */
+    static final int FAN = 4;
+
+    /** Elements reduced before the next ones are, so that a partial result stays in the nearest cache. */
+    private static final int BLOCK = 2048;
+
+    private static final boolean VECTORISED = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
+
+    static {
+        if (VECTORISED) {
+            ReduceKernels.class.getModule().addReads(ModuleLayer.boot().findModule("jdk.incubator.vector").get());
+        }
+    }
+
+    private final Arena arena = Arena.ofAuto();
+    private final MemorySegment partial = arena.allocate(BLOCK * 8L, 64);
+
+    /** Returns whether elements of this type can be reduced. */
+    public static boolean supports(DType type) {
+        return switch (type) {
+            case F32, F64, BF16, F16, I32, I64 -> true;
+            case I8, U8, BOOL -> false;
+        };
+    }
+
+    /**
+     * Reduces {@code count} adjacent elements of each source, and writes the result to each target.
+     *
+     * @param sources addresses, in the order of the reduction; at least one
+     * @param targets addresses, each either that of a source or apart from all of them
+     * @param offset bytes added to each address
+     * @throws IllegalArgumentException if the type {@linkplain #supports cannot be reduced}
+     */
+    public void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count) {
+        if (!supports(type)) {
+            throw new IllegalArgumentException("elements of " + type + " cannot be reduced; convert them to i32");
+        }
+        int lanes = VECTORISED ? VectorReduceLoops.lanes(type, op) : 0;
+        long done = lanes == 0 ? 0 : count / lanes * lanes;
+        for (long from = 0; from < done; from += blockLength(sources.length)) {
+            int n = (int) Math.min(blockLength(sources.length), done - from);
+            reduceBlock(type, op, sources, targets, offset + from * type.bytes(), n);
+        }
+        ScalarReduce.run(type, op, sources, targets, offset + done * type.bytes(), count - done);
+    }
+
+    private static int blockLength(int sources) {
+        return sources <= FAN ? 1 << 20 : BLOCK;
+    }
+
+    private void reduceBlock(DType type, ReduceOp op, long[] sources, long[] targets, long offset, int n) {
+        int ends = Math.min(FAN, targets.length);
+        double scale = op == ReduceOp.AVERAGE ? 1.0 / sources.length : 1;
+        for (int first = 0; first < sources.length; first += FAN) {
+            int fan = Math.min(FAN, sources.length - first);
+            boolean last = first + fan == sources.length;
+            VectorReduceLoops.get(type, op, fan, last ? ends : 0, first > 0)
+                .run(sources, first, targets, offset, partial.address(), n, scale);
+        }
+        for (int t = ends; t < targets.length; t++) {
+            copy(targets[0] + offset, targets[t] + offset, (long) n * type.bytes());
+        }
+    }
+
+    /** Copies between addresses that are equal or do not overlap. */
+    static void copy(long from, long to, long bytes) {
+        if (from != to) {
+            MemorySegment.copy(ALL, from, ALL, to, bytes);
+        }
+    }
+}

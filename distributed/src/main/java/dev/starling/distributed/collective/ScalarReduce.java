@@ -1,0 +1,118 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.ReduceOp;
+import static dev.starling.distributed.collective.ReduceKernels.ALL;
+
+import dev.starling.tensor.DType;
+import java.lang.foreign.ValueLayout;
+
+/** Reductions element by element: what they mean, what runs without the Vector API, and the last few elements. */
+final class ScalarReduce {
+    private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED;
+    private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
+    private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
+    private static final ValueLayout.OfFloat FLOAT = ValueLayout.JAVA_FLOAT_UNALIGNED;
+    private static final ValueLayout.OfDouble DOUBLE = ValueLayout.JAVA_DOUBLE_UNALIGNED;
+
+    private ScalarReduce() {
+    }
+
+    static void run(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count) {
+        long end = offset + count * type.bytes();
+        for (long at = offset; at < end; at += type.bytes()) {
+            switch (type) {
+                case F32, BF16, F16 -> reduceFloat(type, op, sources, targets, at);
+                case F64 -> reduceDouble(op, sources, targets, at);
+                case I32, I64 -> reduceLong(type, op, sources, targets, at);
+                case I8, U8, BOOL -> throw new AssertionError(type);
+            }
+        }
+    }
+
+    private static void reduceFloat(DType type, ReduceOp op, long[] sources, long[] targets, long at) {
+        float result = getFloat(type, sources[0] + at);
+        for (int s = 1; s < sources.length; s++) {
+            float next = getFloat(type, sources[s] + at);
+            result = switch (op) {
+                case SUM, AVERAGE -> result + next;
+                case PRODUCT -> result * next;
+                case MIN -> Math.min(result, next);
+                case MAX -> Math.max(result, next);
+            };
+        }
+        if (op == ReduceOp.AVERAGE) {
+            result *= (float) (1.0 / sources.length);
+        }
+        for (long target : targets) {
+            setFloat(type, target + at, result);
+        }
+    }
+
+    private static void reduceDouble(ReduceOp op, long[] sources, long[] targets, long at) {
+        double result = ALL.get(DOUBLE, sources[0] + at);
+        for (int s = 1; s < sources.length; s++) {
+            double next = ALL.get(DOUBLE, sources[s] + at);
+            result = switch (op) {
+                case SUM, AVERAGE -> result + next;
+                case PRODUCT -> result * next;
+                case MIN -> Math.min(result, next);
+                case MAX -> Math.max(result, next);
+            };
+        }
+        if (op == ReduceOp.AVERAGE) {
+            result *= 1.0 / sources.length;
+        }
+        for (long target : targets) {
+            ALL.set(DOUBLE, target + at, result);
+        }
+    }
+
+    private static void reduceLong(DType type, ReduceOp op, long[] sources, long[] targets, long at) {
+        long result = getLong(type, sources[0] + at);
+        for (int s = 1; s < sources.length; s++) {
+            long next = getLong(type, sources[s] + at);
+            result = switch (op) {
+                case SUM, AVERAGE -> result + next;
+                case PRODUCT -> result * next;
+                case MIN -> Math.min(result, next);
+                case MAX -> Math.max(result, next);
+            };
+        }
+        if (op == ReduceOp.AVERAGE) {
+            result /= sources.length;
+        }
+        for (long target : targets) {
+            if (type == DType.I32) {
+                ALL.set(INT, target + at, (int) result);
+            } else {
+                ALL.set(LONG, target + at, result);
+            }
+        }
+    }
+
+    private static long getLong(DType type, long address) {
+        return type == DType.I32 ? ALL.get(INT, address) : ALL.get(LONG, address);
+    }
+
+    private static float getFloat(DType type, long address) {
+        return switch (type) {
+            case BF16 -> Float.intBitsToFloat(ALL.get(SHORT, address) << 16);
+            case F16 -> Float.float16ToFloat(ALL.get(SHORT, address));
+            default -> ALL.get(FLOAT, address);
+        };
+    }
+
+    private static void setFloat(DType type, long address, float value) {
+        switch (type) {
+            case BF16 -> ALL.set(SHORT, address, toBrainFloat(value));
+            case F16 -> ALL.set(SHORT, address, Float.floatToFloat16(value));
+            default -> ALL.set(FLOAT, address, value);
+        }
+    }
+
+    /** Rounds to the nearest brain float, ties to even; NaN stays NaN. */
+    private static short toBrainFloat(float value) {
+        int bits = Float.floatToRawIntBits(value);
+        return (short) (Float.isNaN(value) ? bits >>> 16 | 0x40 : bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
+    }
+}

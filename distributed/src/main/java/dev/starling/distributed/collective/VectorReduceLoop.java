@@ -1,0 +1,136 @@
+package dev.starling.distributed.collective;
+
+import static dev.starling.distributed.collective.ReduceKernels.ALL;
+
+import dev.starling.tensor.DType;
+import java.lang.invoke.MethodHandles;
+import java.nio.ByteOrder;
+import jdk.incubator.vector.DoubleVector;
+import jdk.incubator.vector.FloatVector;
+import jdk.incubator.vector.IntVector;
+import jdk.incubator.vector.LongVector;
+import jdk.incubator.vector.ShortVector;
+import jdk.incubator.vector.Vector;
+import jdk.incubator.vector.VectorOperators;
+import jdk.incubator.vector.VectorShape;
+import jdk.incubator.vector.VectorSpecies;
+
+/** A template: see {@link VectorReduceLoops}. Never initialised itself, only its copies are. */
+final class VectorReduceLoop implements VectorReduceLoops.Loop {
+    private static final VectorReduceLoops.Kind KIND = kind();
+    private static final boolean BRAIN = KIND.type() == DType.BF16;
+    private static final boolean DOUBLE = KIND.type() == DType.F64;
+    private static final int SOURCES = KIND.sources();
+    private static final int TARGETS = KIND.targets();
+    private static final boolean CONTINUES = KIND.continues();
+    private static final boolean SCALED = KIND.scaled();
+    private static final VectorOperators.Associative OPERATOR = KIND.operator();
+    private static final VectorSpecies<Object> SPECIES = species();
+    private static final VectorSpecies<Integer> INTS = IntVector.SPECIES_PREFERRED;
+    private static final VectorSpecies<Short> SHORTS = ShortVector.SPECIES_PREFERRED.withShape(
+        VectorShape.forBitSize(INTS.vectorBitSize() / 2));
+    private static final int LANES = SPECIES.length();
+    private static final int BYTES = KIND.type().bytes();
+    private static final int PARTIAL_BYTES = SPECIES.elementSize() / 8;
+    private static final ByteOrder ORDER = ByteOrder.nativeOrder();
+
+    VectorReduceLoop() {
+    }
+
+    private static VectorReduceLoops.Kind kind() {
+        try {
+            return MethodHandles.classData(MethodHandles.lookup(), "_", VectorReduceLoops.Kind.class);
+        } catch (IllegalAccessException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static VectorSpecies<Object> species() {
+        return (VectorSpecies<Object>) (VectorSpecies<?>) switch (KIND.type()) {
+            case F32, BF16 -> FloatVector.SPECIES_PREFERRED;
+            case F64 -> DoubleVector.SPECIES_PREFERRED;
+            case I32 -> IntVector.SPECIES_PREFERRED;
+            case I64 -> LongVector.SPECIES_PREFERRED;
+            default -> throw new AssertionError(KIND);
+        };
+    }
+
+    @Override
+    public void run(long[] sources, int first, long[] targets, long offset, long partial, int n, double scale) {
+        long s0 = sources[first] + offset;
+        long s1 = SOURCES > 1 ? sources[first + 1] + offset : 0;
+        long s2 = SOURCES > 2 ? sources[first + 2] + offset : 0;
+        long s3 = SOURCES > 3 ? sources[first + 3] + offset : 0;
+        long t0 = TARGETS > 0 ? targets[0] + offset : 0;
+        long t1 = TARGETS > 1 ? targets[1] + offset : 0;
+        long t2 = TARGETS > 2 ? targets[2] + offset : 0;
+        long t3 = TARGETS > 3 ? targets[3] + offset : 0;
+        Vector<Object> factor = factor(scale);
+        for (int i = 0; i < n; i += LANES) {
+            long at = (long) i * BYTES;
+            long part = partial + (long) i * PARTIAL_BYTES;
+            Vector<Object> v = load(s0 + at);
+            if (CONTINUES) {
+                v = SPECIES.fromMemorySegment(ALL, part, ORDER).lanewise(OPERATOR, v);
+            }
+            if (SOURCES > 1) {
+                v = v.lanewise(OPERATOR, load(s1 + at));
+            }
+            if (SOURCES > 2) {
+                v = v.lanewise(OPERATOR, load(s2 + at));
+            }
+            if (SOURCES > 3) {
+                v = v.lanewise(OPERATOR, load(s3 + at));
+            }
+            if (SCALED) {
+                v = v.lanewise(VectorOperators.MUL, factor);
+            }
+            if (TARGETS == 0) {
+                v.intoMemorySegment(ALL, part, ORDER);
+                continue;
+            }
+            Vector<?> out = BRAIN ? narrow(v) : v;
+            out.intoMemorySegment(ALL, t0 + at, ORDER);
+            if (TARGETS > 1) {
+                out.intoMemorySegment(ALL, t1 + at, ORDER);
+            }
+            if (TARGETS > 2) {
+                out.intoMemorySegment(ALL, t2 + at, ORDER);
+            }
+            if (TARGETS > 3) {
+                out.intoMemorySegment(ALL, t3 + at, ORDER);
+            }
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Vector<Object> factor(double scale) {
+        if (!SCALED) {
+            return SPECIES.broadcast(1);
+        }
+        return (Vector<Object>) (Vector<?>) (DOUBLE
+            ? DoubleVector.broadcast(DoubleVector.SPECIES_PREFERRED, scale)
+            : FloatVector.broadcast(FloatVector.SPECIES_PREFERRED, (float) scale));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Vector<Object> load(long address) {
+        if (BRAIN) {
+            IntVector wide = (IntVector) SHORTS.fromMemorySegment(ALL, address, ORDER)
+                .convertShape(VectorOperators.S2I, INTS, 0);
+            return (Vector<Object>) (Vector<?>) wide.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
+        }
+        return SPECIES.fromMemorySegment(ALL, address, ORDER);
+    }
+
+    /** Rounds to the nearest brain float, ties to even; NaN stays NaN. */
+    private static Vector<?> narrow(Vector<?> value) {
+        FloatVector v = (FloatVector) value;
+        IntVector bits = v.reinterpretAsInts();
+        IntVector high = bits.lanewise(VectorOperators.LSHR, 16);
+        IntVector rounded = bits.add(0x7fff).add(high.and(1)).lanewise(VectorOperators.LSHR, 16);
+        IntVector chosen = rounded.blend(high.or(0x40), v.compare(VectorOperators.NE, v).cast(INTS));
+        return chosen.convertShape(VectorOperators.I2S, SHORTS, 0);
+    }
+}

@@ -1,0 +1,69 @@
+package dev.starling.distributed;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** A group in threads of this JVM, for tests. */
+public final class Cluster {
+    private static final long LONGEST_S = 60;
+
+    private final TransportConfig transport;
+    private final int world;
+    private final Coordinator.OnLoss onLoss;
+
+    /** Makes a cluster over a transport. */
+    public Cluster(TransportConfig transport, int world, Coordinator.OnLoss onLoss) {
+        this.transport = transport;
+        this.world = world;
+        this.onLoss = onLoss;
+    }
+
+    /** Makes a cluster over the local transport. */
+    public static Cluster local(int world) {
+        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2)), world,
+                Coordinator.OnLoss.END);
+    }
+
+    /** What a rank does. */
+    public interface Rank<T> {
+        /** Does it. */
+        T run(Group group) throws Exception;
+    }
+
+    /** Runs a program on all ranks, and returns what each returned; a failure of any is thrown. */
+    public <T> List<T> run(Rank<T> program) {
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1,
+                Duration.ofSeconds(30)))) {
+            List<FutureTask<T>> ranks = new ArrayList<>();
+            for (int rank = 0; rank < world; rank++) {
+                GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
+                        .patience(Duration.ofSeconds(20));
+                Callable<T> body = () -> {
+                    try (Group group = Group.join(config)) {
+                        return program.run(group);
+                    }
+                };
+                FutureTask<T> task = new FutureTask<>(body);
+                ranks.add(task);
+                Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
+            }
+            List<T> results = new ArrayList<>();
+            for (FutureTask<T> rank : ranks) {
+                results.add(rank.get(LONGEST_S, TimeUnit.SECONDS));
+            }
+            return results;
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof RuntimeException r ? r : new IllegalStateException(e.getCause());
+        } catch (InterruptedException | TimeoutException e) {
+            throw new IllegalStateException("a rank hangs", e);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+package dev.starling.distributed;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.tensor.DType;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import org.junit.jupiter.api.Test;
+
+class GroupTest {
+    private static final Duration SOON = Duration.ofSeconds(10);
+
+    @Test
+    void shouldGiveRanksAndExchange() {
+        List<String> said = Cluster.local(3).run(group -> {
+            byte[][] all = group.collectives().exchange(("I am " + group.rank()).getBytes(StandardCharsets.UTF_8));
+            StringBuilder heard = new StringBuilder();
+            for (byte[] each : all) {
+                heard.append(new String(each, StandardCharsets.UTF_8)).append(';');
+            }
+            return heard.toString();
+        });
+        assertThat(said).containsOnly("I am 0;I am 1;I am 2;");
+    }
+
+    @Test
+    void shouldReduceInRegisteredMemory() {
+        int count = 100_003;
+        List<Float> sums = Cluster.local(3).run(group -> {
+            try (SymmetricBuffer buffer = group.collectives().symmetric(count * 4L)) {
+                MemorySegment memory = buffer.memory();
+                Work work = group.collectives().prepareAllReduce(buffer, 0, count, DType.F32, ReduceOp.SUM, "test");
+                float last = 0;
+                for (int round = 1; round <= 20; round++) {
+                    for (int i = 0; i < count; i++) {
+                        memory.setAtIndex(ValueLayout.JAVA_FLOAT, i, (group.rank() + 1) * (i % 10 + round));
+                    }
+                    work.start();
+                    work.await(SOON);
+                    for (int i = 0; i < count; i++) {
+                        assertThat(memory.getAtIndex(ValueLayout.JAVA_FLOAT, i)).isEqualTo(6 * (i % 10 + round));
+                    }
+                    last = memory.getAtIndex(ValueLayout.JAVA_FLOAT, count - 1);
+                }
+                group.collectives().barrier().await(SOON);
+                return last;
+            }
+        });
+        assertThat(sums).containsOnly(6f * ((count - 1) % 10 + 20));
+    }
+
+    @Test
+    void shouldNameBothCallsOfAMismatch() {
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+            SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
+            group.collectives().allReduce(buffer, 0, group.rank() == 0 ? 100 : 200, DType.F32, ReduceOp.SUM)
+                    .await(SOON);
+            return null;
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("f32[100]").hasMessageContaining("f32[200]");
+    }
+
+    @Test
+    void shouldTellEveryRankWhoWasLost() {
+        CountDownLatch ready = new CountDownLatch(3);
+        List<String> messages = Cluster.local(3).run(group -> {
+            int rank = group.rank();
+            ready.countDown();
+            if (rank == 1) {
+                ready.await();
+                // As a killed process would, without a word to the coordinator.
+                group.locked(() -> group.transport().close());
+                return "";
+            }
+            try {
+                group.collectives().barrier().await(SOON);
+                return "no loss";
+            } catch (PeerLostException e) {
+                return e.rank() + " lost";
+            }
+        });
+        assertThat(messages).containsExactly("1 lost", "", "1 lost");
+    }
+}
