@@ -296,6 +296,16 @@ public final class RingAllReduce implements DistributionStrategy {
         }
     }
 
+    @Override
+    public void finish() {
+        try {
+            // Who has come here has all results that it needs of the others.
+            collectives.barrier().await(patience);
+        } catch (PeerLostException | MembershipChangedException e) {
+            LOG.log(Level.DEBUG, "rank {0} ends last: {1}", rank, e.getMessage());
+        }
+    }
+
     /** Gives the buckets' memory back. */
     @Override
     public void close() {
