@@ -8,5 +8,7 @@ module dev.starling.distributed {
     requires jdk.unsupported;
 
     exports dev.starling.distributed;
+    exports dev.starling.distributed.ring;
+    exports dev.starling.distributed.state;
     exports dev.starling.distributed.launch;
 }
