@@ -50,6 +50,7 @@ public final class Endpoint implements AutoCloseable {
     private long lastHeardNs;
     private long lastSentNs;
     private long nextTryNs;
+    private long challengedNs;
     private boolean welcomed;
     private boolean saidGoodbye;
     private Object attachment;
@@ -88,6 +89,16 @@ public final class Endpoint implements AutoCloseable {
     /** Returns whether both sides have proven who they are, and the peer is not known to be gone. */
     public boolean isConnected() {
         return state == State.CONNECTED;
+    }
+
+    /** Returns whether somebody began to connect to this side, and has not proven yet who it is. */
+    boolean isUnproven() {
+        return !initiator && state == State.CONNECTING;
+    }
+
+    /** Returns since when it has been there. */
+    long createdNs() {
+        return createdNs;
     }
 
     /** Returns why the endpoint is refused or lost, or an empty text. */
@@ -276,6 +287,11 @@ public final class Endpoint implements AutoCloseable {
         if (now < nextTryNs) {
             return 0;
         }
+        if (peerSession != 0 && initiator && now - challengedNs > transport.config().silence().toNanos()) {
+            // Who sent the challenge is gone, or never took the proof: begin again.
+            peerSession = 0;
+            key = 0;
+        }
         byte type;
         byte[] body;
         if (!initiator) {
@@ -343,21 +359,27 @@ public final class Endpoint implements AutoCloseable {
     }
 
     private boolean takeChallenge(DirectBuffer buffer, int offset, int length) {
-        if (!initiator || state != State.CONNECTING || peerSession != 0) {
-            return false;
-        }
         if (!Frame.isWhole(buffer, offset, length, 0)) {
             return transport.refuseChecksum(this);
         }
+        if (!initiator || state != State.CONNECTING || peerSession != 0) {
+            return transport.refuseLate();
+        }
         long session = handshake.acceptChallenge(buffer, offset + Frame.HEADER, length - Frame.HEADER, ownSession,
-                transport.address(), address);
+                transport.address());
         if (session == 0) {
             end(State.REFUSED, "the process at " + address + " did not prove that it knows this cluster's secret;"
                     + " give both the same secret");
             transport.counters.refusedStrangers++;
             return false;
         }
+        if (!handshake.peerAddress().equals(address)) {
+            end(State.REFUSED, "the process reached at " + address + " is known to the cluster as "
+                    + handshake.peerAddress() + "; connect to it by that name");
+            return false;
+        }
         peerSession = session;
+        challengedNs = transport.now();
         key = handshake.key();
         lastHeardNs = transport.now();
         nextTryNs = lastHeardNs;
@@ -366,14 +388,18 @@ public final class Endpoint implements AutoCloseable {
 
     private boolean takeProof(DirectBuffer buffer, int offset, int length) {
         if (initiator || state != State.CONNECTING) {
-            return false;
+            return transport.refuseLate();
         }
         byte[] said = handshake.acceptProof(buffer, offset + Frame.HEADER, length - Frame.HEADER);
         if (said == null) {
-            transport.stranger(this, "did not prove that it knows the cluster's secret");
-            return false;
+            // Whoever sent this, the one whose HELLO it was may yet prove itself.
+            return transport.refuseProof(this);
         }
-        key = handshake.key();
+        long agreed = handshake.key();
+        if (!Frame.isWhole(buffer, offset, length, agreed)) {
+            return transport.refuseChecksum(this);
+        }
+        key = agreed;
         greeting = said;
         state = State.CONNECTED;
         lastHeardNs = transport.now();
@@ -383,6 +409,10 @@ public final class Endpoint implements AutoCloseable {
     }
 
     void lose(String why) {
+        if (isUnproven()) {
+            transport.stranger(this, "did not prove who it is: " + why);
+            return;
+        }
         boolean known = state == State.CONNECTED;
         if (state == State.CONNECTED || state == State.CONNECTING) {
             end(State.LOST, why);
@@ -393,6 +423,7 @@ public final class Endpoint implements AutoCloseable {
     private void end(State last, String why) {
         state = last;
         reason = why;
+        transport.forgetHello(this);
         puts.fail();
     }
 

@@ -13,7 +13,7 @@ import org.agrona.DirectBuffer;
  *
  * <pre>
  * A → B  HELLO      A's nonce, session and address
- * A ← B  CHALLENGE  B's nonce and session, HMAC("challenge", both nonces, sessions and addresses)
+ * A ← B  CHALLENGE  B's nonce, session and address, HMAC("challenge", both nonces, sessions and addresses)
  * A → B  PROOF      HMAC("proof", the same, greeting), greeting
  * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
  * </pre>
@@ -29,6 +29,7 @@ final class Handshake {
     private final Secret secret;
     private final byte[] ownNonce = new byte[NONCE];
     private byte[] transcript;
+    private String peerAddress;
 
     Handshake(Secret secret) {
         this.secret = secret;
@@ -76,14 +77,15 @@ final class Handshake {
     /** Answers a HELLO. */
     byte[] challenge(Hello hello, long ownSession, String ownAddress) {
         transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.address, ownAddress);
-        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC).put(ownNonce).putLong(ownSession)
-                .put(sign("challenge")).array();
+        byte[] name = ownAddress.getBytes(StandardCharsets.US_ASCII);
+        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC + name.length).put(ownNonce).putLong(ownSession)
+                .put(sign("challenge")).put(name).array();
     }
 
     /** Returns the peer's session if its CHALLENGE proves that it knows the secret, or 0. */
-    long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress,
-            String peerAddress) {
-        if (length != NONCE + Long.BYTES + MAC) {
+    long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress) {
+        int fixed = NONCE + Long.BYTES + MAC;
+        if (length < fixed || length > fixed + MAX_ADDRESS) {
             return 0;
         }
         ByteBuffer in = copy(buffer, offset, length);
@@ -92,8 +94,16 @@ final class Handshake {
         long session = in.getLong();
         byte[] mac = new byte[MAC];
         in.get(mac);
+        byte[] name = new byte[in.remaining()];
+        in.get(name);
+        peerAddress = new String(name, StandardCharsets.US_ASCII);
         transcript = transcript(ownNonce, nonce, ownSession, session, ownAddress, peerAddress);
         return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
+    }
+
+    /** Returns the address that a proven CHALLENGE gave. */
+    String peerAddress() {
+        return peerAddress;
     }
 
     byte[] proof(byte[] greeting) {

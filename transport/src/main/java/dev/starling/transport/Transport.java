@@ -38,6 +38,7 @@ public final class Transport implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport");
     private static final int MESSAGES_AT_ONCE = 32;
     private static final int MOST_STRANGERS = 64;
+    private static final long TIME_TO_PROVE_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -63,6 +64,7 @@ public final class Transport implements Agent, AutoCloseable {
         this.config = config;
         this.wire = wire;
         now = wire.clock().nanoTime();
+        nextUpkeepNs = now;
     }
 
     /**
@@ -243,10 +245,12 @@ public final class Transport implements Agent, AutoCloseable {
             return;
         }
         String who = hello.address() + '/' + hello.session();
-        if (hellos.containsKey(who)) {
+        Endpoint known = hellos.get(who);
+        if (known != null) {
+            counters.refusedReplays += known.isConnected() ? 1 : 0;
             return;
         }
-        if (hellos.size() >= MOST_STRANGERS) {
+        if (!makeRoom()) {
             counters.refusedStrangers++;
             log("refused " + hello.address() + ": " + MOST_STRANGERS + " others have yet to prove who they are");
             return;
@@ -264,20 +268,38 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
+    /** Returns whether one more may begin to prove who it is. Whoever took long gives way, so that floods end. */
+    private boolean makeRoom() {
+        Endpoint oldest = null;
+        int unproven = 0;
+        for (Endpoint endpoint : endpoints) {
+            if (endpoint.isUnproven() && unproven++ == 0) {
+                oldest = endpoint;
+            }
+        }
+        if (unproven < MOST_STRANGERS) {
+            return true;
+        }
+        if (now - oldest.createdNs() < TIME_TO_PROVE_NS) {
+            return false;
+        }
+        stranger(oldest, "did not prove who it is while many others wanted to");
+        return true;
+    }
+
     private void add(Endpoint endpoint) {
         sessions.put(endpoint.ownSession, endpoint);
         endpoints.add(endpoint);
         nextUpkeepNs = now;
     }
 
-    private void forgetHello(Endpoint endpoint) {
+    void forgetHello(Endpoint endpoint) {
         if (endpoint.hello != null) {
-            hellos.remove(endpoint.hello.address() + '/' + endpoint.hello.session());
+            hellos.remove(endpoint.hello.address() + '/' + endpoint.hello.session(), endpoint);
         }
     }
 
     void accepted(Endpoint endpoint) {
-        forgetHello(endpoint);
         connections.accepted(endpoint);
     }
 
@@ -292,6 +314,18 @@ public final class Transport implements Agent, AutoCloseable {
             counters.lostPeers++;
             connections.lost(endpoint);
         }
+    }
+
+    boolean refuseProof(Endpoint endpoint) {
+        counters.refusedStrangers++;
+        log("refused a proof in the name of " + endpoint.address() + ": it does not know the cluster's secret");
+        return false;
+    }
+
+    /** Counts a frame of a handshake that is past: a replay, or one more try of a peer that had to wait long. */
+    boolean refuseLate() {
+        counters.refusedReplays++;
+        return false;
     }
 
     boolean refuseChecksum(Endpoint endpoint) {
@@ -314,7 +348,6 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     void remove(Endpoint endpoint) {
-        forgetHello(endpoint);
         sessions.remove(endpoint.ownSession);
         endpoints.remove(endpoint);
     }

@@ -1,0 +1,565 @@
+package dev.starling.transport.simulated;
+
+import dev.starling.transport.spi.Wire;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.PriorityQueue;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BiConsumer;
+
+/**
+ * Processes and the network between them, in one JVM, in virtual time, one at a time: the same seed gives the same run,
+ * with the same delays and faults, whatever the machine is doing meanwhile.
+ *
+ * <pre>{@code
+ * try (Simulation simulation = Simulation.of(FaultPlan.random(seed, List.of("a", "b"), Duration.ofSeconds(5)))) {
+ *     for (String name : List.of("a", "b")) {
+ *         simulation.start(name, () -> {
+ *             try (Transport transport = Transport.over(simulation.wire(name), config)) {
+ *                 ...
+ *             }
+ *         });
+ *     }
+ *     simulation.run(Duration.ofSeconds(60));
+ * }
+ * }</pre>
+ *
+ * <p>A process runs until it idles on its wire, as everything that waits for a peer does; then the seed chooses who
+ * runs next. Time passes when nobody has anything to do: to the next arrival, the next fault, or the end of an idle moment,
+ * which gets longer the longer a process has been idle, up to 10 ms. Work itself takes no time, unless a process says
+ * so with {@link #sleep}. Wires' clocks differ from each other, as those of machines do.
+ *
+ * <p>Used by one thread, and by the processes that it runs.
+ */
+public final class Simulation implements AutoCloseable {
+    private static final Set<String> OWN_CODE = Set.of(Simulation.class.getName(), SimulatedWire.class.getName(),
+            Coroutine.class.getName(), "java.lang.VirtualThread");
+    private static final long OPERATION_NS = 50;
+    private static final long SHORTEST_IDLE_NS = 2_000;
+    private static final long LONGEST_IDLE_NS = 10_000_000;
+    private static final long MOST_SKEW_NS = TimeUnit.HOURS.toNanos(1);
+    private static final int REAL_CLOCK_EVERY = 4096;
+    private static final long MOST_REAL_NS = TimeUnit.MINUTES.toNanos(2);
+
+    private final String description;
+    private final SplittableRandom random;
+    private final SplittableRandom userRandom;
+    private final Map<String, Process> processes = new HashMap<>();
+    private final Map<String, SimulatedWire> wires = new HashMap<>();
+    private final List<SimulatedWire> open = new ArrayList<>();
+    private final List<Task> tasks = new ArrayList<>();
+    private final PriorityQueue<Event> events = new PriorityQueue<>();
+    private final Map<String, Integer> cuts = new HashMap<>();
+    private final MessagePool pool = new MessagePool();
+    private Conditions conditions;
+    private Task current;
+    private long now;
+    private long eventCount;
+    private long passes;
+    private long fingerprint;
+
+    private Simulation(long seed, Conditions conditions, String description) {
+        random = new SplittableRandom(seed);
+        userRandom = random.split();
+        this.conditions = conditions;
+        this.description = description;
+    }
+
+    /** Makes a simulation of a good network. */
+    public static Simulation of(long seed) {
+        return new Simulation(seed, Conditions.GOOD, "seed " + seed);
+    }
+
+    /** Makes a simulation in which the faults of a plan happen. */
+    public static Simulation of(FaultPlan plan) {
+        Simulation made = new Simulation(plan.seed(), plan.conditions(), plan.toString());
+        plan.faults().forEach(made::plan);
+        return made;
+    }
+
+    /** Code of a simulated process. */
+    @FunctionalInterface
+    public interface Body {
+        /** Runs; may throw, which ends the simulation. */
+        void run() throws Exception;
+    }
+
+    /** Something that happens at a time. */
+    private record Event(long timeNs, long number, Runnable action) implements Comparable<Event> {
+        @Override
+        public int compareTo(Event other) {
+            int byTime = Long.compare(timeNs, other.timeNs);
+            return byTime != 0 ? byTime : Long.compare(number, other.number);
+        }
+    }
+
+    /** A process: one incarnation, up to its crash. */
+    private static final class Process {
+        private final String name;
+        private final List<SimulatedWire> wires = new ArrayList<>();
+        private int pauses;
+        private int operationsLeft = -1;
+        private String doom;
+
+        Process(String name) {
+            this.name = name;
+        }
+    }
+
+    /** One flow of a process. */
+    private static final class Task {
+        private final Process process;
+        private Coroutine coroutine;
+        private SimulatedWire waitsOn;
+        private long untilNs;
+        private int unwindings;
+        private Unwinding unwinding;
+        private Throwable failure;
+
+        Task(Process process) {
+            this.process = process;
+        }
+
+        long wakeNs() {
+            if (process.doom != null) {
+                return Long.MIN_VALUE;
+            }
+            if (process.pauses > 0) {
+                return Long.MAX_VALUE;
+            }
+            return waitsOn == null ? untilNs : Math.min(untilNs, waitsOn.nextArrivalNs());
+        }
+    }
+
+    /**
+     * Makes a wire of a process. Its address is the process's name, with a number if that is taken.
+     *
+     * @param name of the process, which need not have been started
+     */
+    public Wire wire(String name) {
+        Process process = process(name);
+        String address = name;
+        for (int i = 2; wires.containsKey(address); i++) {
+            address = name + '-' + i;
+        }
+        SimulatedWire wire = new SimulatedWire(this, name, address, random.nextLong(MOST_SKEW_NS));
+        wires.put(address, wire);
+        open.add(wire);
+        process.wires.add(wire);
+        return wire;
+    }
+
+    /**
+     * Starts a process, or another flow of one. One that crashed begins a new life with it.
+     *
+     * @param body ends the process's flow when it returns, and the simulation when it throws
+     */
+    public void start(String name, Body body) {
+        Task task = new Task(process(name));
+        task.untilNs = now;
+        task.coroutine = new Coroutine(name, () -> {
+            try {
+                body.run();
+            } catch (Throwable e) {
+                task.failure = e;
+            }
+        });
+        tasks.add(task);
+    }
+
+    private Process process(String name) {
+        return processes.compute(name, (n, p) -> p == null || p.doom != null ? new Process(n) : p);
+    }
+
+    /** Has something done at a time from the beginning on, between two turns of the processes. */
+    public void at(Duration time, Runnable action) {
+        events.add(new Event(time.toNanos(), eventCount++, action));
+    }
+
+    /**
+     * Runs until all processes have ended.
+     *
+     * @param deadline in virtual time from the beginning on
+     * @throws SimulationException if a process throws, or does not end in time: tells where each of them stands
+     */
+    public void run(Duration deadline) {
+        if (Coroutine.canCarry() || Thread.currentThread().isVirtual()) {
+            runHere(deadline.toNanos());
+            return;
+        }
+        Throwable[] thrown = new Throwable[1];
+        Thread thread = Thread.ofVirtual().name("starling-simulation").start(() -> {
+            try {
+                runHere(deadline.toNanos());
+            } catch (Throwable e) {
+                thrown[0] = e;
+            }
+        });
+        try {
+            thread.join();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new SimulationException("interrupted", e);
+        }
+        switch (thrown[0]) {
+            case null -> { }
+            case RuntimeException e -> throw e;
+            case Error e -> throw e;
+            case Throwable e -> throw new IllegalStateException(e);
+        }
+    }
+
+    private void runHere(long deadlineNs) {
+        long realBegin = System.nanoTime();
+        try {
+            while (!tasks.isEmpty()) {
+                while (!events.isEmpty() && events.peek().timeNs <= now) {
+                    events.poll().action.run();
+                }
+                Task next = choose(deadlineNs);
+                if (next != null) {
+                    resume(next);
+                }
+                if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > MOST_REAL_NS) {
+                    throw new SimulationException("still not done after " + passes + " turns, at " + now() + "\n"
+                            + description, null);
+                }
+            }
+        } finally {
+            stop("the simulation is over");
+        }
+    }
+
+    /** Returns who runs next, or null after having moved time. */
+    private Task choose(long deadlineNs) {
+        Task chosen = null;
+        int ready = 0;
+        long earliest = events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs;
+        for (int i = 0; i < tasks.size(); i++) {
+            long wake = tasks.get(i).wakeNs();
+            if (wake > now) {
+                earliest = Math.min(earliest, wake);
+            } else if (++ready == 1 || random.nextInt(ready) == 0) {
+                chosen = tasks.get(i);
+            }
+        }
+        if (chosen == null ? earliest > deadlineNs : now > deadlineNs) {
+            throw hang(deadlineNs);
+        }
+        if (chosen == null) {
+            now = earliest;
+        }
+        return chosen;
+    }
+
+    private void resume(Task task) {
+        if (task.process.doom != null && !task.coroutine.hasBegun()) {
+            tasks.remove(task);
+            return;
+        }
+        if (task.unwindings >= Unwinding.ATTEMPTS) {
+            tasks.remove(task);
+            throw new SimulationException(task.process.name + " catches whatever is thrown and goes on, and cannot be"
+                    + " ended\n" + description, task.unwinding);
+        }
+        current = task;
+        boolean goesOn;
+        try {
+            goesOn = task.coroutine.resume();
+        } finally {
+            current = null;
+        }
+        if (goesOn) {
+            return;
+        }
+        tasks.remove(task);
+        if (task.failure != null && task.process.doom == null) {
+            throw new SimulationException(task.process.name + " failed at " + now() + ": " + task.failure + "\n"
+                    + description, task.failure);
+        }
+    }
+
+    private SimulationException hang(long deadlineNs) {
+        List<Task> hanging = List.copyOf(tasks);
+        stop("did not end by " + Duration.ofNanos(deadlineNs));
+        StringBuilder text = new StringBuilder(hanging.size() + " of " + processes.size() + " processes did not end by "
+                + Duration.ofNanos(deadlineNs) + "\n" + description);
+        for (Task task : hanging) {
+            text.append("\n").append(task.process.name).append(task.process.pauses > 0 ? " (paused)" : "")
+                    .append(" stands at");
+            if (task.unwinding != null) {
+                for (StackTraceElement element : task.unwinding.getStackTrace()) {
+                    if (!OWN_CODE.contains(element.getClassName())) {
+                        text.append("\n    at ").append(element);
+                    }
+                }
+            }
+        }
+        return new SimulationException(text.toString(), null);
+    }
+
+    /** Unwinds all processes, so that no thread is left. */
+    private void stop(String why) {
+        for (Task task : List.copyOf(tasks)) {
+            task.process.doom = task.process.doom == null ? why : task.process.doom;
+            while (task.unwindings < Unwinding.ATTEMPTS && tasks.contains(task)) {
+                resume(task);
+            }
+        }
+        tasks.clear();
+    }
+
+    /** Returns the time since the beginning. */
+    public Duration now() {
+        return Duration.ofNanos(now);
+    }
+
+    /** Returns the time since the beginning in nanoseconds; no wire's clock shows it. */
+    public long nanoTime() {
+        return now;
+    }
+
+    /** Returns random numbers that depend on the seed, for the use of the processes. */
+    public SplittableRandom random() {
+        return userRandom;
+    }
+
+    long passes() {
+        return passes;
+    }
+
+    /** Returns a number that two runs have in common if the same messages arrived at the same times in both. */
+    public long fingerprint() {
+        return fingerprint;
+    }
+
+    /** Lets a process work, or do nothing, for a time, without looking at its messages. */
+    public void sleep(Duration time) {
+        if (current == null) {
+            now += time.toNanos();
+            return;
+        }
+        await(null, now + time.toNanos());
+    }
+
+    // What may go wrong.
+
+    /** Changes how the network behaves, from now on. */
+    public void conditions(Conditions newConditions) {
+        conditions = newConditions;
+    }
+
+    /** Has a fault happen. */
+    public void plan(Fault fault) {
+        switch (fault) {
+            case Fault.Cut f -> {
+                at(f.at(), () -> cut(f, true));
+                at(f.at().plus(f.length()), () -> cut(f, false));
+            }
+            case Fault.Pause f -> {
+                at(f.at(), () -> pause(f.process()));
+                at(f.at().plus(f.length()), () -> resume(f.process()));
+            }
+            case Fault.Crash f -> at(f.at(), () -> process(f.process()).operationsLeft = f.operations());
+            case Fault.Break f -> at(f.at(), () -> breakLinks(f.first(), f.second()));
+        }
+    }
+
+    private void cut(Fault.Cut fault, boolean begins) {
+        for (String from : fault.from()) {
+            for (String to : fault.to()) {
+                cut(from, to, begins);
+                if (fault.bothWays()) {
+                    cut(to, from, begins);
+                }
+            }
+        }
+    }
+
+    /** Keeps messages of one process from reaching another until {@link #heal}; cuts of the same way add up. */
+    public void cut(String from, String to) {
+        cut(from, to, true);
+    }
+
+    /** Ends a {@link #cut}. */
+    public void heal(String from, String to) {
+        cut(from, to, false);
+    }
+
+    private void cut(String from, String to, boolean begins) {
+        cuts.merge(way(from, to), begins ? 1 : -1, Integer::sum);
+        boolean is = isCut(from, to);
+        forLinks((link, wire) -> {
+            if (link.from.equals(from) && wire.process().equals(to)) {
+                link.cut(is);
+            }
+        });
+    }
+
+    /** Keeps a process from running until {@link #resume}. Pauses add up. */
+    public void pause(String name) {
+        process(name).pauses++;
+    }
+
+    /** Ends a {@link #pause}. */
+    public void resume(String name) {
+        Process process = process(name);
+        process.pauses = Math.max(0, process.pauses - 1);
+    }
+
+    /** Ends a process where it stands. Its peers are told by their links or not; what it sent last may be lost. */
+    public void crash(String name) {
+        crash(process(name));
+    }
+
+    private void crash(Process process) {
+        process.doom = process.name + " crashed";
+        boolean noticed = random.nextBoolean();
+        double lost = random.nextDouble();
+        List<SimulatedWire> dead = List.copyOf(process.wires);
+        dead.forEach(w -> w.crash(noticed));
+        forLinks((link, wire) -> {
+            if (dead.contains(link.origin())) {
+                link.breakOff(lost);
+            }
+        });
+    }
+
+    /** Breaks the links between two processes, with what is under way. New ones can be made. */
+    public void breakLinks(String first, String second) {
+        forLinks((link, wire) -> {
+            if (link.from.equals(first) && wire.process().equals(second)
+                    || link.from.equals(second) && wire.process().equals(first)) {
+                link.breakOff(1);
+            }
+        });
+    }
+
+    private void forLinks(BiConsumer<SimulatedLink, SimulatedWire> action) {
+        for (SimulatedWire wire : open) {
+            wire.inbound().forEach(link -> action.accept(link, wire));
+        }
+    }
+
+    private static String way(String from, String to) {
+        return from + '>' + to;
+    }
+
+    // What wires need.
+
+    boolean isCut(String from, String to) {
+        return !cuts.isEmpty() && cuts.getOrDefault(way(from, to), 0) > 0;
+    }
+
+    SimulatedWire wireAt(String address) {
+        return wires.get(address);
+    }
+
+    void forget(SimulatedWire wire) {
+        wires.remove(wire.address(), wire);
+        open.remove(wire);
+    }
+
+    Conditions conditions() {
+        return conditions;
+    }
+
+    MessagePool pool() {
+        return pool;
+    }
+
+    SplittableRandom chance() {
+        return random;
+    }
+
+    boolean happens(double share) {
+        return share > 0 && random.nextDouble() < share;
+    }
+
+    /** Draws how long a message is under way. */
+    long delay(Conditions c) {
+        long delay = c.latency().toNanos() + random.nextLong(c.jitter().toNanos() + 1);
+        for (long again = c.retransmission().toNanos(); happens(c.loss()); again *= 2) {
+            delay += again;
+        }
+        return delay;
+    }
+
+    /** Takes note of a message that arrives. */
+    void observe(SimulatedWire at, int length) {
+        fingerprint = (fingerprint ^ now * 31 + at.address().hashCode() * 17L + length) * 0x9E3779B97F4A7C15L;
+    }
+
+    /** Counts a use of a wire; the process may crash at it. */
+    void operate() {
+        now += OPERATION_NS;
+        if (current != null && current.process.doom == null && current.process.operationsLeft >= 0
+                && current.process.operationsLeft-- == 0) {
+            crash(current.process);
+            unwind();
+        }
+    }
+
+    /** Ends the current process if it is doomed. */
+    void checkDoom() {
+        if (current != null && current.process.doom != null) {
+            unwind();
+        }
+    }
+
+    private void unwind() {
+        Task task = current;
+        Unwinding unwinding = new Unwinding(task.process.doom);
+        if (task.unwinding == null) {
+            task.unwinding = unwinding;
+        }
+        if (++task.unwindings >= Unwinding.ATTEMPTS) {
+            // It catches everything and goes on. Leave it where it is.
+            task.coroutine.yield();
+        }
+        throw unwinding;
+    }
+
+    /** Lets others run until something arrives at the wire, or some time has passed. */
+    void idle(SimulatedWire wire, long idleNs) {
+        long longest = Math.clamp(idleNs / 2, SHORTEST_IDLE_NS, LONGEST_IDLE_NS);
+        long until = now + longest + random.nextLong(longest / 4);
+        if (current != null) {
+            await(wire, until);
+            return;
+        }
+        long next = until;
+        for (SimulatedWire any : open) {
+            next = Math.min(next, any.nextArrivalNs());
+        }
+        now = Math.max(now, next);
+        while (!events.isEmpty() && events.peek().timeNs <= now) {
+            events.poll().action.run();
+        }
+    }
+
+    private void await(SimulatedWire wire, long untilNs) {
+        checkDoom();
+        Task task = current;
+        task.waitsOn = wire;
+        task.untilNs = untilNs;
+        task.coroutine.yield();
+        checkDoom();
+    }
+
+    @Override
+    public String toString() {
+        return description;
+    }
+
+    /** Ends what still runs. */
+    @Override
+    public void close() {
+        stop("the simulation was closed");
+    }
+}

@@ -1,0 +1,10 @@
+package dev.starling.transport.simulated;
+
+/** A simulated process failed or did not end in time. The message tells the seed, and with it how to see it again. */
+public final class SimulationException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    SimulationException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

@@ -1,0 +1,265 @@
+package dev.starling.transport.simulated;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.Secret;
+import dev.starling.transport.simulated.FaultPlan.Kind;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class SimulationTest {
+    private static final List<String> NAMES = List.of("a", "b", "c");
+    private static final Duration HORIZON = Duration.ofSeconds(3);
+    private static final Duration DEADLINE = Duration.ofSeconds(60);
+
+    private static Circle circle(FaultPlan plan, int rounds) {
+        return Circle.run(Simulation.of(plan), NAMES, rounds, DEADLINE);
+    }
+
+    @Test
+    void shouldDoTheSameWithTheSameSeed() {
+        for (long seed = 0; seed < 50; seed++) {
+            FaultPlan plan = FaultPlan.random(seed, NAMES, HORIZON);
+            FaultPlan same = FaultPlan.random(seed, NAMES, HORIZON);
+            assertThat(same).isEqualTo(plan).hasToString(plan.toString());
+            Circle first = circle(plan, 100);
+            Circle second = circle(same, 100);
+            assertThat(second.simulation.fingerprint()).isEqualTo(first.simulation.fingerprint());
+            assertThat(second.simulation.now()).isEqualTo(first.simulation.now());
+            assertThat(circle(FaultPlan.random(seed + 1000, NAMES, HORIZON), 100).simulation.fingerprint())
+                    .isNotEqualTo(first.simulation.fingerprint());
+        }
+    }
+
+    @Test
+    void shouldDoTheSameWhereTheJvmSchedulesTheProcesses() throws InterruptedException {
+        FaultPlan plan = FaultPlan.random(7, NAMES, HORIZON);
+        long expected = circle(plan, 100).simulation.fingerprint();
+        long[] got = new long[1];
+        // A virtual thread cannot be the scheduler of others.
+        Thread.ofVirtual().start(() -> got[0] = circle(plan, 100).simulation.fingerprint()).join();
+        assertThat(got[0]).isEqualTo(expected);
+    }
+
+    @Test
+    void shouldLoseNothingInBadWeather() {
+        Set<Kind> harmless = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
+        for (long seed = 0; seed < 200; seed++) {
+            Circle circle = circle(FaultPlan.random(seed, NAMES, HORIZON, harmless), 100);
+            assertThat(circle.members).as("%s", circle.simulation).allMatch(m -> m.rounds == 100);
+        }
+    }
+
+    @Test
+    void shouldEndForAllWhateverHappens() {
+        int complete = 0;
+        for (long seed = 0; seed < 300; seed++) {
+            // A circle throws if numbers come out of order, and the simulation if somebody hangs.
+            Circle circle = circle(FaultPlan.random(seed, NAMES, HORIZON), 100);
+            complete += circle.members.stream().allMatch(m -> m.rounds == 100) ? 1 : 0;
+        }
+        assertThat(complete).isBetween(30, 270);
+    }
+
+    @Test
+    void shouldHoldUpWhatIsSentAcrossACutAndDeliverItInOrderOnceItHeals() {
+        try (Simulation simulation = Simulation.of(3)) {
+            List<Integer> heard = new ArrayList<>();
+            List<Duration> times = new ArrayList<>();
+            simulation.start("a", () -> {
+                Wire wire = simulation.wire("a");
+                Link link = wire.open("b");
+                for (int i = 0; i < 10; i++) {
+                    while (link.offer(number(i), 0, 4, null, 0, 0) != Wire.SENT) {
+                        wire.idle(0);
+                    }
+                    simulation.sleep(Duration.ofMillis(100));
+                }
+            });
+            simulation.start("b", () -> {
+                Wire wire = simulation.wire("b");
+                while (heard.size() < 10) {
+                    wire.poll((buffer, offset, length) -> {
+                        heard.add(buffer.getInt(offset));
+                        times.add(simulation.now());
+                    }, 1);
+                    wire.idle(0);
+                }
+            });
+            simulation.plan(new Fault.Cut(Duration.ofMillis(350), Duration.ofMillis(300), Set.of("a"), Set.of("b"),
+                    false));
+            simulation.run(DEADLINE);
+            assertThat(heard).containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+            assertThat(times.get(3)).isLessThan(Duration.ofMillis(350));
+            assertThat(times.get(4)).isBetween(Duration.ofMillis(650), Duration.ofMillis(670));
+            assertThat(times.get(6)).isBetween(Duration.ofMillis(650), Duration.ofMillis(670));
+            assertThat(times.get(7)).isGreaterThan(Duration.ofMillis(690));
+        }
+    }
+
+    @Test
+    void shouldTellWhereHangingProcessesStand() {
+        try (Simulation simulation = Simulation.of(5)) {
+            simulation.start("good", () -> { });
+            simulation.start("hanging", () -> waitForever(simulation.wire("hanging")));
+            assertThatThrownBy(() -> simulation.run(Duration.ofSeconds(2))).isInstanceOf(SimulationException.class)
+                    .hasMessageContaining("1 of 2").hasMessageContaining("seed 5").hasMessageContaining("hanging")
+                    .hasMessageContaining("waitForever");
+        }
+    }
+
+    private static void waitForever(Wire wire) {
+        while (true) {
+            wire.idle(0);
+        }
+    }
+
+    @Test
+    void shouldSaySeedAndCauseWhenAProcessFails() {
+        IllegalStateException cause = new IllegalStateException("broken");
+        Simulation simulation = Simulation.of(42);
+        boolean[] unwound = new boolean[1];
+        simulation.start("waits", () -> {
+            try {
+                waitForever(simulation.wire("waits"));
+            } finally {
+                unwound[0] = true;
+            }
+        });
+        simulation.start("fails", () -> {
+            simulation.wire("fails").idle(0);
+            throw cause;
+        });
+        assertThatThrownBy(() -> simulation.run(DEADLINE)).isInstanceOf(SimulationException.class).hasCause(cause)
+                .hasMessageContaining("seed 42").hasMessageContaining("fails failed").hasMessageContaining("broken");
+        assertThat(unwound[0]).isTrue();
+    }
+
+    @Test
+    void shouldStopAProcessForAsLongAsItIsPaused() {
+        try (Simulation simulation = Simulation.of(11)) {
+            List<Duration> turns = new ArrayList<>();
+            simulation.start("a", () -> {
+                Wire wire = simulation.wire("a");
+                while (simulation.now().compareTo(Duration.ofSeconds(1)) < 0) {
+                    wire.idle(0);
+                    turns.add(simulation.now());
+                }
+            });
+            simulation.plan(new Fault.Pause(Duration.ofMillis(200), Duration.ofMillis(500), "a"));
+            simulation.run(DEADLINE);
+            assertThat(turns).noneMatch(t -> t.compareTo(Duration.ofMillis(215)) > 0
+                    && t.compareTo(Duration.ofMillis(700)) < 0);
+            assertThat(turns.size()).isGreaterThan(40);
+        }
+    }
+
+    @Test
+    void shouldStartACrashedProcessAgain() {
+        for (long seed = 0; seed < 20; seed++) {
+            try (Simulation simulation = Simulation.of(seed)) {
+                List<String> log = new ArrayList<>();
+                simulation.start("a", () -> {
+                    Wire wire = simulation.wire("a");
+                    try {
+                        waitForever(wire);
+                    } finally {
+                        log.add("crash of " + wire.address());
+                        wire.close();
+                    }
+                });
+                simulation.plan(new Fault.Crash(Duration.ofMillis(10), 3, "a"));
+                simulation.at(Duration.ofMillis(500), () -> simulation.start("a",
+                        () -> log.add("start of " + simulation.wire("a").address())));
+                simulation.start("b", () -> simulation.sleep(Duration.ofSeconds(1)));
+                simulation.run(DEADLINE);
+                assertThat(log).containsExactly("crash of a", "start of a");
+            }
+        }
+    }
+
+    @Test
+    void shouldWaitForWorkersThatAreNotSimulated() {
+        try (Simulation simulation = Simulation.of(1)) {
+            List<String> order = new ArrayList<>();
+            for (String name : NAMES) {
+                simulation.start(name, () -> {
+                    order.add(name);
+                    CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(20, TimeUnit.MILLISECONDS))
+                            .join();
+                    order.add(name);
+                });
+            }
+            simulation.run(DEADLINE);
+            assertThat(order).hasSize(6);
+            for (int i = 0; i < 6; i += 2) {
+                assertThat(order.get(i)).isEqualTo(order.get(i + 1));
+            }
+        }
+    }
+
+    @Test
+    void shouldLetOthersRunThoughOneTurnsInALoop() {
+        try (Simulation simulation = Simulation.of(1)) {
+            boolean[] done = new boolean[1];
+            simulation.start("turns", () -> {
+                Wire wire = simulation.wire("turns");
+                while (!done[0]) {
+                    wire.poll((buffer, offset, length) -> { }, 1);
+                }
+            });
+            simulation.start("other", () -> {
+                simulation.sleep(Duration.ofMillis(1));
+                done[0] = true;
+            });
+            simulation.run(DEADLINE);
+        }
+    }
+
+    @Test
+    void shouldLeaveNoThreadAndNoMemory() throws InterruptedException {
+        int threads = Thread.getAllStackTraces().size();
+        circle(FaultPlan.random(1, NAMES, HORIZON), 10);
+        long before = used();
+        for (long seed = 0; seed < 500; seed++) {
+            circle(FaultPlan.random(seed, NAMES, HORIZON), 10);
+        }
+        assertThat(used() - before).isLessThan(4 << 20);
+        assertThat(Thread.getAllStackTraces().size()).isLessThanOrEqualTo(threads + 2);
+    }
+
+    private static long used() throws InterruptedException {
+        for (int i = 0; i < 5; i++) {
+            System.gc();
+            TimeUnit.MILLISECONDS.sleep(20);
+        }
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
+    }
+
+    @Test
+    void shouldSayHowItIsOpened() {
+        assertThatThrownBy(() -> Transport.open(TransportConfig.of("simulated", Secret.random())))
+                .isInstanceOf(TransportException.class).hasMessageContaining("simulation.wire");
+    }
+
+    private static UnsafeBuffer number(int value) {
+        UnsafeBuffer buffer = new UnsafeBuffer(new byte[4]);
+        buffer.putInt(0, value);
+        return buffer;
+    }
+}
