@@ -6,4 +6,8 @@ module dev.starling.distributed {
     requires com.lmax.disruptor;
 
     exports dev.starling.distributed;
+    exports dev.starling.distributed.ring;
+    exports dev.starling.distributed.state;
+    exports dev.starling.distributed.gossip;
+    exports dev.starling.distributed.launch;
 }

@@ -231,6 +231,11 @@ public final class Group implements AutoCloseable {
         }
     }
 
+    /** Returns whether no epoch will follow: the group has ended, or this process was excluded or has left. */
+    public boolean isEnded() {
+        return phase == Phase.ENDED;
+    }
+
     /** Returns what ended the present epoch, or {@code null}. */
     public DistributedException failure() {
         return phase == Phase.RUNNING ? null : failure;

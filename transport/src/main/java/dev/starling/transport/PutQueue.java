@@ -141,6 +141,23 @@ final class PutQueue {
         }
     }
 
+    /** Lets go of a source that is about to be closed: what of it has not been sent never will be. */
+    void cancel(MemoryRegion source) {
+        for (long number = sent; number < added; number++) {
+            Put put = ring[(int) (number % PLACES)];
+            if (put.source == source) {
+                Completion completion = put.completion;
+                put.source = null;
+                put.completion = null;
+                put.tell = false;
+                put.bytes = put.done;
+                if (completion != null) {
+                    completion.completed(false);
+                }
+            }
+        }
+    }
+
     void fail() {
         while (arrived < added) {
             complete(false);

@@ -357,6 +357,7 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     void forget(MemoryRegion region) {
+        endpoints.forEach(e -> e.puts.cancel(region));
         regions.remove(region.key().region());
     }
 

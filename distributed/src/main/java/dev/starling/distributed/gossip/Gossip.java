@@ -1,0 +1,430 @@
+package dev.starling.distributed.gossip;
+
+import dev.starling.distributed.Channels;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.Member;
+import dev.starling.nn.data.Share;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Completion;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RegionKey;
+import java.lang.System.Logger.Level;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.agrona.DirectBuffer;
+import org.agrona.ExpandableArrayBuffer;
+
+/**
+ * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
+ * writes its weights into the memory of one peer, and mixes in what peers have written into its own. Weights travel with
+ * a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count alike
+ * however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
+ *
+ * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. Rank 0
+ * is measured and saved. Needs a group whose coordinator re-forms.
+ */
+public final class Gossip implements DistributionStrategy {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int OFFER = 1;
+    private static final int NEWS = 2;
+    private static final int CREDIT = 3;
+    private static final int NOTES_AT = 16;
+    private static final int MOST_NOTES = 16 << 10;
+    private static final byte[] NO_NOTES = new byte[0];
+    private static final double LEAST_MASS = 1e-6;
+
+    private final Group group;
+    private final int period;
+    private final List<Peer> peers = new CopyOnWriteArrayList<>();
+    private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
+    private TrainingState state;
+    private WeightLayout layout;
+    private MemoryRegion staging;
+    private Tensor[] staged;
+    private volatile boolean stagingBusy;
+    private double mass = 1;
+    private boolean seeded;
+    private long steps;
+    private int turn;
+    private long mixed;
+    private long published;
+    private volatile DistributedException failure;
+
+    private Gossip(Group group, int period) {
+        this.group = group;
+        this.period = period;
+    }
+
+    /** Makes a strategy that publishes after every fourth step. */
+    public static Gossip of(Group group) {
+        return of(group, 4);
+    }
+
+    /**
+     * Makes a strategy.
+     *
+     * @param group stays the caller's to close
+     * @param period number of steps between publications, at least 1
+     */
+    public static Gossip of(Group group, int period) {
+        if (period < 1) {
+            throw new IllegalArgumentException("a worker publishes after every 1 or more steps, got " + period);
+        }
+        return new Gossip(group, period);
+    }
+
+    @Override
+    public int rank() {
+        return group.rank();
+    }
+
+    @Override
+    public int world() {
+        return group.world();
+    }
+
+    @Override
+    public Share share() {
+        return Share.shard(rank(), world());
+    }
+
+    /** Returns how many times weights of a peer were mixed in. */
+    public long mixed() {
+        return mixed;
+    }
+
+    /** Returns how many times this worker's weights were written into a peer's memory. */
+    public long published() {
+        return published;
+    }
+
+    @Override
+    public void start(TrainingState newState) {
+        state = newState;
+        layout = new WeightLayout(state);
+        // Newcomers never get rank 0 while others are there.
+        seeded = group.rank() == 0;
+        group.channel(Channels.GOSSIP, this::take);
+        group.onChange(this::meet);
+        group.locked(() -> {
+            staging = group.transport().register(layout.bytes());
+            meet();
+        });
+        staged = layout.over(staging.memory());
+        if (!seeded) {
+            boolean heard = group.await(() -> failure != null || group.isEnded() || peers.stream().anyMatch(
+                    p -> p.arrived && p.notes != null), group.config().patience());
+            check();
+            if (!heard) {
+                throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
+                        + " for weights to start with; no peer has sent any");
+            }
+            mixIn();
+        }
+    }
+
+    @Override
+    public void gradient(int index, Tensor gradient) {
+        // Weights travel, gradients do not.
+    }
+
+    @Override
+    public boolean beforeStep(Tensor[] gradients) {
+        return true;
+    }
+
+    @Override
+    public void afterStep() {
+        check();
+        group.doWork();
+        dropGone();
+        mixIn();
+        serve();
+        if (++steps % period == 0) {
+            publish();
+        }
+    }
+
+    private void check() {
+        if (failure != null) {
+            throw failure;
+        }
+        if (group.isEnded()) {
+            throw group.failure();
+        }
+    }
+
+    /** Makes a slot for each new member, and lets go of those who are gone. Under the group's lock. */
+    private void meet() {
+        if (group.isEnded()) {
+            return;
+        }
+        for (Peer peer : peers) {
+            if (!peer.gone && !peer.endpoint.isConnected()) {
+                peer.gone = true;
+                LOG.log(Level.WARNING, "rank {0}: peer {1} is lost: {2}; going on without it", group.rank(),
+                        peer.member.rank(), peer.endpoint.reason());
+            }
+        }
+        for (Member member : group.view().members()) {
+            Endpoint endpoint = group.endpoint(member.id());
+            if (endpoint != null && endpoint.isConnected() && find(endpoint) == null) {
+                MemoryRegion inbox = group.transport().register(layout.bytes());
+                Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
+                peers.add(peer);
+                offer(peer);
+            }
+        }
+    }
+
+    private void dropGone() {
+        group.locked(() -> {
+            for (int i = peers.size() - 1; i >= 0; i--) {
+                // What it sent before it was lost counts.
+                if (peers.get(i).gone && !peers.get(i).arrived) {
+                    peers.remove(i).close();
+                }
+            }
+        });
+    }
+
+    private void mixIn() {
+        for (int i = 0; i < peers.size(); i++) {
+            Peer peer = peers.get(i);
+            if (!peer.arrived) {
+                continue;
+            }
+            if (peer.notes != null && !seeded) {
+                layout.mix(peer.heard, 0);
+                state.restore(decode(peer.notes));
+                seeded = true;
+            } else if (peer.mass > 0) {
+                double own = mass / (mass + peer.mass);
+                layout.mix(peer.heard, own);
+                mass += peer.mass;
+                mixed++;
+            }
+            peer.notes = null;
+            group.locked(() -> {
+                peer.arrived = false;
+                peer.owesCredit = true;
+                pump(peer);
+            });
+        }
+    }
+
+    /** Gives weights to start with to those who wait, and sends what could not be sent before. */
+    private void serve() {
+        for (int i = 0; i < peers.size(); i++) {
+            Peer peer = peers.get(i);
+            if (peer.waits && peer.free && !peer.gone) {
+                write(peer, 0, true);
+            }
+            if (peer.owesCredit || peer.owesNews || !peer.offered) {
+                group.locked(() -> pump(peer));
+            }
+        }
+    }
+
+    private void publish() {
+        if (mass < LEAST_MASS) {
+            return;
+        }
+        for (int i = 0; i < peers.size(); i++) {
+            Peer peer = peers.get((turn + i) % peers.size());
+            if (peer.free && !peer.gone && !peer.waits && (peer.mapped != null || !stagingBusy)) {
+                turn += i + 1;
+                double sent = mass / 2;
+                mass -= sent;
+                write(peer, sent, false);
+                published++;
+                return;
+            }
+        }
+    }
+
+    private void write(Peer peer, double sent, boolean withNotes) {
+        if (peer.mapped == null && stagingBusy) {
+            return;
+        }
+        layout.write(peer.mapped != null ? peer.mapped : staged);
+        byte[] notes = withNotes ? encode(state.notes()) : NO_NOTES;
+        group.locked(() -> {
+            peer.free = false;
+            peer.waits &= !withNotes;
+            peer.newsMass = sent;
+            peer.newsNotes = notes;
+            if (peer.mapped != null) {
+                peer.owesNews = true;
+                pump(peer);
+                return;
+            }
+            stagingBusy = true;
+            Completion done = arrived -> {
+                stagingBusy = false;
+                peer.owesNews = arrived;
+                pump(peer);
+            };
+            if (peer.endpoint.put(staging, 0, peer.outbox, 0, layout.bytes(), done) != Endpoint.OK) {
+                stagingBusy = false;
+                peer.free = true;
+                peer.waits |= withNotes;
+                mass += sent;
+            }
+        });
+    }
+
+    private void offer(Peer peer) {
+        byte[] key = peer.inbox.key().encode();
+        byte[] text = layout.text().getBytes(StandardCharsets.UTF_8);
+        int length = header(OFFER);
+        message.putInt(length, seeded ? 1 : 0, ORDER);
+        message.putInt(length + 4, key.length, ORDER);
+        message.putBytes(length + 8, key);
+        message.putInt(length + 8 + key.length, text.length, ORDER);
+        message.putBytes(length + 12 + key.length, text);
+        peer.offered = peer.endpoint.send(message, 0, length + 12 + key.length + text.length) == Endpoint.OK;
+    }
+
+    /** Sends what is due to a peer, as far as there is room. Under the group's lock. */
+    private void pump(Peer peer) {
+        if (!peer.offered) {
+            offer(peer);
+        }
+        if (peer.offered && peer.owesCredit) {
+            peer.owesCredit = peer.endpoint.send(message, 0, header(CREDIT)) == Endpoint.BACK_PRESSURED;
+        }
+        if (peer.offered && peer.owesNews) {
+            int length = header(NEWS);
+            message.putDouble(length, peer.newsMass, ORDER);
+            message.putBytes(NOTES_AT, peer.newsNotes);
+            peer.owesNews = peer.endpoint.send(message, 0, NOTES_AT + peer.newsNotes.length) == Endpoint.BACK_PRESSURED;
+        }
+    }
+
+    private int header(int kind) {
+        message.putInt(0, Channels.GOSSIP, Channels.ORDER);
+        message.putInt(4, kind, ORDER);
+        return 8;
+    }
+
+    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        Peer peer = find(from);
+        if (peer == null) {
+            meet();
+            peer = find(from);
+        }
+        if (peer == null || length < 4) {
+            return;
+        }
+        switch (buffer.getInt(offset, ORDER)) {
+            case OFFER -> takeOffer(peer, buffer, offset + 4, length - 4);
+            case NEWS -> takeNews(peer, buffer, offset + 4, length - 4);
+            case CREDIT -> peer.free = true;
+            default -> LOG.log(Level.WARNING, "refused a message of an unknown kind from rank {0}",
+                    peer.member.rank());
+        }
+    }
+
+    private Peer find(Endpoint endpoint) {
+        for (int i = 0; i < peers.size(); i++) {
+            if (peers.get(i).endpoint == endpoint) {
+                return peers.get(i);
+            }
+        }
+        return null;
+    }
+
+    private void takeOffer(Peer peer, DirectBuffer buffer, int offset, int length) {
+        int keyLength = length < 12 ? -1 : buffer.getInt(offset + 4, ORDER);
+        int textLength = keyLength < 0 || keyLength > length - 12 ? -1 : buffer.getInt(offset + 8 + keyLength, ORDER);
+        if (textLength < 0 || textLength != length - 12 - keyLength || peer.outbox != null) {
+            LOG.log(Level.WARNING, "refused a malformed offer from rank {0}", peer.member.rank());
+            return;
+        }
+        byte[] key = new byte[keyLength];
+        buffer.getBytes(offset + 8, key);
+        byte[] text = new byte[textLength];
+        buffer.getBytes(offset + 12 + keyLength, text);
+        String theirs = new String(text, StandardCharsets.UTF_8);
+        if (!theirs.equals(layout.text())) {
+            failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
+                    + difference(theirs, layout.text()) + "; build the same model on all ranks");
+            return;
+        }
+        peer.waits = buffer.getInt(offset, ORDER) == 0;
+        peer.outbox = peer.endpoint.open(RegionKey.decode(key),
+                peer.member.host().equals(group.self().host()));
+        peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
+        peer.free = true;
+    }
+
+    private static String difference(String theirs, String own) {
+        String[] a = theirs.split("\n");
+        String[] b = own.split("\n");
+        for (int i = 0; i < Math.min(a.length, b.length); i++) {
+            if (!a[i].equals(b[i])) {
+                return "it has " + a[i] + ", this rank has " + b[i];
+            }
+        }
+        return "it has " + a.length + " tensors, this rank has " + b.length;
+    }
+
+    private void takeNews(Peer peer, DirectBuffer buffer, int offset, int length) {
+        double sent = length < 8 || length > MOST_NOTES ? Double.NaN : buffer.getDouble(offset, ORDER);
+        if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.arrived) {
+            LOG.log(Level.WARNING, "refused malformed news from rank {0}", peer.member.rank());
+            return;
+        }
+        peer.mass = sent;
+        peer.notes = length == 8 ? null : new byte[length - 8];
+        if (peer.notes != null) {
+            buffer.getBytes(offset + 8, peer.notes);
+        }
+        peer.arrived = true;
+    }
+
+    private static byte[] encode(Map<String, String> notes) {
+        StringBuilder lines = new StringBuilder();
+        notes.forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
+        return lines.toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static Map<String, String> decode(byte[] lines) {
+        Map<String, String> notes = new LinkedHashMap<>();
+        for (String line : new String(lines, StandardCharsets.UTF_8).split("\n")) {
+            int equals = line.indexOf('=');
+            if (equals > 0) {
+                notes.put(line.substring(0, equals), line.substring(equals + 1));
+            }
+        }
+        return new HashMap<>(notes);
+    }
+
+    /** Gives the slots back; what has not been sent yet never will be. */
+    @Override
+    public void close() {
+        if (layout == null) {
+            return;
+        }
+        group.channel(Channels.GOSSIP, null);
+        group.locked(() -> {
+            peers.forEach(Peer::close);
+            peers.clear();
+            for (Tensor each : staged) {
+                each.close();
+            }
+            staging.close();
+        });
+    }
+}

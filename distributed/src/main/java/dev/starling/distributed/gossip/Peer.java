@@ -1,0 +1,61 @@
+package dev.starling.distributed.gossip;
+
+import dev.starling.distributed.Member;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RemoteRegion;
+
+/**
+ * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held. Who
+ * writes what: the training thread, or the thread that works for the group, both under the group's lock; slots belong
+ * to one side at a time.
+ */
+final class Peer {
+    final Member member;
+    final Endpoint endpoint;
+    /** The peer writes here. */
+    final MemoryRegion inbox;
+    final Tensor[] heard;
+    /** This worker writes there; {@code null} until the peer has offered it. */
+    RemoteRegion outbox;
+    /** The memory of {@link #outbox}, if it is mapped. */
+    Tensor[] mapped;
+    /** Whether {@link #outbox} may be filled. */
+    volatile boolean free;
+    /** Whether the peer waits for weights to start with. */
+    volatile boolean waits;
+    /** Whether {@link #inbox} holds news. */
+    volatile boolean arrived;
+    volatile boolean gone;
+    double mass;
+    byte[] notes;
+    /** A message that has yet to be sent. */
+    boolean owesCredit;
+    volatile boolean owesNews;
+    double newsMass;
+    byte[] newsNotes;
+    boolean offered;
+
+    Peer(Member member, Endpoint endpoint, MemoryRegion inbox, Tensor[] heard) {
+        this.member = member;
+        this.endpoint = endpoint;
+        this.inbox = inbox;
+        this.heard = heard;
+    }
+
+    void close() {
+        for (Tensor each : heard) {
+            each.close();
+        }
+        if (mapped != null) {
+            for (Tensor each : mapped) {
+                each.close();
+            }
+        }
+        if (outbox != null) {
+            outbox.close();
+        }
+        inbox.close();
+    }
+}

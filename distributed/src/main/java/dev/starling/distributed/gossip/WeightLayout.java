@@ -1,0 +1,80 @@
+package dev.starling.distributed.gossip;
+
+import dev.starling.nn.Parameter;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Where each of a model's tensors lies in a slot of memory: one after the other, each on a cache line. */
+final class WeightLayout {
+    private static final long LINE = 64;
+
+    private final List<Parameter> tensors = new ArrayList<>();
+    private final List<Long> offsets = new ArrayList<>();
+    private final long bytes;
+    private final String text;
+
+    WeightLayout(TrainingState state) {
+        StringBuilder description = new StringBuilder();
+        long end = 0;
+        for (Map.Entry<String, Parameter> entry : state.tensors().entrySet()) {
+            Parameter tensor = entry.getValue();
+            if (entry.getKey().startsWith("model.") && tensor.value().dtype().isFloating()) {
+                tensors.add(tensor);
+                offsets.add(end);
+                end += (tensor.value().spec().bytes() + LINE - 1) / LINE * LINE;
+                description.append(entry.getKey()).append(' ').append(tensor.value().dtype()).append(tensor.shape())
+                        .append('\n');
+            }
+        }
+        bytes = Math.max(end, LINE);
+        text = description.toString();
+    }
+
+    /** Returns the size of a slot. */
+    long bytes() {
+        return bytes;
+    }
+
+    /** Describes the tensors, one a line. */
+    String text() {
+        return text;
+    }
+
+    /** Returns tensors over a slot's memory; the caller closes them. */
+    Tensor[] over(MemorySegment slot) {
+        Tensor[] views = new Tensor[tensors.size()];
+        for (int i = 0; i < views.length; i++) {
+            Tensor like = tensors.get(i).value();
+            MemorySegment place = slot.asSlice(offsets.get(i), like.spec().bytes());
+            views[i] = Scope.detached(() -> Tensor.wrap(place, like.dtype(), like.shape().dims()));
+        }
+        return views;
+    }
+
+    /** Copies the weights into a slot. */
+    void write(Tensor[] slot) {
+        for (int i = 0; i < slot.length; i++) {
+            try (Scope scope = Scope.open("publish")) {
+                Tensor.apply(new Update.Assign(), slot[i], tensors.get(i).value().to(Device.cpu()));
+            }
+        }
+    }
+
+    /** Mixes a slot into the weights, which keep {@code own} of themselves. */
+    void mix(Tensor[] slot, double own) {
+        for (int i = 0; i < slot.length; i++) {
+            try (Scope scope = Scope.open("mix")) {
+                Tensor weights = tensors.get(i).value();
+                Tensor heard = slot[i].to(weights.device());
+                Tensor.apply(own == 0 ? new Update.Assign() : new Update.Blend(own, 1 - own), weights, heard);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+package dev.starling.distributed.gossip;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.Group;
+import dev.starling.nn.Layer;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Trainer;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class GossipTest {
+    private static final int EXAMPLES = 600;
+
+    /** Fits y = 3x - 1: each worker sees other examples, and all end at the same line. */
+    private static double[] fit(Group group) {
+        int rank = group.rank();
+        try (Scope scope = Scope.open("test");
+                Gossip gossip = Gossip.of(group, 2);
+                Layer model = Linear.of(1, 1, Generator.seeded(rank));
+                Optimizer optimizer = Sgd.over(model).rate(0.05).build()) {
+            float[] x = new float[EXAMPLES];
+            float[] y = new float[EXAMPLES];
+            for (int i = 0; i < EXAMPLES; i++) {
+                x[i] = (i % 41) / 20f - 1;
+                y[i] = 3 * x[i] - 1;
+            }
+            TensorDataset data = TensorDataset.of(Tensor.of(x, EXAMPLES, 1), Tensor.of(y, EXAMPLES, 1));
+            try (DataLoader loader = DataLoader.of(data).batchSize(10).workers(0).shuffle().build()) {
+                Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(40).strategy(gossip).build()
+                        .run();
+            }
+            double[] line = new double[3];
+            int[] i = new int[1];
+            model.parameters().values().forEach(p -> line[i[0]++] = p.value().item());
+            line[2] = gossip.mixed();
+            return line;
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void shouldAgreeOnTheLine(boolean shared) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+                .sharedMemory(shared);
+        List<double[]> lines = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(GossipTest::fit);
+        assertThat(lines.stream().mapToDouble(line -> line[2]).sum()).isPositive();
+        for (double[] line : lines) {
+            assertThat(Math.max(line[0], line[1])).isBetween(2.9, 3.1);
+            assertThat(Math.min(line[0], line[1])).isBetween(-1.1, -0.9);
+        }
+    }
+}
