@@ -4,6 +4,8 @@ module dev.starling.distributed {
     requires transitive dev.starling.nn;
     requires transitive dev.starling.transport;
     requires com.lmax.disruptor;
+    requires java.management;
+    requires jdk.unsupported;
 
     exports dev.starling.distributed;
     exports dev.starling.distributed.ring;

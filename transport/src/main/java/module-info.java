@@ -1,12 +1,16 @@
 /** Messages and one-sided writes between processes. */
 module dev.starling.transport {
+    requires io.aeron.client;
+    requires io.aeron.driver;
     requires transitive org.agrona;
 
     exports dev.starling.transport;
+    exports dev.starling.transport.aeron;
     exports dev.starling.transport.simulated;
     exports dev.starling.transport.spi;
 
-    provides dev.starling.transport.spi.WireProvider with dev.starling.transport.local.LocalWireProvider,
+    provides dev.starling.transport.spi.WireProvider with dev.starling.transport.aeron.AeronWireProvider,
+            dev.starling.transport.local.LocalWireProvider,
             dev.starling.transport.simulated.SimulatedWireProvider;
 
     uses dev.starling.transport.spi.WireProvider;

@@ -141,7 +141,7 @@ public final class DirectCollectives {
     private int gather() {
         int before = next;
         while (next < world && controls[next].arrived() >= sequence) {
-            if (controls[next].hash() != call.hash()) {
+            if (controls[next].hash(sequence) != call.hash()) {
                 throw new CollectiveMismatchException(sequence, rank, call.toString(), next, controls[next].text());
             }
             next++;

@@ -13,7 +13,8 @@ import java.nio.charset.StandardCharsets;
  * <p>What different ranks write at the same time lies on different pairs of cache lines:
  * <pre>
  *     0  arrived    sequence number of the last collective that the rank called for
- *     8  hash       of its call, valid once arrived
+ *     8  hash 0     of its last call with an even sequence number; a rank may be one ahead of another, no more
+ *    16  hash 1     with an odd one
  *   128  claimed    pieces of the rank's share that somebody has taken on
  *   256  finished   pieces of the rank's share that are done
  *   384  length     of the call's text in bytes
@@ -54,7 +55,7 @@ final class DirectControl {
             MemorySegment.copy(text, 0, ALL, ValueLayout.JAVA_BYTE, base + TEXT, text.length);
             LONG.set(ALL, base + LENGTH, (long) text.length);
         }
-        LONG.set(ALL, base + HASH, call.hash());
+        LONG.set(ALL, base + HASH + 8 * (sequence & 1), call.hash());
         LONG.setRelease(ALL, base + ARRIVED, sequence);
     }
 
@@ -62,9 +63,9 @@ final class DirectControl {
         return (long) LONG.getAcquire(ALL, base + ARRIVED);
     }
 
-    /** Returns the hash of the call; to be asked after {@link #arrived}. */
-    long hash() {
-        return (long) LONG.get(ALL, base + HASH);
+    /** Returns the hash of a call, once it has {@link #arrived}. */
+    long hash(long sequence) {
+        return (long) LONG.get(ALL, base + HASH + 8 * (sequence & 1));
     }
 
     String text() {

@@ -98,6 +98,13 @@ public interface DistributionStrategy extends AutoCloseable {
     default void sum(double[] values) {
     }
 
+    /**
+     * Is called when the run has come to its end, and not if it fails: brings what this process still owes the others
+     * to its end, so that it can leave without being missed. Collective if synchronous.
+     */
+    default void finish() {
+    }
+
     /** Leaves the other processes. */
     @Override
     void close();

@@ -86,6 +86,7 @@ public final class Trainer {
                     save();
                 }
             } while (state.isRestored());
+            strategy.finish();
             tellSaved();
         } finally {
             if (writer != null) {
@@ -159,7 +160,7 @@ public final class Trainer {
 
     /** Measures this rank's part of the held-out data, or all of it on rank 0 if ranks do not wait for each other. */
     private Scores heldOut() {
-        if (!strategy.isSynchronous() && strategy.rank() != 0) {
+        if (state.isRestored() || !strategy.isSynchronous() && strategy.rank() != 0) {
             return null;
         }
         how.heldOut.share(strategy.isSynchronous() ? strategy.share() : Share.WHOLE);
@@ -167,8 +168,9 @@ public final class Trainer {
         return measured.scores(overRanks(Scores.sums(how.model, how.loss, how.heldOut, measured)));
     }
 
+    /** Adds sums up over ranks that are at the same step; not any more if the state was restored meanwhile. */
     private double[] overRanks(double[] sums) {
-        if (strategy.isSynchronous()) {
+        if (strategy.isSynchronous() && !state.isRestored()) {
             strategy.sum(sums);
         }
         return sums;

@@ -1,0 +1,66 @@
+package dev.starling.distributed.launch;
+
+import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/** How this Java program was started, to start it again. */
+final class JavaCommand {
+    private JavaCommand() {
+    }
+
+    /** This JVM's command, flags and class path, up to and without the main class. */
+    private static List<String> flags() {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
+            // Two processes cannot be debugged at one port.
+            if (!flag.startsWith("-agentlib:jdwp") && !flag.startsWith("-Xrunjdwp")) {
+                command.add(flag);
+            }
+        }
+        add(command, "--module-path", System.getProperty("jdk.module.path"));
+        add(command, "-cp", System.getProperty("java.class.path"));
+        return command;
+    }
+
+    private static void add(List<String> command, String flag, String value) {
+        if (value != null && !value.isEmpty()) {
+            command.add(flag);
+            command.add(value);
+        }
+    }
+
+    /** Another main class with this JVM's flags and class path. */
+    static List<String> of(Class<?> main, List<String> arguments) {
+        List<String> command = flags();
+        if (main.getModule().isNamed()) {
+            command.add("-m");
+            command.add(main.getModule().getName() + "/" + main.getName());
+        } else {
+            command.add(main.getName());
+        }
+        command.addAll(arguments);
+        return command;
+    }
+
+    /** This program itself. */
+    static List<String> ofThisProgram(List<String> arguments) {
+        List<String> command = flags();
+        String module = System.getProperty("jdk.module.main");
+        String started = System.getProperty("sun.java.command", "").split(" ", 2)[0];
+        if (started.isEmpty()) {
+            throw new IllegalStateException("this JVM was not started by the java command: name a main class");
+        }
+        if (module != null) {
+            command.add("-m");
+        } else if (started.endsWith(".jar")) {
+            command.subList(command.size() - 2, command.size()).clear();
+            command.add("-jar");
+        }
+        command.add(started);
+        command.addAll(arguments);
+        return command;
+    }
+}

@@ -1,0 +1,41 @@
+package dev.starling.distributed.launch;
+
+import java.util.List;
+
+/** A launch could not begin, or one of its processes failed. The message names rank, cause and last lines of output. */
+public final class LaunchException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    private final int rank;
+    private final int status;
+    private final List<String> lastLines;
+
+    LaunchException(int rank, int status, String message, List<String> lastLines, Throwable cause) {
+        super(message, cause);
+        this.rank = rank;
+        this.status = status;
+        this.lastLines = List.copyOf(lastLines);
+    }
+
+    LaunchException(int status, String message) {
+        this(-1, status, message, List.of(), null);
+    }
+
+    /** Returns the rank of the process that failed first, or -1 if it was not a process that failed. */
+    public int rank() {
+        return rank;
+    }
+
+    /**
+     * Returns the exit status to end with: the failed process's own, 128 + the number of the signal that ended it, 127
+     * if the command is not there, 1 otherwise.
+     */
+    public int status() {
+        return status;
+    }
+
+    /** Returns the last lines that the failed process wrote, oldest first. */
+    public List<String> lastLines() {
+        return lastLines;
+    }
+}

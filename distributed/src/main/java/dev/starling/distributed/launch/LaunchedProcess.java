@@ -1,0 +1,154 @@
+package dev.starling.distributed.launch;
+
+import dev.starling.transport.Secret;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * What a process that was launched as one of several knows of itself, from environment variables that the launcher, or
+ * any other tool that starts processes, has set:
+ *
+ * <table>
+ * <caption>Variables</caption>
+ * <tr><th>name</th><th>value</th><th>if it is not set</th></tr>
+ * <tr><td>{@code STARLING_RANK}</td><td>number of this process, from 0</td><td>{@code OMPI_COMM_WORLD_RANK},
+ * {@code PMI_RANK}, {@code SLURM_PROCID} or {@code JOB_COMPLETION_INDEX}; else the process was not launched</td></tr>
+ * <tr><td>{@code STARLING_WORLD}</td><td>number of processes</td><td>{@code OMPI_COMM_WORLD_SIZE}, {@code PMI_SIZE} or
+ * {@code SLURM_NTASKS}; else an error</td></tr>
+ * <tr><td>{@code STARLING_COORDINATOR}</td><td>{@code host:port} at which the group forms</td><td>none:
+ * processes that do not work together</td></tr>
+ * <tr><td>{@code STARLING_COORDINATOR_RANK}</td><td>who runs the coordinator at that address: a rank, or
+ * {@code none} of them (as {@link Launcher}'s processes are told, whose launcher does)</td><td>0</td></tr>
+ * <tr><td>{@code STARLING_SECRET_FILE}</td><td>file with the cluster's secret in hexadecimal</td><td>
+ * {@code STARLING_SECRET}, the secret itself; else an error</td></tr>
+ * <tr><td>{@code STARLING_SERVERS}</td><td>how many of the processes, the last ones, are parameter servers</td>
+ * <td>0</td></tr>
+ * <tr><td>{@code STARLING_LOCAL_WORLD}</td><td>number of processes on this host, among which processors are
+ * divided</td><td>{@code OMPI_COMM_WORLD_LOCAL_SIZE}; else 1</td></tr>
+ * <tr><td>{@code STARLING_HOST}</td><td>name or address at which the others reach this process</td>
+ * <td>127.0.0.1</td></tr>
+ * <tr><td>{@code STARLING_DIRECTORY}</td><td>where the process may keep files, which somebody else removes</td><td>the
+ * transport's own choice</td></tr>
+ * <tr><td>{@code STARLING_RESTART}</td><td>how often this rank was started before</td><td>0</td></tr>
+ * </table>
+ *
+ * <p>The rank variables of other tools count only where {@code STARLING_COORDINATOR} is set.
+ *
+ * @param rank number of this process, from 0
+ * @param world number of processes, servers among them
+ * @param servers how many of them, the last ones, are servers
+ * @param localWorld number of processes on this host
+ * @param coordinator {@code host:port} at which the group forms, or {@code null}
+ * @param coordinatorRank who runs the coordinator, or -1 for none of the processes
+ * @param secret what the members prove that they know
+ * @param host name or address at which the others reach this process
+ * @param directory where the process may keep files, or {@code null}
+ * @param restart how often this rank was started before
+ */
+public record LaunchedProcess(int rank, int world, int servers, int localWorld, String coordinator,
+        int coordinatorRank, Secret secret, String host, Path directory, int restart) {
+    static final String RANK = "STARLING_RANK";
+    static final String WORLD = "STARLING_WORLD";
+    static final String SERVERS = "STARLING_SERVERS";
+    static final String LOCAL_WORLD = "STARLING_LOCAL_WORLD";
+    static final String COORDINATOR = "STARLING_COORDINATOR";
+    static final String COORDINATOR_RANK = "STARLING_COORDINATOR_RANK";
+    static final String SECRET_FILE = "STARLING_SECRET_FILE";
+    static final String SECRET = "STARLING_SECRET";
+    static final String HOST = "STARLING_HOST";
+    static final String DIRECTORY = "STARLING_DIRECTORY";
+    static final String RESTART = "STARLING_RESTART";
+    static final String NONE = "none";
+    private static final String LOOPBACK = "127.0.0.1";
+
+    /** Checks. */
+    public LaunchedProcess {
+        require(world > 0 && rank >= 0 && rank < world, "0 <= " + RANK + " < " + WORLD, rank + " and " + world);
+        require(servers >= 0 && servers < world, "0 <= " + SERVERS + " < " + WORLD, servers + " and " + world);
+        require(localWorld > 0, LOCAL_WORLD + " > 0", Integer.toString(localWorld));
+        require(coordinatorRank >= -1 && coordinatorRank < world, COORDINATOR_RANK + " < " + WORLD,
+                coordinatorRank + " and " + world);
+    }
+
+    /** Returns what this process is, or nothing if it was not launched as one of several. */
+    public static Optional<LaunchedProcess> fromEnvironment() {
+        return from(System.getenv());
+    }
+
+    /**
+     * Returns what a process with these variables is, or nothing if it was not launched as one of several.
+     *
+     * @throws IllegalArgumentException if a variable is missing or makes no sense, naming it
+     */
+    public static Optional<LaunchedProcess> from(Map<String, String> variables) {
+        boolean asked = variables.containsKey(COORDINATOR);
+        String rank = asked ? first(variables, RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                "JOB_COMPLETION_INDEX") : variables.get(RANK);
+        if (rank == null) {
+            return Optional.empty();
+        }
+        String world = needed(WORLD, first(variables, WORLD, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+                "the number of processes");
+        String localWorld = first(variables, LOCAL_WORLD, "OMPI_COMM_WORLD_LOCAL_SIZE");
+        String runs = variables.getOrDefault(COORDINATOR_RANK, "0");
+        String directory = variables.get(DIRECTORY);
+        return Optional.of(new LaunchedProcess(number(RANK, rank), number(WORLD, world),
+                number(SERVERS, variables.getOrDefault(SERVERS, "0")),
+                number(LOCAL_WORLD, localWorld == null ? "1" : localWorld), variables.get(COORDINATOR),
+                runs.equals(NONE) ? -1 : number(COORDINATOR_RANK, runs), secret(variables),
+                variables.getOrDefault(HOST, LOOPBACK), directory == null ? null : Path.of(directory),
+                number(RESTART, variables.getOrDefault(RESTART, "0"))));
+    }
+
+    /** Returns whether this process is a parameter server. */
+    public boolean isServer() {
+        return rank >= workers();
+    }
+
+    /** Returns the number of processes that train. */
+    public int workers() {
+        return world - servers;
+    }
+
+    /** Returns whether this process runs the coordinator. */
+    public boolean runsCoordinator() {
+        return rank == coordinatorRank;
+    }
+
+    /** Returns how many threads kernels of this process may use: its share of the host's processors, at least one. */
+    public int threads() {
+        return Math.max(1, Runtime.getRuntime().availableProcessors() / Math.max(1, localWorld - servers));
+    }
+
+    private static Secret secret(Map<String, String> variables) {
+        String file = variables.get(SECRET_FILE);
+        return file != null ? Secret.read(Path.of(file))
+                : Secret.ofHex(needed(SECRET_FILE, variables.get(SECRET), "a file with the cluster's secret, of " + 2
+                        * Secret.MIN_LENGTH + " or more hexadecimal digits, which only this user may read"));
+    }
+
+    private static String first(Map<String, String> variables, String... names) {
+        return List.of(names).stream().map(variables::get).filter(v -> v != null).findFirst().orElse(null);
+    }
+
+    private static String needed(String name, String value, String what) {
+        require(value != null, name + " to be set (" + what + ")", "nothing");
+        return value;
+    }
+
+    private static int number(String name, String value) {
+        try {
+            return Integer.parseInt(value.strip());
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException(name + " must be a whole number, got " + value, e);
+        }
+    }
+
+    private static void require(boolean holds, String relation, String got) {
+        if (!holds) {
+            throw new IllegalArgumentException("the launched process wants " + relation + ", got " + got);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+package dev.starling.distributed.ring;
+
+import dev.starling.tensor.DType;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Where each gradient lies in the memory that ranks reduce, and in which pieces. Buckets are numbered in the order in
+ * which they fill: whoever starts them in this order overlaps most. A function of its arguments, so that all ranks have
+ * the same plan.
+ *
+ * <p>What fills last is what nothing is left to hide behind. The last bucket is therefore the smallest, and each before
+ * it twice as large, up to a limit. A gradient is never divided; a large one has a bucket of its own.
+ *
+ * @param buckets in the order in which they fill
+ * @param places by entry
+ * @param bytes of all buckets
+ */
+record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
+    /** Offsets of buckets and entries are multiples of this, in bytes: a cache line. */
+    static final long LINE = 64;
+
+    /** The largest that the last bucket may get, in bytes. */
+    private static final long LAST = 256 << 10;
+
+    /**
+     * What is to be placed.
+     *
+     * @param dtype of its elements
+     * @param count of them
+     */
+    record Entry(DType dtype, long count) {
+        private long bytes() {
+            return (count * dtype.bytes() + LINE - 1) / LINE * LINE;
+        }
+    }
+
+    /**
+     * Entries that are reduced together.
+     *
+     * @param dtype of all elements
+     * @param offset of the first byte
+     * @param count of elements, with those between entries, which are always 0
+     * @param entries how many there are
+     */
+    record Bucket(DType dtype, long offset, long count, int entries) { }
+
+    /**
+     * Where an entry lies.
+     *
+     * @param bucket number of its bucket
+     * @param offset of its first byte, from the start of all buckets
+     */
+    record Place(int bucket, long offset) { }
+
+    /** A bucket in the making. */
+    private static final class Open {
+        private final DType dtype;
+        private final long limit;
+        private final List<Integer> entries = new ArrayList<>();
+        private long bytes;
+
+        Open(DType dtype, long limit) {
+            this.dtype = dtype;
+            this.limit = limit;
+        }
+    }
+
+    /**
+     * Makes a plan.
+     *
+     * @param order the numbers of all entries as they become ready, as far as is known
+     * @param limit of a bucket with more than one entry, in bytes
+     */
+    static BucketPlan of(List<Entry> entries, int[] order, long limit) {
+        Map<DType, Open> open = new EnumMap<>(DType.class);
+        List<Open> closed = new ArrayList<>();
+        long next = Math.min(LAST, limit);
+        // From the last to the first, because sizes grow from there.
+        for (int i = order.length - 1; i >= 0; i--) {
+            Entry entry = entries.get(order[i]);
+            Open bucket = open.get(entry.dtype);
+            if (bucket == null || bucket.bytes > 0 && bucket.bytes + entry.bytes() > bucket.limit) {
+                if (bucket != null) {
+                    closed.add(bucket);
+                }
+                bucket = new Open(entry.dtype, next);
+                open.put(entry.dtype, bucket);
+                next = Math.min(limit, 2 * next);
+            }
+            bucket.entries.add(order[i]);
+            bucket.bytes += entry.bytes();
+        }
+        closed.addAll(open.values());
+        Collections.reverse(closed);
+        return laidOut(entries, closed);
+    }
+
+    private static BucketPlan laidOut(List<Entry> entries, List<Open> inOrder) {
+        List<Bucket> buckets = new ArrayList<>();
+        Place[] places = new Place[entries.size()];
+        long at = 0;
+        for (Open bucket : inOrder) {
+            long begin = at;
+            for (int i = bucket.entries.size() - 1; i >= 0; i--) {
+                int entry = bucket.entries.get(i);
+                places[entry] = new Place(buckets.size(), at);
+                at += entries.get(entry).bytes();
+            }
+            buckets.add(new Bucket(bucket.dtype, begin, (at - begin) / bucket.dtype.bytes(), bucket.entries.size()));
+        }
+        return new BucketPlan(List.copyOf(buckets), List.of(places), at);
+    }
+}

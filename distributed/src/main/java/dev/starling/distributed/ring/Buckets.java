@@ -1,0 +1,186 @@
+package dev.starling.distributed.ring;
+
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.Work;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Gradients in memory that all ranks of an epoch reduce, bucket by bucket as they fill. With them goes a vector of
+ * numbers about each rank, which fills last. A step allocates nothing.
+ */
+final class Buckets implements AutoCloseable {
+    private static final Update.Assign ASSIGN = new Update.Assign();
+
+    private final Collectives collectives;
+    private final List<Parameter> parameters;
+    private final long limit;
+    /** By parameter; the last one is the vector. */
+    private final List<BucketPlan.Entry> entries = new ArrayList<>();
+    private final SymmetricBuffer buffer;
+    private final boolean[] filled;
+    /** Which gradients came, as they came. */
+    private final int[] arrivals;
+    private int arrived;
+    private BucketPlan plan;
+    private Tensor[] slots;
+    private MemorySegment vector;
+    private Work[] works;
+    /** By bucket, how many entries it still waits for. */
+    private int[] missing;
+    private int started;
+
+    /**
+     * Registers memory. Collective.
+     *
+     * @param wire what f32 gradients are sent as
+     * @param vectorSize how many f32 numbers go with them
+     * @param order in which gradients are expected
+     * @param limit of a bucket, in bytes
+     */
+    Buckets(Collectives collectives, List<Parameter> parameters, DType wire, int vectorSize, int[] order, long limit) {
+        this.collectives = collectives;
+        this.parameters = parameters;
+        this.limit = limit;
+        for (Parameter p : parameters) {
+            DType dtype = p.value().dtype();
+            entries.add(new BucketPlan.Entry(dtype == DType.F32 ? wire : dtype, p.shape().count()));
+        }
+        entries.add(new BucketPlan.Entry(DType.F32, vectorSize));
+        filled = new boolean[entries.size()];
+        arrivals = new int[parameters.size()];
+        plan = BucketPlan.of(entries, complete(order, parameters.size()), limit);
+        // Entries take the same room in any order.
+        buffer = collectives.symmetric(plan.bytes());
+        prepare();
+    }
+
+    /** Returns an order that names every gradient once, those that are not in {@code known} last, then the vector. */
+    private static int[] complete(int[] known, int gradients) {
+        int[] order = Arrays.copyOf(known, gradients + 1);
+        int n = known.length;
+        for (int i = gradients - 1; i >= 0; i--) {
+            int index = i;
+            if (Arrays.stream(known).noneMatch(k -> k == index)) {
+                order[n++] = index;
+            }
+        }
+        order[n] = gradients;
+        return order;
+    }
+
+    private void prepare() {
+        buffer.memory().fill((byte) 0);
+        slots = new Tensor[parameters.size()];
+        for (int i = 0; i < slots.length; i++) {
+            slots[i] = Tensor.wrap(segment(i), entries.get(i).dtype(), parameters.get(i).shape().dims());
+        }
+        vector = segment(slots.length);
+        works = new Work[plan.buckets().size()];
+        for (int b = 0; b < works.length; b++) {
+            BucketPlan.Bucket bucket = plan.buckets().get(b);
+            works[b] = collectives.prepareAllReduce(buffer, bucket.offset(), bucket.count(), bucket.dtype(),
+                    ReduceOp.SUM, "gradient bucket " + b + " of " + works.length);
+        }
+        missing = new int[works.length];
+        reset();
+    }
+
+    private MemorySegment segment(int entry) {
+        BucketPlan.Entry e = entries.get(entry);
+        return buffer.memory().asSlice(plan.places().get(entry).offset(), e.count() * e.dtype().bytes());
+    }
+
+    /** Begins a step; what {@link #reduced} returned before is overwritten from now on. */
+    void reset() {
+        Arrays.fill(filled, false);
+        started = 0;
+        arrived = 0;
+        for (int b = 0; b < missing.length; b++) {
+            missing[b] = plan.buckets().get(b).entries();
+        }
+    }
+
+    /** Lays buckets out anew, all ranks alike, for gradients that come in another order. */
+    void reorder(int[] order) {
+        plan = BucketPlan.of(entries, complete(order, parameters.size()), limit);
+        prepare();
+    }
+
+    /** Returns the gradients that have come in this step, as they came. */
+    int[] arrivals() {
+        return Arrays.copyOf(arrivals, arrived);
+    }
+
+    /** Copies a gradient to where it is reduced, and starts what is complete. */
+    void put(int index, Tensor gradient) {
+        if (filled[index]) {
+            throw new IllegalStateException("gradient " + index + " came twice; after a step that failed, start anew");
+        }
+        Tensor.apply(ASSIGN, slots[index], gradient.to(Device.cpu()));
+        arrivals[arrived++] = index;
+        fill(index);
+    }
+
+    private void fill(int entry) {
+        filled[entry] = true;
+        missing[plan.places().get(entry).bucket()]--;
+        // Every rank starts them in this order, whichever is full first.
+        while (started < works.length && missing[started] == 0) {
+            works[started++].start();
+        }
+    }
+
+    /** Tells whether a gradient has come in this step. */
+    boolean isFilled(int index) {
+        return filled[index];
+    }
+
+    /** Completes the step: gradients that did not come count as 0, and the vector is as it should be. */
+    void complete() {
+        for (int i = 0; i < slots.length; i++) {
+            if (!filled[i]) {
+                segment(i).fill((byte) 0);
+                fill(i);
+            }
+        }
+        fill(slots.length);
+    }
+
+    /** Waits until everything is reduced. */
+    void await(Duration atMost) {
+        for (Work work : works) {
+            work.await(atMost);
+        }
+    }
+
+    void vector(int i, float value) {
+        vector.setAtIndex(ValueLayout.JAVA_FLOAT, i, value);
+    }
+
+    float vector(int i) {
+        return vector.getAtIndex(ValueLayout.JAVA_FLOAT, i);
+    }
+
+    /** Returns the sum over ranks: a view, where type and device allow it. */
+    Tensor reduced(int index) {
+        Tensor parameter = parameters.get(index).value();
+        return slots[index].to(parameter.dtype()).to(parameter.device());
+    }
+
+    @Override
+    public void close() {
+        buffer.close();
+    }
+}

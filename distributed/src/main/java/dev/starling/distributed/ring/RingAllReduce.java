@@ -1,0 +1,367 @@
+package dev.starling.distributed.ring;
+
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.state.StateExchange;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.data.Share;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.List;
+
+/**
+ * Synchronous training without a server: each rank differentiates its part of every batch, gradients are added up over
+ * all ranks while the backward pass still runs, and every rank takes the same step. All ranks hold the same bits; the
+ * run is that of a single process on the same batches, to within rounding. Batch normalisation sees a rank's part of
+ * the batch only; running statistics are averaged before the model is measured or saved.
+ *
+ * <p>If a rank is lost the run ends with a {@link PeerLostException}, and the parameters are as after the last complete
+ * step; unless it is {@link Builder#elastic}, then the others go on at that step with the state of one of them, and
+ * those who join later take it over. What a lost rank had added to the metrics of the epoch is missing from them.
+ *
+ * <pre>{@code
+ * try (Group group = Group.join(config); RingAllReduce ring = RingAllReduce.over(group).build()) {
+ *     Trainer.of(model, loss, optimizer).data(batches).strategy(ring).build().run();
+ * }
+ * }</pre>
+ *
+ * <p>The group stays the caller's. Confined to the training thread.
+ */
+public final class RingAllReduce implements DistributionStrategy {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+
+    private final Group group;
+    private final Builder how;
+    private final Duration patience;
+    private TrainingState state;
+    private List<Parameter> parameters;
+    private int rank;
+    private int world;
+    private Share share;
+    private Collectives collectives;
+    private Buckets buckets;
+    /** {@code null} if parts stay even. */
+    private Throughput throughput;
+    /** How gradients came on rank 0 in its first step; {@code null} before. */
+    private int[] order;
+    private boolean fresh = true;
+    private boolean wantsToStop;
+    private boolean stops;
+    /** What went wrong in the midst of the backward pass. */
+    private DistributedException broken;
+
+    private RingAllReduce(Group group, Builder how) {
+        this.group = group;
+        this.how = how;
+        patience = group.config().patience();
+        seat();
+    }
+
+    /** Begins a strategy for the members of a group. */
+    public static Builder over(Group group) {
+        return new Builder(group);
+    }
+
+    private void seat() {
+        rank = group.rank();
+        world = group.world();
+        share = Share.part(rank, world);
+    }
+
+    @Override
+    public int rank() {
+        return rank;
+    }
+
+    @Override
+    public int world() {
+        return world;
+    }
+
+    @Override
+    public Share share() {
+        return share;
+    }
+
+    // ---- who takes part ----
+
+    @Override
+    public void start(TrainingState newState) {
+        state = newState;
+        parameters = newState.optimizer().parameters();
+        form();
+    }
+
+    /** Makes states and buckets of the present epoch, or of the next if that ends meanwhile. */
+    private void form() {
+        while (true) {
+            try {
+                collectives = group.collectives();
+                seat();
+                int source = StateExchange.alike(collectives, rank, state, fresh);
+                LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
+                        state.step(), source);
+                fresh = false;
+                // All but those who have just joined know the order; it is found out again.
+                order = null;
+                broken = null;
+                stops = false;
+                buckets = new Buckets(collectives, parameters, how.wire, 1 + parameters.size() + world, new int[0],
+                        how.bucketBytes);
+                throughput = how.proportional && world > 1 ? new Throughput(world) : null;
+                return;
+            } catch (PeerLostException | MembershipChangedException e) {
+                awaitNextEpoch(e);
+            }
+        }
+    }
+
+    private void awaitNextEpoch(DistributedException cause) {
+        close();
+        if (!how.elastic) {
+            throw cause;
+        }
+        LOG.log(Level.INFO, "rank {0} of {1}, at step {2}: {3}; goes on with those who are left", rank, world,
+                state.step(), cause.getMessage());
+        group.reform(patience);
+    }
+
+    private void recover(DistributedException cause) {
+        awaitNextEpoch(cause);
+        form();
+    }
+
+    // ---- a step ----
+
+    @Override
+    public void beforeForward(Tensor input) {
+        if (throughput != null) {
+            throughput.resume(System.nanoTime());
+            throughput.count(input.size(0));
+        }
+    }
+
+    @Override
+    public void gradient(int index, Tensor gradient) {
+        if (broken == null) {
+            try {
+                buckets.put(index, gradient);
+            } catch (PeerLostException | MembershipChangedException e) {
+                // Is dealt with when the backward pass is over.
+                broken = e;
+            }
+        }
+    }
+
+    @Override
+    public boolean beforeStep(Tensor[] gradients) {
+        try {
+            if (broken != null) {
+                throw broken;
+            }
+            tell();
+            buckets.complete();
+            buckets.await(patience);
+        } catch (PeerLostException | MembershipChangedException e) {
+            recover(e);
+            return false;
+        }
+        for (int i = 0; i < gradients.length; i++) {
+            gradients[i] = buckets.vector(1 + i) > 0 ? buckets.reduced(i) : null;
+        }
+        hear();
+        return true;
+    }
+
+    /** Writes what the others are to know of this rank: a wish to stop, which gradients it has, how fast it is. */
+    private void tell() {
+        buckets.vector(0, wantsToStop ? 1 : 0);
+        for (int i = 0; i < parameters.size(); i++) {
+            buckets.vector(1 + i, buckets.isFilled(i) ? 1 : 0);
+        }
+        for (int r = 0; r < world; r++) {
+            buckets.vector(1 + parameters.size() + r, 0);
+        }
+        if (throughput != null) {
+            throughput.pause(System.nanoTime());
+            buckets.vector(1 + parameters.size() + rank, throughput.rate());
+        }
+    }
+
+    private void hear() {
+        stops = buckets.vector(0) > 0;
+        if (throughput != null) {
+            for (int r = 0; r < world; r++) {
+                throughput.rate(r, buckets.vector(1 + parameters.size() + r));
+            }
+            if (throughput.step()) {
+                share = Share.part(rank, throughput.weights());
+                LOG.log(Level.DEBUG, "rank {0} now takes {1}", rank, share);
+            }
+        }
+    }
+
+    @Override
+    public void afterStep() {
+        if (order == null) {
+            try {
+                adoptOrder();
+            } catch (PeerLostException | MembershipChangedException e) {
+                recover(e);
+                return;
+            }
+        }
+        buckets.reset();
+    }
+
+    /** Lays buckets out as gradients came on rank 0 in the step before. */
+    private void adoptOrder() {
+        int[] own = buckets.arrivals();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment ints = arena.allocate(ValueLayout.JAVA_INT, 1 + parameters.size());
+            ints.set(ValueLayout.JAVA_INT, 0, own.length);
+            MemorySegment.copy(own, 0, ints, ValueLayout.JAVA_INT, Integer.BYTES, own.length);
+            collectives.broadcast(ints, 0);
+            order = new int[ints.get(ValueLayout.JAVA_INT, 0)];
+            MemorySegment.copy(ints, ValueLayout.JAVA_INT, Integer.BYTES, order, 0, order.length);
+        }
+        buckets.reorder(order);
+    }
+
+    @Override
+    public boolean stops(boolean wanted) {
+        wantsToStop = wanted;
+        if (throughput != null) {
+            throughput.resume(System.nanoTime());
+        }
+        return stops;
+    }
+
+    // ---- between steps ----
+
+    @Override
+    public void settle() {
+        if (throughput != null) {
+            throughput.pause(System.nanoTime());
+        }
+        List<Parameter> statistics = state.model().state().values().stream()
+                .filter(p -> p.isBuffer() && p.value().dtype().isFloating()).toList();
+        long count = statistics.stream().mapToLong(p -> p.shape().count()).sum();
+        if (world == 1 || count == 0) {
+            return;
+        }
+        Share.Part part = (Share.Part) share;
+        double weight = (part.to() - part.from()) / (double) part.of();
+        try (Arena arena = Arena.ofConfined(); Scope scope = Scope.open("settle")) {
+            MemorySegment all = arena.allocate(ValueLayout.JAVA_DOUBLE, count);
+            Tensor[] means = new Tensor[statistics.size()];
+            long at = 0;
+            for (int i = 0; i < means.length; i++) {
+                Tensor own = statistics.get(i).value();
+                means[i] = Tensor.wrap(all.asSlice(at), DType.F64, own.shape().dims());
+                Tensor.apply(new Update.Assign(), means[i], own.to(Device.cpu()).to(DType.F64).mul(weight));
+                at += own.count() * Double.BYTES;
+            }
+            collectives.allReduce(all, DType.F64, ReduceOp.SUM);
+            for (int i = 0; i < means.length; i++) {
+                statistics.get(i).set(means[i]);
+            }
+        } catch (PeerLostException | MembershipChangedException e) {
+            recover(e);
+        }
+    }
+
+    @Override
+    public void sum(double[] values) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment all = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, values);
+            collectives.allReduce(all, DType.F64, ReduceOp.SUM);
+            MemorySegment.copy(all, ValueLayout.JAVA_DOUBLE, 0, values, 0, values.length);
+        } catch (PeerLostException | MembershipChangedException e) {
+            recover(e);
+        }
+    }
+
+    @Override
+    public void finish() {
+        try {
+            // Who has come here has all results that it needs of the others.
+            collectives.barrier().await(patience);
+        } catch (PeerLostException | MembershipChangedException e) {
+            LOG.log(Level.DEBUG, "rank {0} ends last: {1}", rank, e.getMessage());
+        }
+    }
+
+    /** Gives the buckets' memory back. */
+    @Override
+    public void close() {
+        if (buckets != null) {
+            buckets.close();
+            buckets = null;
+        }
+    }
+
+    /** Gathers how ranks train together; the same on all ranks. */
+    public static final class Builder {
+        private final Group group;
+        private DType wire = DType.F32;
+        private long bucketBytes = 4 << 20;
+        private boolean proportional;
+        private boolean elastic;
+
+        private Builder(Group group) {
+            this.group = group;
+        }
+
+        /**
+         * Sends f32 gradients as bf16: half the bytes, 8 bits of precision. Sums are kept in f32 and rounded once.
+         */
+        public Builder halfPrecision() {
+            wire = DType.BF16;
+            return this;
+        }
+
+        /** Sets how many bytes of gradients are reduced at a time; 4 MiB unless told. */
+        public Builder bucketBytes(long bytes) {
+            if (bytes < 1) {
+                throw new IllegalArgumentException("a bucket needs a byte or more, got " + bytes);
+            }
+            bucketBytes = bytes;
+            return this;
+        }
+
+        /**
+         * Divides batches in proportion to what each rank was measured to compute, instead of evenly. Two runs are then
+         * equal to within rounding only.
+         */
+        public Builder proportional() {
+            proportional = true;
+            return this;
+        }
+
+        /** Goes on without ranks that are lost, and with those that join; the coordinator has to re-form, too. */
+        public Builder elastic() {
+            elastic = true;
+            return this;
+        }
+
+        /** Makes the strategy. */
+        public RingAllReduce build() {
+            return new RingAllReduce(group, this);
+        }
+    }
+}

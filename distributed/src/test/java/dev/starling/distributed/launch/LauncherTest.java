@@ -1,0 +1,338 @@
+package dev.starling.distributed.launch;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Real processes, mostly shells, that end as processes do: well, badly, killed, never. */
+@Timeout(60)
+class LauncherTest {
+    private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+    private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+    /** Is in the command line of all that is started, to find it by. */
+    private final String mark = "launcher-test-" + System.nanoTime();
+
+    private final List<Process> launchers = new ArrayList<>();
+
+    @TempDir
+    Path dir;
+
+    @AfterEach
+    void shouldLeaveNothing() {
+        launchers.forEach(Process::destroyForcibly);
+        eventually(() -> marked().isEmpty(), () -> "still there: " + marked());
+        eventually(() -> threads().isEmpty(), () -> "still there: " + threads());
+    }
+
+    private Launcher.Builder shell(String script) {
+        return Launcher.of(List.of("/bin/sh", "-c", script, mark)).output(out, err).grace(Duration.ofSeconds(10));
+    }
+
+    @Test
+    void shouldTellEachProcessWhatItIs() {
+        int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR;"
+                + "echo bad $MORE >&2").processes(11).servers(1).coordinator("here:1")
+                .environment("MORE", "news").run();
+        assertThat(status).isZero();
+        assertThat(lines(out)).contains("[ 9] 9 of 11, 1 serve, at here:1").hasSizeBetween(10, 11);
+        assertThat(lines(err)).contains("[ 0] bad news");
+    }
+
+    @Test
+    void shouldHandTheSecretOverWhereOnlyThisUserSeesIt() throws IOException {
+        Path copy = dir.resolve("copy");
+        try (Launch launch = shell("cat $STARLING_SECRET_FILE > " + copy + "; stat -c %a $STARLING_SECRET_FILE;"
+                + " stat -c %a $STARLING_DIRECTORY; sleep 1; ps -o args= -e").start()) {
+            Path directory = launch.directory();
+            assertThat(directory).exists();
+            assertThat(launch.await()).isZero();
+            assertThat(directory).doesNotExist();
+        }
+        String secret = Files.readString(copy);
+        assertThat(secret).matches("[0-9a-f]{64}");
+        assertThat(lines(out)).startsWith("[0] 600", "[0] 700");
+        assertThat(text(out)).doesNotContain(secret);
+    }
+
+    @Test
+    void shouldEndAllWhenOneFailsAndTellWhich() {
+        LaunchException e = failure(shell("[ $STARLING_RANK = 2 ] || exec sleep 100; "
+                + "for i in $(seq 30); do echo line $i; done; echo the reason >&2; exit 7").processes(4));
+        assertThat(e.rank()).isEqualTo(2);
+        assertThat(e.status()).isEqualTo(7);
+        assertThat(e.lastLines()).hasSize(20).contains("the reason", "line 30");
+        assertThat(e).hasMessageContaining("rank 2").hasMessageContaining("exit status 7")
+                .hasMessageContaining("the reason");
+    }
+
+    @Test
+    void shouldTellOfAKilledProcess() {
+        LaunchException e;
+        try (Launch launch = shell("echo here; exec sleep 100").processes(3).start()) {
+            eventually(() -> lines(out).size() == 3, () -> text(out));
+            Signals.send(launch.pid(1), Signals.KILL);
+            e = catchThrowableOfType(LaunchException.class, launch::await);
+        }
+        assertThat(e.rank()).isEqualTo(1);
+        assertThat(e.status()).isEqualTo(137);
+        assertThat(e).hasMessageContaining("SIGKILL").hasMessageContaining("here");
+    }
+
+    @Test
+    void shouldKillWhatDoesNotEnd() {
+        long begin = System.nanoTime();
+        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then sleep 0.3; exit 3; fi; trap '' TERM; "
+                + "while true; do sleep 0.1; done").processes(2).grace(Duration.ofMillis(500)));
+        assertThat(e.status()).isEqualTo(3);
+        assertThat(System.nanoTime() - begin).isBetween(TimeUnit.MILLISECONDS.toNanos(750),
+                TimeUnit.SECONDS.toNanos(5));
+    }
+
+    @Test
+    void shouldEndWhatAProcessStarted() {
+        LaunchException e = failure(shell("sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
+                + " & sleep 0.3; exit 5").grace(Duration.ofMillis(300)));
+        assertThat(e.status()).isEqualTo(5);
+        assertThat(shell("sleep 100 & exit 0").run()).isZero();
+    }
+
+    @Test
+    void shouldKeepLinesWholeAndInOrderInAFlood() {
+        int lines = 100_000;
+        assertThat(shell("seq -f \"line $STARLING_RANK %.0f" + " and much more of it".repeat(3) + "\" " + lines)
+                .processes(3).run()).isZero();
+        int[] next = {1, 1, 1};
+        for (String line : lines(out)) {
+            int rank = line.charAt(1) - '0';
+            assertThat(line).isEqualTo("[" + rank + "] line " + rank + " " + next[rank]++
+                    + " and much more of it".repeat(3));
+        }
+        assertThat(next).containsOnly(lines + 1);
+    }
+
+    @Test
+    void shouldBreakALineWithoutEnd() {
+        assertThat(shell("head -c 1000000 /dev/zero | tr '\\0' x").run()).isZero();
+        assertThat(lines(out)).hasSize(16).allMatch(line -> line.length() <= OutputPump.LINE_LIMIT + 4);
+        assertThat(text(out).chars().filter(c -> c == 'x').count()).isEqualTo(1_000_000);
+    }
+
+    @Test
+    void shouldShowTheFirstRankAsItIsAndOthersOnlyIfTheyFail() {
+        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then printf 'a\\rb'; sleep 100; fi; echo why >&2;"
+                + "sleep 0.5; exit 9").processes(2).output(Launcher.Output.FIRST_RANK));
+        assertThat(text(out)).isEqualTo("a\rb");
+        assertThat(text(err)).isEmpty();
+        assertThat(e.lastLines()).containsExactly("why");
+    }
+
+    @Test
+    void shouldRefuseACommandThatIsNotThere() {
+        for (String name : new String[] {"no-such-command-here", "/etc/passwd", dir.toString()}) {
+            assertThatThrownBy(() -> Launcher.of(List.of(name)).run()).isInstanceOf(LaunchException.class)
+                    .hasMessageContaining(name).extracting(e -> ((LaunchException) e).status()).isEqualTo(127);
+        }
+    }
+
+    @Test
+    void shouldStartAgainUpToALimit() {
+        String script = "echo start $STARLING_RESTART; [ $STARLING_RANK = 0 ] || exit 0;"
+                + " [ $STARLING_RESTART = 2 ] || exit 4";
+        assertThat(shell(script).processes(2).restarts(2).backoff(Duration.ofMillis(50)).run()).isZero();
+        assertThat(lines(out)).containsOnlyOnce("[0] start 0", "[0] start 1", "[0] start 2", "[1] start 0").hasSize(4);
+        assertThat(text(err)).contains("restart 2 of at most 2").contains("50 ms").contains("100 ms");
+        assertThat(failure(shell(script).restarts(1).backoff(Duration.ofMillis(1))).status()).isEqualTo(4);
+    }
+
+    @Test
+    void shouldGoOnWithoutThoseThatMayFail() {
+        String script = "[ $STARLING_RANK = 0 ] || exit 6; sleep 0.5; echo done";
+        assertThat(shell(script).processes(3).tolerate(2).run()).isZero();
+        assertThat(lines(out)).containsExactly("[0] done");
+        assertThat(failure(shell(script).processes(3).tolerate(1)).status()).isEqualTo(6);
+        assertThat(failure(shell("exit 8").processes(2).tolerate(5)).status()).isEqualTo(8);
+        assertThat(failure(shell("[ $STARLING_RANK = 1 ] && sleep 100; exit 8").processes(2).servers(1).tolerate(5))
+                .status()).isEqualTo(8);
+    }
+
+    @Test
+    void shouldEndServersAfterTheWorkers() {
+        String script = "if [ $STARLING_RANK -lt 2 ]; then sleep 0.2; exit 0; fi;"
+                + " trap 'echo served; exit 0' TERM; while true; do sleep 0.1; done";
+        assertThat(shell(script).processes(3).servers(1).run()).isZero();
+        assertThat(lines(out)).containsExactly("[2] served");
+    }
+
+    @Test
+    void shouldEndWhenNobodyReads() {
+        OutputStream full = new OutputStream() {
+            @Override
+            public void write(int b) throws IOException {
+                throw new IOException("nobody reads");
+            }
+        };
+        assertThat(shell("while echo hello; do sleep 0.1; done").output(full, err).run()).isEqualTo(128 + 13);
+    }
+
+    @Test
+    void shouldStartJavaAsThisJvmWasStarted() {
+        int status = Launcher.ofJava(Told.class, "an argument").output(out, err).processes(2).run();
+        assertThat(status).isZero();
+        assertThat(lines(out)).contains("[1] 1 an argument " + System.getProperty("java.class.path").hashCode());
+    }
+
+    /** Says what it was told. */
+    static final class Told {
+        private Told() {
+        }
+
+        public static void main(String[] arguments) {
+            System.out.println(LaunchedProcess.fromEnvironment().orElseThrow().rank() + " " + arguments[0] + " "
+                    + System.getProperty("java.class.path").hashCode());
+        }
+    }
+
+    @Test
+    void shouldForwardSignals() throws Exception {
+        for (int signal : new int[] {Signals.INT, Signals.TERM, Signals.HUP}) {
+            Process launcher = launcher(true, "trap 'echo heard INT; exit 1' INT; trap 'echo heard TERM; exit 1' TERM;"
+                    + " trap 'echo heard HUP; exit 1' HUP; echo ready; while true; do sleep 0.05; done");
+            Path directory = ready(launcher);
+            Signals.send(launcher.pid(), signal);
+            String rest = rest(launcher);
+            String name = signal == Signals.INT ? "INT" : signal == Signals.TERM ? "TERM" : "HUP";
+            assertThat(rest.lines())
+                    .containsExactly("[0] heard " + name, "[1] heard " + name, "[2] heard " + name);
+            assertThat(launcher.exitValue()).isEqualTo(128 + signal);
+            assertThat(directory).doesNotExist();
+        }
+    }
+
+    @Test
+    void shouldEndAllWhenTheJvmIsToldTo() throws Exception {
+        Process launcher = launcher(false,
+                "trap 'echo heard; exit 1' TERM; echo ready; while true; do sleep 0.05; done");
+        Path directory = ready(launcher);
+        Signals.send(launcher.pid(), Signals.TERM);
+        assertThat(rest(launcher).lines()).containsExactly("[0] heard", "[1] heard", "[2] heard");
+        assertThat(launcher.exitValue()).isEqualTo(143);
+        assertThat(directory).doesNotExist();
+    }
+
+    @Test
+    void shouldLeaveNothingWhenTheLauncherIsKilled() throws Exception {
+        Process launcher = launcher(true, "trap '' TERM; sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
+                + " & echo ready; while true; do sleep 0.1; done");
+        Path directory = ready(launcher);
+        assertThat(marked()).hasSizeGreaterThanOrEqualTo(7);
+        Signals.send(launcher.pid(), Signals.KILL);
+        eventually(() -> !Files.exists(directory), () -> directory + " is still there");
+    }
+
+    @Test
+    void shouldCloseOnce() throws Exception {
+        Launch launch = shell("exec sleep 100").processes(2).start();
+        launch.close();
+        launch.close();
+        assertThat(launch.await(Duration.ofSeconds(1))).isZero();
+    }
+
+    private Process launcher(boolean forward, String script) throws IOException {
+        List<String> command = JavaCommand.of(LaunchingProgram.class, List.of("/bin/sh", "-c", script, mark));
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+        if (forward) {
+            builder.environment().put("FORWARD", "yes");
+        }
+        launchers.add(builder.start());
+        return launchers.getLast();
+    }
+
+    /** Waits until all three are there; returns where their files are. */
+    private static Path ready(Process launcher) {
+        Path directory = null;
+        try {
+            var reader = launcher.inputReader();
+            int ready = 0;
+            while (ready < 3 || directory == null) {
+                String line = reader.readLine();
+                assertThat(line).isNotNull();
+                ready += line.endsWith("ready") ? 1 : 0;
+                directory = line.startsWith("directory ") ? Path.of(line.substring(10)) : directory;
+            }
+        } catch (IOException e) {
+            throw new AssertionError(e);
+        }
+        assertThat(directory).exists();
+        return directory;
+    }
+
+    private static String rest(Process launcher) throws Exception {
+        assertThat(launcher.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        return String.join("\n", launcher.inputReader().lines().sorted().toList());
+    }
+
+    private LaunchException failure(Launcher.Builder builder) {
+        return catchThrowableOfType(LaunchException.class, builder::run);
+    }
+
+    /** Returns the processes that this test's launches have started. */
+    private List<String> marked() {
+        try (Stream<Path> all = Files.list(Path.of("/proc"))) {
+            return all.filter(p -> p.getFileName().toString().matches("\\d+")).map(LauncherTest::commandLine)
+                    .filter(line -> line.contains(mark)).toList();
+        } catch (IOException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    private static String commandLine(Path process) {
+        try {
+            return Files.readString(process.resolve("cmdline"), StandardCharsets.ISO_8859_1).replace('\0', ' ');
+        } catch (IOException gone) {
+            return "";
+        }
+    }
+
+    private static List<String> threads() {
+        return Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
+                .filter(name -> name.startsWith("starling-launch")).toList();
+    }
+
+    private static void eventually(BooleanSupplier holds, Supplier<String> otherwise) {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (!holds.getAsBoolean()) {
+            assertThat(System.nanoTime()).as(otherwise).isLessThan(until);
+            try {
+                Thread.sleep(10);
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        }
+    }
+
+    private static String text(ByteArrayOutputStream stream) {
+        return stream.toString(StandardCharsets.UTF_8);
+    }
+
+    private static List<String> lines(ByteArrayOutputStream stream) {
+        return text(stream).lines().toList();
+    }
+}

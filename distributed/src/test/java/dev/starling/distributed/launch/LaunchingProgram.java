@@ -1,0 +1,24 @@
+package dev.starling.distributed.launch;
+
+import java.time.Duration;
+import java.util.List;
+
+/** A launcher to be killed: launches the command of its arguments, three times, and says where its files are. */
+final class LaunchingProgram {
+    private LaunchingProgram() {
+    }
+
+    public static void main(String[] arguments) {
+        Launcher.Builder builder = Launcher.of(List.of(arguments)).processes(3).grace(Duration.ofSeconds(1));
+        if (System.getenv("FORWARD") != null) {
+            builder.forwardSignals();
+        }
+        try (Launch launch = builder.start()) {
+            System.out.println("directory " + launch.directory());
+            System.exit(launch.await());
+        } catch (LaunchException e) {
+            System.err.println(e.getMessage());
+            System.exit(e.status());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+package dev.starling.distributed.ring;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.ring.BucketPlan.Bucket;
+import dev.starling.distributed.ring.BucketPlan.Entry;
+import dev.starling.distributed.ring.BucketPlan.Place;
+import dev.starling.tensor.DType;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+class BucketPlanTest {
+    private static final long MIB = 1 << 20;
+
+    @Test
+    void shouldPlaceEveryEntryOnceWithoutOverlap() {
+        Random random = new Random(1);
+        DType[] types = {DType.F32, DType.BF16, DType.F64};
+        for (int trial = 0; trial < 500; trial++) {
+            int kinds = 1 + random.nextInt(3);
+            List<Entry> entries = new ArrayList<>();
+            for (int n = 1 + random.nextInt(40); n > 0; n--) {
+                entries.add(new Entry(types[random.nextInt(kinds)], 1 + random.nextInt(1 << random.nextInt(20))));
+            }
+            List<Integer> order = new ArrayList<>(IntStream.range(0, entries.size()).boxed().toList());
+            Collections.shuffle(order, random);
+            long limit = 1 + random.nextInt(4 << 20);
+            BucketPlan plan = BucketPlan.of(entries, order.stream().mapToInt(i -> i).toArray(), limit);
+
+            int[] held = new int[plan.buckets().size()];
+            List<long[]> spans = new ArrayList<>();
+            for (int i = 0; i < entries.size(); i++) {
+                Entry entry = entries.get(i);
+                Place place = plan.places().get(i);
+                Bucket bucket = plan.buckets().get(place.bucket());
+                held[place.bucket()]++;
+                assertThat(bucket.dtype()).isEqualTo(entry.dtype());
+                assertThat(place.offset() % 64).isZero();
+                assertThat(place.offset()).isGreaterThanOrEqualTo(bucket.offset());
+                long end = place.offset() + entry.count() * entry.dtype().bytes();
+                assertThat(end).isLessThanOrEqualTo(bucket.offset() + bucket.count() * bucket.dtype().bytes());
+                spans.add(new long[] {place.offset(), end});
+            }
+            spans.sort((a, b) -> a[0] != b[0] ? Long.compare(a[0], b[0]) : Long.compare(a[1], b[1]));
+            for (int i = 1; i < spans.size(); i++) {
+                assertThat(spans.get(i)[0]).isGreaterThanOrEqualTo(spans.get(i - 1)[1]);
+            }
+            for (int b = 0; b < held.length; b++) {
+                Bucket bucket = plan.buckets().get(b);
+                assertThat(bucket.entries()).isEqualTo(held[b]).isPositive();
+                assertThat(bucket.entries() == 1 || bucket.count() * bucket.dtype().bytes() <= limit).isTrue();
+            }
+        }
+    }
+
+    @Test
+    void shouldFillBucketsOneAfterTheOtherAndGrowFromTheLast() {
+        List<Entry> entries = IntStream.range(0, 400).mapToObj(i -> new Entry(DType.F32, 10_000)).toList();
+        int[] order = IntStream.range(0, 400).map(i -> (i * 7 + 3) % 400).toArray();
+        BucketPlan plan = BucketPlan.of(entries, order, 4 * MIB);
+        int[] buckets = IntStream.of(order).map(i -> plan.places().get(i).bucket()).toArray();
+        assertThat(buckets).isSorted();
+        long[] bytes = plan.buckets().stream().mapToLong(b -> b.count() * 4).toArray();
+        assertThat(bytes[bytes.length - 1]).isBetween(MIB / 8, MIB / 4);
+        assertThat(bytes[bytes.length - 2]).isBetween(MIB / 4, MIB / 2);
+        assertThat(bytes[bytes.length - 3]).isBetween(MIB / 2, MIB);
+        assertThat(Arrays.stream(bytes).sum()).isEqualTo(plan.bytes()).isEqualTo(400 * 10_000 * 4L);
+        assertThat(plan.buckets()).hasSizeLessThan(10);
+    }
+
+    @Test
+    void shouldGiveALargeGradientABucketOfItsOwn() {
+        BucketPlan plan = BucketPlan.of(List.of(new Entry(DType.F32, 10), new Entry(DType.F32, 3 * MIB),
+                new Entry(DType.F32, 10)), new int[] {2, 1, 0}, 4 * MIB);
+        assertThat(plan.buckets()).extracting(Bucket::entries).containsExactly(1, 1, 1);
+        assertThat(plan.places()).extracting(Place::bucket).containsExactly(2, 1, 0);
+    }
+}

@@ -1,0 +1,238 @@
+package dev.starling.distributed.ring;
+
+import static dev.starling.distributed.ring.Runs.assertAlike;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.ring.Runs.Outcome;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import java.util.function.UnaryOperator;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(120)
+class RingAllReduceTest {
+    private static final float ROUNDING = 5e-5f;
+
+    private static List<Outcome> ring(int world, Function<Generator, Layer> network,
+            UnaryOperator<RingAllReduce.Builder> how, Consumer<Trainer.Builder> more) {
+        return Cluster.local(world).run(group ->
+                Runs.train(network, how.apply(RingAllReduce.over(group)).build(), more));
+    }
+
+    private static Outcome alone(Function<Generator, Layer> network) {
+        return Runs.train(network, new SingleProcess(), b -> { });
+    }
+
+    // ---- equivalence ----
+
+    private static void assertEquivalent(int world, Function<Generator, Layer> network) {
+        Outcome alone = alone(network);
+        // Buckets so small that there are several.
+        List<Outcome> all = ring(world, network, r -> r.bucketBytes(512), b -> { });
+        assertAlike(all.getFirst(), alone, ROUNDING);
+        for (Outcome each : all) {
+            assertAlike(each, all.getFirst(), 0);
+            assertThat(each.history().last().step()).isEqualTo(Runs.STEPS);
+            assertThat(each.history().last().training().loss()).isCloseTo(alone.history().last().training().loss(),
+                    within(1e-4));
+            assertThat(each.history().last().heldOut()).isEqualTo(all.getFirst().history().last().heldOut());
+            assertThat(each.history().last().heldOut().examples()).isEqualTo(100);
+        }
+        assertThat(alone.history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+        List<Outcome> again = ring(world, network, r -> r.bucketBytes(512), b -> { });
+        assertAlike(again.getLast(), all.getFirst(), 0);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 3, 4})
+    void shouldTrainAPerceptronAsOneProcessDoes(int world) {
+        assertEquivalent(world, Runs::mlp);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 3, 4})
+    void shouldTrainAConvolutionalNetworkAsOneProcessDoes(int world) {
+        assertEquivalent(world, Runs::cnn);
+    }
+
+    @Test
+    void shouldAccumulate() {
+        Outcome alone = alone(Runs::mlp);
+        List<Outcome> both = Cluster.local(2).run(group -> Runs.train(Runs::mlp, Runs.BATCH / 4,
+                RingAllReduce.over(group).build(), b -> b.accumulate(4)));
+        assertAlike(both.get(0), alone, ROUNDING);
+        assertAlike(both.get(1), both.get(0), 0);
+    }
+
+    @Test
+    void shouldSendHalfTheBytes() {
+        Outcome alone = alone(Runs::mlp);
+        List<Outcome> both = ring(2, Runs::mlp, RingAllReduce.Builder::halfPrecision, b -> { });
+        assertAlike(both.get(1), both.get(0), 0);
+        // Eight bits of gradients, 110 steps of 0.05/(1 - 0.9).
+        assertAlike(both.get(0), alone, 0.05f);
+        assertThat(both.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+    }
+
+    @Test
+    void shouldAgreeOnRunningStatistics() {
+        List<Outcome> all = ring(3, Runs::normed, r -> r, b -> { });
+        assertAlike(all.get(1), all.get(0), 0);
+        assertAlike(all.get(2), all.get(0), 0);
+        Outcome alone = alone(Runs::normed);
+        // The mean of parts' means is the batch's; ranks see it drift a little apart with the weights.
+        assertThat(all.get(0).tensors().get("1.running_mean")).containsExactly(alone.tensors().get("1.running_mean"),
+                within(0.1f));
+        assertThat(all.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+    }
+
+    /** Has two layers and uses one; the other on rank 1 only if {@code sometimes}. */
+    private record Idle(Linear used, Linear idle, boolean sometimes) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            Tensor flat = x.reshape(x.size(0), 36);
+            return sometimes ? used.forward(flat).add(idle.forward(flat)) : used.forward(flat);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("used", used);
+            visitor.layer("idle", idle);
+        }
+    }
+
+    @Test
+    void shouldLeaveParametersAloneThatNobodyUses() {
+        Function<Generator, Layer> network = g -> new Idle(Linear.of(36, 4, g), Linear.of(36, 4, g), false);
+        Outcome alone = alone(network);
+        List<Outcome> both = ring(2, network, r -> r.bucketBytes(512), b -> { });
+        assertAlike(both.get(0), alone, ROUNDING);
+        assertAlike(both.get(1), both.get(0), 0);
+    }
+
+    @Test
+    void shouldCountGradientsThatSomeRanksLackAsZeros() {
+        List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Idle(Linear.of(36, 4, g),
+                Linear.of(36, 4, g), group.rank() == 1), RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
+        assertAlike(both.get(1), both.get(0), 0);
+        Outcome nobody = ring(2, g -> new Idle(Linear.of(36, 4, g), Linear.of(36, 4, g), false), r -> r, b -> { })
+                .getFirst();
+        assertThat(both.get(0).tensors().get("idle.weight")).isNotEqualTo(nobody.tensors().get("idle.weight"));
+    }
+
+    // ---- stopping, checkpoints ----
+
+    private static TrainingListener stopAt(long step) {
+        return new TrainingListener() {
+            @Override
+            public void stepEnded(Progress progress) {
+                if (progress.step() == step) {
+                    progress.stop();
+                }
+            }
+        };
+    }
+
+    @Test
+    void shouldStopTogether() {
+        List<Outcome> all = Cluster.local(3).run(group -> Runs.train(Runs::mlp, RingAllReduce.over(group).build(),
+                b -> b.listeners(stopAt(group.rank() == 1 ? 25 : 1000))));
+        assertThat(all).allSatisfy(each -> {
+            assertThat(each.history().epochs()).hasSize(2);
+            assertAlike(each, all.getFirst(), 0);
+        });
+    }
+
+    @Test
+    void shouldGoOnFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) {
+        Outcome alone = alone(Runs::cnn);
+        ring(3, Runs::cnn, r -> r, b -> b.checkpoints(directory, 10).listeners(stopAt(37)));
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(38);
+        List<Outcome> both = ring(2, Runs::cnn, r -> r, b -> b.checkpoints(directory).resume());
+        assertAlike(both.get(0), alone, ROUNDING);
+        assertAlike(both.get(1), both.get(0), 0);
+        EpochReport fourth = both.get(1).history().epochs().getFirst();
+        assertThat(fourth.epoch()).isEqualTo(3);
+        assertThat(fourth.training().examples()).isEqualTo(Runs.EXAMPLES);
+        assertThat(fourth.training().loss()).isCloseTo(alone.history().epochs().get(3).training().loss(), within(1e-4));
+    }
+
+    // ---- mistakes ----
+
+    @Test
+    void shouldRefuseRanksWithDifferentModels() {
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> Runs.train(group.rank() == 0 ? Runs::mlp : Runs::cnn,
+                RingAllReduce.over(group).build(), b -> { }))).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("rank 1 trains another model than rank 0");
+    }
+
+    // ---- unequal ranks ----
+
+    /** Takes a time that grows with the rows. */
+    private record Slow(Layer inner, long nsPerRow) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            long until = System.nanoTime() + nsPerRow * x.size(0);
+            while (System.nanoTime() < until) {
+                LockSupport.parkNanos(until - System.nanoTime());
+            }
+            return inner.forward(x);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("inner", inner);
+        }
+    }
+
+    @Test
+    void shouldGiveASlowRankLess() {
+        List<int[]> rows = Cluster.local(2).run(group -> {
+            RingAllReduce ring = RingAllReduce.over(group).proportional().build();
+            Outcome[] outcome = new Outcome[1];
+            int[] last = new int[1];
+            outcome[0] = Runs.train(g -> new Slow(Runs.mlp(g), group.rank() == 0 ? 200_000 : 600_000), ring,
+                    b -> b.epochs(8).listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            last[0] = ring.share().rows(Runs.BATCH);
+                        }
+                    }));
+            return last;
+        });
+        // A quarter; time is not all that differs.
+        assertThat(rows.get(1)[0]).isBetween(5, 11);
+        assertThat(rows.get(0)[0] + rows.get(1)[0]).isEqualTo(Runs.BATCH);
+    }
+
+    @Test
+    void shouldTrainAsOneProcessDoesWithUnequalParts() {
+        Outcome alone = alone(g -> new Slow(Runs.mlp(g), 0));
+        List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Slow(Runs.mlp(g),
+                group.rank() == 0 ? 20_000 : 80_000), RingAllReduce.over(group).proportional().build(), b -> { }));
+        assertAlike(both.get(0), alone, ROUNDING);
+        assertAlike(both.get(1), both.get(0), 0);
+    }
+}

@@ -1,0 +1,198 @@
+package dev.starling.transport.aeron;
+
+import dev.starling.transport.TransportException;
+import io.aeron.CommonContext;
+import io.aeron.driver.MediaDriver;
+import io.aeron.driver.ThreadingMode;
+import io.aeron.exceptions.StorageSpaceException;
+import java.lang.System.Logger.Level;
+import java.nio.file.Path;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
+import org.agrona.concurrent.AgentInvoker;
+import org.agrona.concurrent.BackoffIdleStrategy;
+import org.agrona.concurrent.IdleStrategy;
+
+/**
+ * A media driver: what moves Aeron's messages. A wire has one of its own unless its option {@code driver} names the
+ * directory of another, such as one started here, in a process that outlives the wires.
+ */
+public final class AeronDriver implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
+    private static final long DEFAULT_LIVENESS_NS = TimeUnit.SECONDS.toNanos(20);
+    private static final long TIMER_NS = TimeUnit.MILLISECONDS.toNanos(10);
+    private static final long STATUS_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    private static final int MAX_LOGGED = 100;
+    /** The least that Aeron accepts of either. */
+    private static final int COUNTERS = 1 << 20;
+    private static final int ERRORS = 4 << 20;
+
+    /** Bytes of files of a driver without links. */
+    static final long BYTES = 14L << 20;
+
+    private final WireDirectory own;
+    private final MediaDriver driver;
+
+    private AeronDriver(WireDirectory own, MediaDriver driver) {
+        this.own = own;
+        this.driver = driver;
+    }
+
+    /**
+     * Starts a driver with threads of its own: one on a machine of up to four processors, else three.
+     *
+     * @param directory to keep its files in, which is made and deleted again; {@code null} for the driver's own choice
+     * @throws TransportException if the directory is in use or full
+     */
+    public static AeronDriver start(Path directory) {
+        int threads = Runtime.getRuntime().availableProcessors() <= 4 ? 1 : 3;
+        if (directory != null) {
+            return start(null, directory, threads, DEFAULT_LIVENESS_NS);
+        }
+        WireDirectory.sweep(WireDirectory.defaultBase());
+        WireDirectory own = WireDirectory.create(WireDirectory.defaultBase());
+        try {
+            return start(own, own.driver(), threads, DEFAULT_LIVENESS_NS);
+        } catch (RuntimeException e) {
+            own.close();
+            throw e;
+        }
+    }
+
+    /** Starts a driver, which owns the wire's directory from then on, if there is one. */
+    static AeronDriver start(WireDirectory own, Path directory, int threads, long livenessNs) {
+        if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
+                ignored -> { })) {
+            throw new TransportException(TransportException.Problem.IN_USE, "a media driver runs in " + directory,
+                    "use that one or choose another directory");
+        }
+        AeronSettings.requireRoom(existing(directory), BYTES, "a media driver");
+        MediaDriver.Context context = context(directory, livenessNs);
+        setThreads(context, threads);
+        try {
+            return new AeronDriver(own, MediaDriver.launch(context));
+        } catch (StorageSpaceException e) {
+            throw AeronSettings.noRoom(directory, e.getMessage(), e);
+        } catch (RuntimeException e) {
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "no media driver can be started in "
+                    + directory + ": " + e.getMessage(), "", e);
+        }
+    }
+
+    private static Path existing(Path directory) {
+        Path at = directory.toAbsolutePath();
+        while (!at.toFile().isDirectory()) {
+            at = at.getParent();
+        }
+        return at;
+    }
+
+    private static MediaDriver.Context context(Path directory, long livenessNs) {
+        Set<String> logged = ConcurrentHashMap.newKeySet();
+        return new MediaDriver.Context()
+                .aeronDirectoryName(directory.toString())
+                .dirDeleteOnStart(true)
+                .dirDeleteOnShutdown(true)
+                .warnIfDirectoryExists(false)
+                .printConfigurationOnStart(false)
+                .asyncExecutorEnabled(false)
+                // Sparse files promise room that may be gone when it is needed, which ends the process.
+                .termBufferSparseFile(false)
+                .performStorageChecks(true)
+                .lowStorageWarningThreshold(0)
+                .counterValuesBufferLength(COUNTERS)
+                .errorBufferLength(ERRORS)
+                .timerIntervalNs(TIMER_NS)
+                .statusMessageTimeoutNs(STATUS_NS)
+                .clientLivenessTimeoutNs(livenessNs)
+                .imageLivenessTimeoutNs(livenessNs)
+                .publicationConnectionTimeoutNs(livenessNs)
+                .publicationUnblockTimeoutNs(2 * livenessNs)
+                .publicationLingerTimeoutNs(TimeUnit.SECONDS.toNanos(1))
+                .errorHandler(e -> {
+                    String message = String.valueOf(e.getMessage());
+                    if (logged.size() < MAX_LOGGED && logged.add(message)) {
+                        LOG.log(e instanceof StorageSpaceException ? Level.ERROR : Level.WARNING, message);
+                    }
+                });
+    }
+
+    private static void setThreads(MediaDriver.Context context, int threads) {
+        context.threadingMode(switch (threads) {
+            case 0 -> ThreadingMode.INVOKER;
+            case 1 -> ThreadingMode.SHARED;
+            case 2 -> ThreadingMode.SHARED_NETWORK;
+            default -> ThreadingMode.DEDICATED;
+        });
+        context.sharedThreadFactory(named("driver")).sharedNetworkThreadFactory(named("network"))
+                .conductorThreadFactory(named("conductor")).senderThreadFactory(named("sender"))
+                .receiverThreadFactory(named("receiver"));
+        context.sharedIdleStrategy(idle()).sharedNetworkIdleStrategy(idle()).senderIdleStrategy(idle())
+                .receiverIdleStrategy(idle())
+                .conductorIdleStrategy(new BackoffIdleStrategy(0, 0, 100_000, 1_000_000));
+    }
+
+    /** Spinning pays only where others have processors left to run on. */
+    private static IdleStrategy idle() {
+        int spins = Runtime.getRuntime().availableProcessors() > 4 ? 1000 : 0;
+        return new BackoffIdleStrategy(spins, 100, 20_000, 500_000);
+    }
+
+    private static ThreadFactory named(String what) {
+        return task -> {
+            Thread thread = new Thread(() -> {
+                Thread.currentThread().setName("starling-aeron-" + what); // Aeron gives another name.
+                task.run();
+            });
+            thread.setDaemon(true);
+            return thread;
+        };
+    }
+
+    /** Returns where wires find it: the value of their option {@code driver}. */
+    public Path directory() {
+        return Path.of(driver.aeronDirectoryName());
+    }
+
+    /** Returns what drives it, or {@code null} if its own threads do. */
+    AgentInvoker invoker() {
+        return driver.sharedAgentInvoker();
+    }
+
+    /**
+     * Deletes what killed processes left behind.
+     *
+     * @param base directory of {@link dev.starling.transport.TransportConfig#directory}, {@code null} for the default
+     * @return the number of wires and drivers whose files were deleted
+     */
+    public static int sweep(Path base) {
+        return WireDirectory.sweep(base == null ? WireDirectory.defaultBase() : base);
+    }
+
+    /** Stops it and deletes its files. */
+    @Override
+    public void close() {
+        try {
+            driver.close();
+        } finally {
+            if (own != null) {
+                own.close();
+            }
+        }
+    }
+
+    /**
+     * Runs a driver until the process is told to end, and prints its directory.
+     *
+     * @param args the directory, or nothing for the driver's own choice
+     */
+    public static void main(String[] args) throws InterruptedException {
+        AeronDriver started = start(args.length == 0 ? null : Path.of(args[0]));
+        Runtime.getRuntime().addShutdownHook(new Thread(started::close, "starling-aeron-shutdown"));
+        System.out.println(started.directory());
+        new CountDownLatch(1).await();
+    }
+}

@@ -1,0 +1,385 @@
+package dev.starling.transport.aeron;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Waiting;
+import dev.starling.transport.spi.Wire;
+import io.aeron.Aeron;
+import io.aeron.AeronCounters;
+import io.aeron.CommonContext;
+import io.aeron.FragmentAssembler;
+import io.aeron.Subscription;
+import io.aeron.exceptions.AeronException;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.net.BindException;
+import java.net.DatagramSocket;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketException;
+import java.net.UnknownHostException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import org.agrona.LangUtil;
+import org.agrona.collections.LongArrayList;
+import org.agrona.concurrent.AgentInvoker;
+import org.agrona.concurrent.NanoClock;
+import org.agrona.concurrent.status.CountersReader;
+
+/**
+ * A wire over Aeron. Each has a media driver of its own, so that the death of a process is nobody else's, and listens
+ * twice: to UDP at its address, and to a stream within the host. A peer of the same host finds the announcement of that
+ * stream and writes straight into memory of this wire's driver, as a second client of it.
+ */
+final class AeronWire implements Wire {
+    static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
+
+    private static final int UDP_STREAM = 1001;
+    /** How often the driver and the clients are driven while nothing goes over the network. */
+    private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
+    private static final long LONGEST_STEP_NS = TimeUnit.SECONDS.toNanos(1);
+    private static final long GOODBYE_NS = TimeUnit.MILLISECONDS.toNanos(25);
+    private static final long START_NS = TimeUnit.SECONDS.toNanos(10);
+    /** A peer's process may rest for long; whether it is gone its lock tells. */
+    private static final long DRIVER_SILENCE_MS = TimeUnit.HOURS.toMillis(1);
+
+    private final AeronSettings settings;
+    private final WireDirectory directory;
+    private AeronDriver driver;
+    private AgentInvoker driverInvoker;
+    private Aeron client;
+    private Subscription local;
+    private Subscription network;
+    private String address;
+
+    private final List<AeronLink> links = new ArrayList<>();
+    private final LongArrayList unflushed = new LongArrayList();
+    private Inbox inbox;
+    private final FragmentAssembler localMessages = assembler();
+    private final FragmentAssembler networkMessages = assembler();
+    private Waiting waiting = Waiting.forThreads(1);
+    private long nextUpkeepNs;
+    private boolean networked;
+    private boolean closed;
+
+    private AeronWire(AeronSettings settings, WireDirectory directory) {
+        this.settings = settings;
+        this.directory = directory;
+    }
+
+    static AeronWire open(TransportConfig config) {
+        AeronSettings settings = AeronSettings.of(config);
+        if (settings.isSocketBufferSmall()) {
+            LOG.log(Level.INFO, "sockets hold {0} bytes here, 4194304 suit a fast network; sysctl -w "
+                    + "net.core.rmem_max=4194304 net.core.wmem_max=4194304", Integer.toString(settings.socketBuffer()));
+        }
+        InetSocketAddress endpoint = new InetSocketAddress(resolve(config.host(), "host"), config.port());
+        checkFree(endpoint);
+        WireDirectory.sweep(settings.base());
+        AeronWire wire = new AeronWire(settings, WireDirectory.create(settings.base()));
+        try {
+            wire.start(config.host(), endpoint);
+            return wire;
+        } catch (RuntimeException e) {
+            wire.close();
+            throw e;
+        }
+    }
+
+    private void start(String host, InetSocketAddress endpoint) {
+        Path driverDirectory = settings.driver();
+        if (driverDirectory == null) {
+            driverDirectory = directory.driver();
+            AeronSettings.requireRoom(settings.base(), AeronDriver.BYTES + settings.linkBytes(),
+                    "a media driver with its first link");
+            driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs());
+            driverInvoker = driver.invoker();
+        } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
+            throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
+                    "start one there (dev.starling.transport.aeron.AeronDriver), or leave the option driver away");
+        }
+        try {
+            client = connect(driverDirectory, driverInvoker, ownClock());
+            network = client.addSubscription("aeron:udp?endpoint=" + text(endpoint) + "|so-rcvbuf="
+                    + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
+                    + settings.window(), UDP_STREAM, image -> { },
+                    image -> networkMessages.freeSessionBuffer(image.sessionId()));
+            String resolved = awaitEndpoint();
+            int stream = ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE);
+            local = client.addSubscription("aeron:ipc", stream, image -> { },
+                    image -> localMessages.freeSessionBuffer(image.sessionId()));
+            String port = resolved.substring(resolved.lastIndexOf(':') + 1);
+            address = (host.indexOf(':') >= 0 && !host.startsWith("[") ? '[' + host + ']' : host) + ':' + port;
+            if (settings.ipc()) {
+                directory.announce(key(new InetSocketAddress(endpoint.getAddress(), Integer.parseInt(port))),
+                        driverDirectory, stream);
+            }
+        } catch (AeronException e) {
+            throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
+                    + e.getMessage(), "choose another host or port, or 0 for any", e);
+        }
+        waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
+    }
+
+    private String awaitEndpoint() {
+        long deadline = System.nanoTime() + START_NS;
+        String resolved;
+        while ((resolved = network.resolvedEndpoint()) == null) {
+            if (System.nanoTime() > deadline) {
+                throw new TransportException(Problem.TIMED_OUT, "the media driver did not open a socket in time", "");
+            }
+            drive();
+            Thread.yield();
+        }
+        return resolved;
+    }
+
+    /** Connects to the driver in a directory; {@code invoker} drives it if it is ours. */
+    Aeron connect(Path driverDirectory, AgentInvoker invoker, NanoClock clock) {
+        return Aeron.connect(new Aeron.Context()
+                .aeronDirectoryName(driverDirectory.toString())
+                .useConductorAgentInvoker(true)
+                .driverAgentInvoker(invoker)
+                .nanoClock(clock)
+                .driverTimeoutMs(DRIVER_SILENCE_MS)
+                .closeLingerDurationNs(0)
+                .errorHandler(e -> LOG.log(Level.DEBUG, "Aeron: {0}", e.getMessage()))
+                .subscriberErrorHandler(LangUtil::rethrowUnchecked));
+    }
+
+    /** A clock that stops while this process does: or else the client would give itself up on waking. */
+    private static NanoClock ownClock() {
+        return new NanoClock() {
+            private long real = System.nanoTime();
+            private long own;
+
+            @Override
+            public long nanoTime() {
+                long now = System.nanoTime();
+                own += Math.min(now - real, LONGEST_STEP_NS);
+                real = now;
+                return own;
+            }
+        };
+    }
+
+    private FragmentAssembler assembler() {
+        return new FragmentAssembler((buffer, offset, length, header) -> inbox.onMessage(buffer, offset, length));
+    }
+
+    @Override
+    public String address() {
+        return address;
+    }
+
+    @Override
+    public int maxMessageLength() {
+        return settings.maxMessageLength();
+    }
+
+    @Override
+    public int bulkMessageLength() {
+        return settings.bulkMessageLength();
+    }
+
+    @Override
+    public Link open(String peer) {
+        checkOpen();
+        int colon = peer.lastIndexOf(':');
+        int port = -1;
+        if (colon > 0 && peer.substring(colon + 1).matches("\\d{1,5}")) {
+            port = Integer.parseInt(peer.substring(colon + 1));
+        }
+        if (port < 1 || port > 65_535) {
+            throw new TransportException(Problem.ARGUMENT, "an address of the aeron transport is host:port, got "
+                    + peer, "");
+        }
+        InetSocketAddress endpoint = new InetSocketAddress(resolve(peer.substring(0, colon), "address"), port);
+        AeronLink link = new AeronLink(this, text(endpoint), settings.ipc() ? key(endpoint) : null);
+        links.add(link);
+        waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
+        nextUpkeepNs = System.nanoTime();
+        return link;
+    }
+
+    @Override
+    public int poll(Inbox to, int limit) {
+        checkOpen();
+        inbox = to;
+        int work = 0;
+        long now = System.nanoTime();
+        if (now >= nextUpkeepNs) {
+            nextUpkeepNs = now + UPKEEP_NS;
+            client.conductorAgentInvoker().invoke();
+            if (client.isClosed()) {
+                throw new TransportException(Problem.CLOSED, "the media driver in "
+                        + client.context().aeronDirectoryName() + " is gone", "start it again, and this process");
+            }
+            networked = network.imageCount() > 0;
+            for (int i = 0; i < links.size(); i++) {
+                work += links.get(i).upkeep(now);
+                networked |= links.get(i).isNetworked();
+            }
+            work += moved();
+        } else if (networked) {
+            work += moved();
+        }
+        int taken = local.poll(localMessages, limit);
+        if (taken < limit) {
+            taken += network.poll(networkMessages, limit - taken);
+        }
+        return work + taken;
+    }
+
+    /** Drives the driver; returns 1 if it moved data, for it has always something to look after. */
+    private int moved() {
+        return driverInvoker != null && driverInvoker.invoke() >= AeronSettings.HEADER ? 1 : 0;
+    }
+
+    private void drive() {
+        client.conductorAgentInvoker().invoke();
+        moved();
+    }
+
+    @Override
+    public void idle(long idleNs) {
+        waiting.idle(idleNs);
+    }
+
+    AeronSettings settings() {
+        return settings;
+    }
+
+    Aeron client() {
+        return client;
+    }
+
+    /** Forgets a link that was closed; its last messages are on their way if they went over the network. */
+    void forget(AeronLink link, long registration) {
+        links.remove(link);
+        if (registration != Aeron.NULL_VALUE) {
+            unflushed.addLong(registration);
+        }
+    }
+
+    String networkChannel(String endpoint) {
+        return "aeron:udp?endpoint=" + endpoint + "|mtu=" + settings.mtu() + "|term-length=" + settings.term()
+                + "|so-sndbuf=" + settings.socketBuffer() + "|so-rcvbuf=" + settings.socketBuffer();
+    }
+
+    String localChannel() {
+        return "aeron:ipc?mtu=" + AeronSettings.LONGEST_MTU + "|term-length=" + settings.ipcTerm();
+    }
+
+    static int networkStream() {
+        return UDP_STREAM;
+    }
+
+    private static InetAddress resolve(String host, String what) {
+        try {
+            return InetAddress.getByName(host);
+        } catch (UnknownHostException e) {
+            throw new TransportException(Problem.ARGUMENT, "the " + what + " " + host + " is unknown",
+                    "name one that resolves, or a numeric address", e);
+        }
+    }
+
+    private static void checkFree(InetSocketAddress endpoint) {
+        try (DatagramSocket probe = new DatagramSocket(null)) {
+            probe.bind(endpoint);
+        } catch (BindException e) {
+            boolean ours = String.valueOf(e.getMessage()).contains("assign");
+            throw ours ? new TransportException(Problem.ARGUMENT, endpoint.getAddress().getHostAddress()
+                    + " is no address of this machine", "name one that peers reach it at", e)
+                    : new TransportException(Problem.IN_USE, "port " + endpoint.getPort() + " is in use at "
+                    + endpoint.getAddress().getHostAddress(), "choose another port, or 0 for any that is free", e);
+        } catch (SocketException e) {
+            throw new TransportException(Problem.ARGUMENT, "cannot listen at " + text(endpoint) + ": " + e, "", e);
+        }
+    }
+
+    private static String text(InetSocketAddress endpoint) {
+        String host = endpoint.getAddress().getHostAddress();
+        return (endpoint.getAddress() instanceof Inet6Address ? '[' + host + ']' : host) + ':' + endpoint.getPort();
+    }
+
+    /** The same address means another wire in another network namespace. */
+    private static String key(InetSocketAddress endpoint) {
+        String namespace = "";
+        try {
+            namespace = Files.readSymbolicLink(Path.of("/proc/self/ns/net")).toString();
+        } catch (IOException | UnsupportedOperationException e) {
+            LOG.log(Level.DEBUG, "no network namespaces here: {0}", e.toString());
+        }
+        return namespace + ' ' + text(endpoint);
+    }
+
+    private void checkOpen() {
+        if (closed) {
+            throw new TransportException(Problem.CLOSED, "the wire is closed", "open another");
+        }
+    }
+
+    @Override
+    public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        try {
+            if (client != null && !client.isClosed()) {
+                List.copyOf(links).forEach(AeronLink::close);
+                flush();
+                sayGoodbye();
+                client.close();
+            }
+        } finally {
+            try {
+                if (driver != null) {
+                    driver.close();
+                }
+            } finally {
+                directory.close();
+            }
+        }
+    }
+
+    /** Waits until peers have what was sent to them over the network, but not for ever. */
+    private void flush() {
+        long deadline = System.nanoTime() + settings.linger().toNanos();
+        CountersReader counters = client.countersReader();
+        while (!unflushed.isEmpty() && System.nanoTime() < deadline) {
+            drive();
+            long registration = unflushed.getLong(0);
+            if (counters.findByTypeIdAndRegistrationId(AeronCounters.DRIVER_SENDER_POSITION_TYPE_ID, registration)
+                    == CountersReader.NULL_COUNTER_ID) {
+                unflushed.removeAt(0);
+            } else {
+                Thread.yield();
+            }
+        }
+    }
+
+    /** Lets peers know at once instead of after their patience. */
+    private void sayGoodbye() {
+        boolean heard = network != null && network.imageCount() > 0;
+        if (network != null) {
+            network.close();
+        }
+        if (local != null) {
+            local.close();
+        }
+        long deadline = System.nanoTime() + (heard ? GOODBYE_NS : 0);
+        do {
+            drive();
+        } while (System.nanoTime() < deadline);
+    }
+}

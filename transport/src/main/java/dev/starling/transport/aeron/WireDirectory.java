@@ -1,0 +1,183 @@
+package dev.starling.transport.aeron;
+
+import dev.starling.transport.TransportException;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
+
+/**
+ * A directory of one wire or driver, which is told from one that a killed process left behind by a lock that ends with
+ * its owner. A wire announces in it where it is reached, so that others on the same host need no network to reach it.
+ */
+final class WireDirectory implements AutoCloseable {
+    private static final String PREFIX = "starling-aeron-";
+    private static final String LOCK = "lock";
+    private static final String ANNOUNCEMENT = "wire";
+    private static final AtomicInteger COUNT = new AtomicInteger();
+
+    private final Path path;
+    private final FileChannel lock;
+
+    private WireDirectory(Path path, FileChannel lock) {
+        this.path = path;
+        this.lock = lock;
+    }
+
+    /**
+     * How a wire of this host is reached without the network.
+     *
+     * @param endpoint of the wire: network namespace, numeric address and port
+     * @param driver directory of its media driver
+     * @param stream that it listens to there
+     * @param directory of the wire
+     */
+    record Announcement(String endpoint, Path driver, int stream, Path directory) {
+        /** Returns whether the wire's process has ended. */
+        boolean isAbandoned() {
+            return WireDirectory.isAbandoned(directory);
+        }
+    }
+
+    static Path defaultBase() {
+        Path memory = Path.of("/dev/shm");
+        return Files.isDirectory(memory) && Files.isWritable(memory) ? memory
+                : Path.of(System.getProperty("java.io.tmpdir"));
+    }
+
+    /** Makes a directory that only this user may enter. */
+    static WireDirectory create(Path base) {
+        String name = PREFIX + ProcessHandle.current().pid() + '-' + COUNT.incrementAndGet();
+        try {
+            Files.createDirectories(base);
+            // Nobody may find it before it is locked: it would be swept away.
+            Path hidden = Files.createTempDirectory(base, "." + name,
+                    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+            FileChannel channel = FileChannel.open(hidden.resolve(LOCK), StandardOpenOption.CREATE,
+                    StandardOpenOption.WRITE);
+            channel.lock();
+            Path path = base.resolve(name);
+            delete(path);
+            Files.move(hidden, path, StandardCopyOption.ATOMIC_MOVE);
+            return new WireDirectory(path, channel);
+        } catch (IOException e) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot make a directory in " + base
+                    + ": " + e, "name another directory", e);
+        }
+    }
+
+    Path driver() {
+        return path.resolve("driver");
+    }
+
+    /** Tells the other processes of this host how to reach this wire. */
+    Announcement announce(String endpoint, Path driver, int stream) {
+        Announcement announcement = new Announcement(endpoint, driver, stream, path);
+        try {
+            Path draft = path.resolve("draft");
+            Files.write(draft, List.of(endpoint, driver.toString(), Integer.toString(stream)));
+            Files.move(draft, path.resolve(ANNOUNCEMENT), StandardCopyOption.ATOMIC_MOVE);
+            return announcement;
+        } catch (IOException e) {
+            throw AeronSettings.noRoom(path, "it cannot be written to: " + e, e);
+        }
+    }
+
+    /** Returns how the wire at that endpoint is reached, or {@code null} if it is not on this host. */
+    static Announcement find(Path base, String endpoint) {
+        for (Path directory : list(base)) {
+            try {
+                List<String> lines = Files.readAllLines(directory.resolve(ANNOUNCEMENT));
+                if (lines.getFirst().equals(endpoint) && isOurs(directory) && !isAbandoned(directory)) {
+                    return new Announcement(endpoint, Path.of(lines.get(1)), Integer.parseInt(lines.get(2)), directory);
+                }
+            } catch (IOException e) {
+                continue; // Not announced yet, no longer, or of another user.
+            }
+        }
+        return null;
+    }
+
+    /** Returns how many wires and drivers this base has. */
+    static int count(Path base) {
+        return list(base).size();
+    }
+
+    /** Deletes what killed processes left; returns the number of directories deleted. */
+    static int sweep(Path base) {
+        int swept = 0;
+        for (Path directory : list(base)) {
+            try {
+                if (isOurs(directory) && isAbandoned(directory)) {
+                    delete(directory);
+                    swept++;
+                }
+            } catch (IOException e) {
+                continue; // Somebody else sweeps too, or it is not ours.
+            }
+        }
+        return swept;
+    }
+
+    private static List<Path> list(Path base) {
+        List<Path> found = new ArrayList<>();
+        try (DirectoryStream<Path> all = Files.newDirectoryStream(base, PREFIX + "*")) {
+            all.forEach(found::add);
+        } catch (IOException e) {
+            return List.of();
+        }
+        return found;
+    }
+
+    private static boolean isOurs(Path directory) throws IOException {
+        return Files.isDirectory(directory) && Files.getOwner(directory).getName().equals(System.getProperty(
+                "user.name"));
+    }
+
+    private static boolean isAbandoned(Path directory) {
+        if (directory.getFileName().toString().startsWith(PREFIX + ProcessHandle.current().pid() + '-')) {
+            return !Files.exists(directory); // To open the lock of this process and close it would end it.
+        }
+        try (FileChannel channel = FileChannel.open(directory.resolve(LOCK), StandardOpenOption.WRITE);
+                FileLock held = channel.tryLock()) {
+            return held != null;
+        } catch (NoSuchFileException e) {
+            return true;
+        } catch (OverlappingFileLockException | IOException e) {
+            return false;
+        }
+    }
+
+    private static void delete(Path directory) throws IOException {
+        if (!Files.exists(directory)) {
+            return;
+        }
+        try (Stream<Path> all = Files.walk(directory)) {
+            for (Path each : all.toList().reversed()) {
+                Files.deleteIfExists(each);
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        try {
+            delete(path);
+            lock.close();
+        } catch (IOException e) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot delete " + path + ": " + e,
+                    "delete it", e);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+package dev.starling.transport.aeron;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.io.IOException;
+import java.net.DatagramSocket;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(60)
+class AeronWireTest {
+    private static final Inbox NOTHING = (buffer, offset, length) -> { };
+    private static final UnsafeBuffer HEADER = new UnsafeBuffer(new byte[8]);
+
+    @TempDir
+    private Path directory;
+
+    private TransportConfig config() {
+        return TransportConfig.of("aeron", Secret.ofText("sixteen bytes or more")).directory(directory);
+    }
+
+    private TransportConfig config(boolean ipc) {
+        return config().option("ipc", Boolean.toString(ipc));
+    }
+
+    private static Wire open(TransportConfig config) {
+        return new AeronWireProvider().open(config);
+    }
+
+    private static int offer(Link link, byte[] body) {
+        return link.offer(HEADER, 0, HEADER.capacity(), new UnsafeBuffer(body), 0, body.length);
+    }
+
+    private static void await(BooleanSupplier condition, Wire... driven) {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!condition.getAsBoolean()) {
+            assertThat(System.nanoTime()).as("in time").isLessThan(deadline);
+            for (Wire wire : driven) {
+                wire.poll(NOTHING, 16);
+            }
+        }
+    }
+
+    /** Messages of sizes from none to the longest, with contents that tell which is which. */
+    private static byte[] message(int index, int longest) {
+        int[] sizes = {0, 1, 31, 1000, 32 << 10, 65_472 - 8, 65_473 - 8, 200_000, longest - 8};
+        byte[] body = new byte[sizes[index % sizes.length]];
+        for (int i = 0; i < body.length; i++) {
+            body[i] = (byte) (i * 31 + index);
+        }
+        return body;
+    }
+
+    @ParameterizedTest
+    @CsvSource({"true, 65504", "false, 65504", "false, 1408"})
+    void shouldCarryMessagesOfAllSizesInOrder(boolean ipc, int mtu) {
+        TransportConfig config = config(ipc).option("mtu", Integer.toString(mtu));
+        try (Wire from = open(config); Wire to = open(config)) {
+            Link link = from.open(to.address());
+            int count = 200;
+            int[] received = {0};
+            Inbox check = (buffer, offset, length) -> {
+                byte[] expected = message(received[0], from.maxMessageLength());
+                byte[] body = new byte[length - HEADER.capacity()];
+                buffer.getBytes(offset + HEADER.capacity(), body);
+                assertThat(body).isEqualTo(expected);
+                received[0]++;
+            };
+            int[] sent = {0};
+            await(() -> {
+                if (sent[0] < count && offer(link, message(sent[0], from.maxMessageLength())) == Wire.SENT) {
+                    sent[0]++;
+                }
+                to.poll(check, 16);
+                return received[0] == count;
+            }, from);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void shouldPressBackAndLoseNothing(boolean ipc) {
+        TransportConfig config = config(ipc);
+        try (Wire from = open(config); Wire to = open(config)) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            byte[] body = new byte[10_000];
+            int sent = 1;
+            int code;
+            while ((code = offer(link, body)) == Wire.SENT) {
+                sent++;
+                from.poll(NOTHING, 1);
+            }
+            assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+            assertThat(sent).as("messages under way").isBetween(100, 2000);
+            int expected = sent + 1;
+            int[] received = {1}; // The first, which is of another size.
+            boolean[] last = {false};
+            await(() -> {
+                last[0] = last[0] || offer(link, body) == Wire.SENT;
+                to.poll((buffer, offset, length) -> received[0] += length == body.length + 8 ? 1 : 0, 16);
+                return last[0] && received[0] == expected;
+            }, from);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void shouldDeliverWhatWasSentBeforeClosing(boolean ipc) throws InterruptedException {
+        TransportConfig config = config(ipc);
+        try (Wire to = open(config)) {
+            int count = 150;
+            Thread sender = Thread.ofPlatform().start(() -> {
+                try (Wire from = open(config)) {
+                    Link link = from.open(to.address());
+                    int[] sent = {0};
+                    await(() -> {
+                        if (offer(link, new byte[10_000]) == Wire.SENT) {
+                            sent[0]++;
+                        }
+                        return sent[0] == count;
+                    }, from);
+                }
+            });
+            int[] received = {0};
+            await(() -> {
+                to.poll((buffer, offset, length) -> received[0]++, 16);
+                return received[0] == count;
+            });
+            sender.join();
+        }
+    }
+
+    @Test
+    void shouldReachItself() {
+        try (Wire wire = open(config())) {
+            Link link = wire.open(wire.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, wire);
+            int[] received = {0};
+            await(() -> wire.poll((buffer, offset, length) -> received[0]++, 4) >= 0 && received[0] == 1);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void shouldTellThatTheOtherEndIsGone(boolean ipc) {
+        TransportConfig config = config(ipc);
+        try (Wire from = open(config); Wire other = open(config)) {
+            Wire to = open(config);
+            Link link = from.open(to.address());
+            Link lasting = from.open(other.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, other);
+            to.close();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from, other);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, other);
+            assertThat(offer(link, new byte[4])).isEqualTo(Wire.CLOSED);
+            link.close();
+            assertThat(from.open(to.address())).as("a new link").satisfies(
+                    again -> assertThat(offer(again, new byte[4])).isEqualTo(Wire.NOT_CONNECTED));
+        }
+    }
+
+    @Test
+    void shouldWaitForAPeerThatComesLater() throws IOException {
+        int port;
+        try (DatagramSocket probe = new DatagramSocket(new InetSocketAddress("127.0.0.1", 0))) {
+            port = probe.getLocalPort();
+        }
+        try (Wire from = open(config())) {
+            Link link = from.open("127.0.0.1:" + port);
+            long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(100);
+            await(() -> {
+                assertThat(offer(link, new byte[4])).isEqualTo(Wire.NOT_CONNECTED);
+                return System.nanoTime() > until;
+            }, from);
+            try (Wire to = open(config().at("127.0.0.1", port))) {
+                assertThat(to.address()).isEqualTo("127.0.0.1:" + port);
+                await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            }
+        }
+    }
+
+    @Test
+    void shouldCarryOverADriverOfItsOwnProcess() throws IOException {
+        try (AeronDriver driver = AeronDriver.start(directory.resolve("driver"))) {
+            TransportConfig config = config().option("driver", driver.directory().toString());
+            try (Wire from = open(config); Wire to = open(config)) {
+                Link link = from.open(to.address());
+                await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+                assertThat(directory.resolve("driver/images")).as("nothing went over the network")
+                        .isEmptyDirectory();
+            }
+            assertThatThrownBy(() -> AeronDriver.start(driver.directory())).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("a media driver runs in");
+        }
+        assertThat(directory).isEmptyDirectory();
+    }
+
+    @Test
+    void shouldTellThatNoDriverRuns() {
+        TransportException e = failure(config().option("driver", directory.resolve("none").toString()));
+        assertThat(e.problem()).isEqualTo(Problem.UNAVAILABLE);
+        assertThat(e).hasMessageContaining("no media driver runs in " + directory.resolve("none"));
+        assertThat(directory).isEmptyDirectory();
+    }
+
+    @Test
+    void shouldTellThatThePortIsInUse() {
+        try (Wire first = open(config())) {
+            int port = Integer.parseInt(first.address().substring(first.address().indexOf(':') + 1));
+            TransportException e = failure(config().at("127.0.0.1", port));
+            assertThat(e.problem()).isEqualTo(Problem.IN_USE);
+            assertThat(e).hasMessageContaining("port " + port).hasMessageContaining("0 for any");
+        }
+    }
+
+    @Test
+    void shouldTellThatAnAddressIsNotOfThisMachine() {
+        assertThat(failure(config().at("192.0.2.1", 0))).hasMessageContaining("192.0.2.1 is no address of this");
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = ';', value = {
+        "mtu; 1000; mtu must be a multiple of 32, got mtu=1000",
+        "mtu; 65536; mtu <= 65504 must hold, got mtu=65536",
+        "mtu; big; mtu must be a number",
+        "term; 3m; term must be a power of two",
+        "ipcTerm; 64k; ipcTerm must be a power of two from 262144",
+        "window; 4m; window <= term/2 must hold, got mtu=65504, window=4194304, term=4194304",
+        "socketBuffer; 1g; must hold here, got socketBuffer=1073741824; allow more with: sysctl -w net.core.rmem_max=",
+        "threads; 4; 0 <= threads <= 3",
+        "ipc; yes; ipc must be true or false, got yes",
+        "mut; 1408; the aeron transport has no option mut; it has driver, ipc, ipcTerm"})
+    void shouldNameABrokenRelation(String option, String value, String relation) {
+        TransportException e = failure(config().option(option, value));
+        assertThat(e.problem()).isEqualTo(Problem.ARGUMENT);
+        assertThat(e).hasMessageContaining(relation);
+        assertThat(directory).isEmptyDirectory();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"nonsense", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536", "no host at all:80"})
+    void shouldRefuseWhatIsNoAddress(String address) {
+        try (Wire wire = open(config())) {
+            assertThatThrownBy(() -> wire.open(address)).isInstanceOf(TransportException.class);
+        }
+    }
+
+    @Test
+    void shouldRefuseMessagesThatAreTooLong() {
+        try (Wire wire = open(config())) {
+            Link link = wire.open(wire.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, wire);
+            assertThatThrownBy(() -> offer(link, new byte[wire.maxMessageLength()]))
+                    .isInstanceOf(TransportException.class).hasMessageContaining("at most " + wire.maxMessageLength());
+        }
+    }
+
+    @Test
+    void shouldSizeBulkMessagesByDatagrams() {
+        try (Wire loopback = open(config()); Wire ethernet = open(config().option("mtu", "1408"))) {
+            assertThat(loopback.bulkMessageLength()).isEqualTo(65_472);
+            assertThat(loopback.maxMessageLength()).isGreaterThanOrEqualTo(loopback.bulkMessageLength());
+            assertThat(ethernet.bulkMessageLength() % 1376).as("whole datagrams").isZero();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2, 3})
+    void shouldLeaveNoThreadAndNoFile(int threads) {
+        Set<Thread> before = Thread.getAllStackTraces().keySet();
+        TransportConfig config = config().option("threads", Integer.toString(threads));
+        try (Wire from = open(config); Wire to = open(config)) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            await(() -> begun(before).count() == 2 * threads, from, to);
+            assertThat(begun(before).map(Thread::getName)).allMatch(name -> name.startsWith("starling-aeron-"));
+        }
+        assertThat(begun(before)).isEmpty();
+        assertThat(directory).isEmptyDirectory();
+    }
+
+    private static Stream<Thread> begun(Set<Thread> before) {
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> !before.contains(thread))
+                .filter(thread -> thread.getName().contains("aeron"));
+    }
+
+    @Test
+    void shouldSetNoSystemProperty() {
+        Map<Object, Object> before = Map.copyOf(System.getProperties());
+        try (Wire wire = open(config())) {
+            wire.poll(NOTHING, 1);
+            assertThat(Map.copyOf(System.getProperties())).isEqualTo(before);
+        }
+    }
+
+    @Test
+    void shouldNotMeetWiresOfAnotherDirectory() throws IOException {
+        TransportConfig other = config().directory(Files.createDirectory(directory.resolve("other")));
+        try (Wire from = open(config()); Wire to = open(other)) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            try (Stream<Path> files = Files.walk(directory.resolve("other"))) {
+                List<String> names = files.map(Path::toString).filter(name -> name.endsWith("logbuffer")).toList();
+                assertThat(names).as("came over the network").singleElement().asString().contains("/images/");
+            }
+        }
+    }
+
+    @Test
+    void shouldTellThatTheDirectoryIsFull() throws Exception {
+        try (SmallDisk disk = SmallDisk.mount(directory, "20m")) {
+            TransportException e = failure(config());
+            assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
+            assertThat(e).hasMessageContaining(directory + " is full").hasMessageContaining("--shm-size")
+                    .hasMessageContaining("KiB are free");
+        }
+    }
+
+    @Test
+    void shouldTellThatALinkFindsNoRoom(@TempDir Path roomy) throws Exception {
+        try (SmallDisk disk = SmallDisk.mount(directory, "50m");
+                Wire to = open(config(false).directory(roomy));
+                Wire from = open(config(false))) {
+            List<Link> links = new ArrayList<>();
+            for (int i = 0; i < 4; i++) {
+                links.add(from.open(to.address()));
+            }
+            TransportException e = catchThrowableOfType(TransportException.class,
+                    () -> await(() -> links.stream().allMatch(link -> offer(link, new byte[4]) == Wire.SENT), from, to));
+            assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
+            assertThat(e).hasMessageContaining("the link to " + to.address() + " has none");
+            await(() -> offer(links.getFirst(), new byte[4]) == Wire.SENT, from, to);
+        }
+    }
+
+    @Test
+    void shouldSweepWhatAKilledProcessLeft() throws Exception {
+        Process process = child(directory);
+        String address = process.inputReader().readLine();
+        assertThat(address).startsWith("127.0.0.1:");
+        try (Wire from = open(config())) {
+            Link link = from.open(address);
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from);
+            long begin = System.nanoTime();
+            process.destroyForcibly().waitFor();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
+            assertThat(System.nanoTime() - begin).isLessThan(TimeUnit.SECONDS.toNanos(5));
+            assertThat(children(directory)).as("its files remain").hasSize(2);
+            assertThat(AeronDriver.sweep(directory)).isEqualTo(1);
+            assertThat(children(directory)).as("those of the living remain").hasSize(1);
+        }
+        assertThat(directory).isEmptyDirectory();
+    }
+
+    @Test
+    void shouldOutliveBeingStopped() throws Exception {
+        Process process = child(directory);
+        try (Wire from = open(config())) {
+            Link link = from.open(process.inputReader().readLine());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from);
+            signal(process, "STOP");
+            Thread.sleep(1500);
+            int[] sent = {0};
+            while (offer(link, new byte[10_000]) == Wire.SENT) {
+                sent[0]++;
+                from.poll(NOTHING, 1);
+            }
+            assertThat(sent[0]).isPositive();
+            signal(process, "CONT");
+            await(() -> offer(link, new byte[10_000]) == Wire.SENT, from);
+        } finally {
+            process.destroyForcibly().waitFor();
+        }
+        AeronDriver.sweep(directory);
+    }
+
+    private static void signal(Process process, String signal) throws IOException, InterruptedException {
+        assertThat(new ProcessBuilder("kill", "-" + signal, Long.toString(process.pid())).start().waitFor()).isZero();
+    }
+
+    private static Set<Path> children(Path directory) throws IOException {
+        try (Stream<Path> all = Files.list(directory)) {
+            return all.collect(Collectors.toSet());
+        }
+    }
+
+    private TransportException failure(TransportConfig config) {
+        return catchThrowableOfType(TransportException.class, () -> open(config).close());
+    }
+
+    /** Starts a process with a wire that takes whatever comes, and prints its address. */
+    private static Process child(Path directory) throws IOException {
+        return new ProcessBuilder(ProcessHandle.current().info().command().orElseThrow(),
+                "--add-exports", "java.base/jdk.internal.misc=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow",
+                "-Xmx64m", "-cp", System.getProperty("java.class.path"), Listener.class.getName(),
+                directory.toString()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    /** The other process. */
+    static final class Listener {
+        private Listener() {
+        }
+
+        public static void main(String[] args) throws InterruptedException {
+            TransportConfig config = TransportConfig.of("aeron", Secret.random()).directory(Path.of(args[0]));
+            try (Wire wire = open(config)) {
+                System.out.println(wire.address());
+                long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(50);
+                while (System.nanoTime() < end) {
+                    if (wire.poll(NOTHING, 16) == 0) {
+                        Thread.sleep(0, 100_000);
+                    }
+                }
+            }
+        }
+    }
+
+    /** A file system of a given size; its tests are skipped where this user may not mount one. */
+    private record SmallDisk(Path path) implements AutoCloseable {
+        static SmallDisk mount(Path path, String size) throws IOException, InterruptedException {
+            assumeTrue("root".equals(System.getProperty("user.name")), "only root may mount a file system");
+            int code = new ProcessBuilder("mount", "-t", "tmpfs", "-o", "size=" + size, "starling-test",
+                    path.toString()).start().waitFor();
+            assumeTrue(code == 0, "this user may not mount a file system here");
+            return new SmallDisk(path);
+        }
+
+        @Override
+        public void close() throws IOException, InterruptedException {
+            assertThat(new ProcessBuilder("umount", path.toString()).start().waitFor()).isZero();
+        }
+    }
+}
