@@ -1,6 +1,6 @@
 /** What a newcomer runs: the samples behind the {@code starling} command. */
 module dev.starling.samples {
-    requires dev.starling.nn;
+    requires dev.starling.distributed;
     requires info.picocli;
     requires java.desktop;
     requires xchart;

@@ -13,7 +13,7 @@ import picocli.CommandLine.Spec;
         description = "Deep learning that embeds in a JVM application, and flocks.",
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
         mixinStandardHelpOptions = true,
-        subcommands = {Train.class, Doctor.class},
+        subcommands = {Train.class, Run.class, Doctor.class},
         footer = {"", "./starling bench compares this machine's speed with PyTorch's: see ./starling bench --help."})
 public final class Main implements Runnable {
     @Spec
@@ -24,11 +24,12 @@ public final class Main implements Runnable {
 
     /** Runs the command that the arguments name and ends the process with its exit code. */
     public static void main(String[] arguments) {
-        System.exit(new CommandLine(new Main()).execute(arguments));
+        System.exit(new CommandLine(new Main()).setCaseInsensitiveEnumValuesAllowed(true)
+                .execute(arguments));
     }
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name a command: train or doctor.");
+        throw new ParameterException(spec.commandLine(), "Name a command: train, run or doctor.");
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.distributed.CoordinatorThread;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -45,6 +46,7 @@ public final class Launch implements AutoCloseable {
     private final LaunchDirectory directory;
     private final Path secretFile;
     private final Guardian guardian;
+    private CoordinatorThread coordinator;
     private final Console out;
     private final Console err;
     private final List<String> session;
@@ -80,9 +82,17 @@ public final class Launch implements AutoCloseable {
         directory = LaunchDirectory.make();
         try {
             guardian = Guardian.start(session, directory.path(), how.grace);
-            secretFile = directory.write(how.secret);
         } catch (IOException | RuntimeException e) {
             directory.close();
+            throw e;
+        }
+        try {
+            secretFile = directory.write(how.secret);
+            coordinator = how.rendezvous == null ? null
+                    : how.rendezvous.open(how.secret, directory.path(), how.processes);
+        } catch (IOException | RuntimeException e) {
+            directory.close();
+            guardian.close();
             throw e;
         }
     }
@@ -270,8 +280,9 @@ public final class Launch implements AutoCloseable {
         variables.put(LaunchedProcess.DIRECTORY, directory.path().toString());
         variables.put(LaunchedProcess.RESTART, Integer.toString(starts[rank]));
         variables.put(LaunchedProcess.COORDINATOR_RANK, LaunchedProcess.NONE);
-        if (how.coordinator != null) {
-            variables.put(LaunchedProcess.COORDINATOR, how.coordinator);
+        String address = coordinator != null ? coordinator.address() : how.coordinator;
+        if (address != null) {
+            variables.put(LaunchedProcess.COORDINATOR, address);
         }
         variables.putAll(how.environment);
     }
@@ -307,6 +318,7 @@ public final class Launch implements AutoCloseable {
             guardian.remove(process.target);
         }
         boolean bad = process.process.exitValue() != 0;
+        boolean worker = process.rank < how.processes - how.servers;
         if (ending) {
             return;
         }
@@ -315,15 +327,15 @@ public final class Launch implements AutoCloseable {
             return;
         }
         if (bad) {
-            failed = failed == null ? process : failed;
-            if (tolerancesLeft == 0) {
+            failed = failed == null || !worker ? process : failed;
+            if (tolerancesLeft == 0 || !worker) {
                 end(Signals.TERM);
                 return;
             }
             tolerancesLeft--;
             err.say(process.describeEnd() + "; the others go on without it");
         } else {
-            succeeded |= process.rank < how.processes - how.servers;
+            succeeded |= worker;
         }
         if (workersAreDone()) {
             failed = succeeded ? null : failed;
@@ -373,6 +385,9 @@ public final class Launch implements AutoCloseable {
         try {
             signalAll(Signals.KILL);
             hearing.close();
+            if (coordinator != null) {
+                coordinator.close();
+            }
             directory.close();
             guardian.close();
             out.flush();

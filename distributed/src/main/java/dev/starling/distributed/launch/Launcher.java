@@ -35,6 +35,7 @@ public final class Launcher {
     final Duration backoff;
     final Duration grace;
     final String coordinator;
+    final Rendezvous rendezvous;
     final Secret secret;
     final Map<String, String> environment;
     final boolean signals;
@@ -62,6 +63,7 @@ public final class Launcher {
         backoff = how.backoff;
         grace = how.grace;
         coordinator = how.coordinator;
+        rendezvous = how.rendezvous;
         secret = how.secret == null ? Secret.random() : how.secret;
         environment = Map.copyOf(how.environment);
         signals = how.signals;
@@ -123,6 +125,7 @@ public final class Launcher {
         private Duration backoff = Duration.ofMillis(500);
         private Duration grace = Duration.ofSeconds(5);
         private String coordinator;
+        private Rendezvous rendezvous;
         private Secret secret;
         private boolean signals;
         private Output output = Output.PREFIXED;
@@ -155,7 +158,7 @@ public final class Launcher {
             return this;
         }
 
-        /** Sets how many processes may fail, and not be started again, while the others go on; 0 unless told. */
+        /** Sets how many workers may fail, and not be started again, while the others go on; 0 unless told. */
         public Builder tolerate(int failures) {
             require(failures >= 0, "failures to tolerate must be >= 0, got " + failures);
             tolerated = failures;
@@ -179,6 +182,12 @@ public final class Launcher {
         /** Sets the {@code host:port} of a coordinator that runs outside of the processes. */
         public Builder coordinator(String address) {
             coordinator = address;
+            return this;
+        }
+
+        /** Runs a coordinator in this process as long as the others run, and tells them where. */
+        public Builder coordinator(Rendezvous opening) {
+            rendezvous = opening;
             return this;
         }
 

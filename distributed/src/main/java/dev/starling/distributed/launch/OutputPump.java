@@ -3,13 +3,14 @@ package dev.starling.distributed.launch;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Deque;
 
 /** Carries one output stream of a process to the console, line by line or as it is or not at all; keeps its end. */
 final class OutputPump implements Runnable {
     /** A longer line is broken. */
     static final int LINE_LIMIT = 64 << 10;
+    private static final byte[] WARNING = "WARNING: Using incubator modules".getBytes(StandardCharsets.US_ASCII);
     private static final int KEPT_LINE_LIMIT = 1000;
     private static final int READ_BYTES = 64 << 10;
 
@@ -55,7 +56,7 @@ final class OutputPump implements Runnable {
         byte[] buffer = new byte[READ_BYTES];
         boolean read = true;
         try {
-            for (int count = from.read(buffer); count >= 0; count = from.read(buffer)) {
+            for (int count = withoutWarning(buffer, from.read(buffer)); count >= 0; count = from.read(buffer)) {
                 boolean written = style != Style.PLAIN || to.write(buffer, count);
                 for (int i = 0; i < count; i++) {
                     if (buffer[i] == '\n') {
@@ -82,6 +83,19 @@ final class OutputPump implements Runnable {
             endLine();
         }
         to.flush();
+    }
+
+    /** Drops what every JVM that computes with vectors says first; returns how many bytes are left. */
+    private static int withoutWarning(byte[] buffer, int count) {
+        if (count < WARNING.length || !Arrays.equals(buffer, 0, WARNING.length, WARNING, 0, WARNING.length)) {
+            return count;
+        }
+        int end = WARNING.length;
+        while (end < count && buffer[end - 1] != '\n') {
+            end++;
+        }
+        System.arraycopy(buffer, end, buffer, 0, count - end);
+        return count - end;
     }
 
     private boolean endLine() {

@@ -25,6 +25,7 @@ import java.util.function.Function;
  *
  * @param name on the command line
  * @param data loads or draws images
+ * @param needsFiles whether it loads them
  * @param training how training images are varied and normalised
  * @param evaluation how held-out images are normalised
  * @param network makes the model
@@ -32,8 +33,8 @@ import java.util.function.Function;
  * @param batchSize unless told
  * @param rate the greatest learning rate of AdamW's one-cycle schedule
  */
-record Sample(String name, Function<DataDirectory, Split> data, Augment training, Augment evaluation,
-        Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
+record Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
+        Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
     private static final int DRAWN = 20_000;
     private static final int DRAWN_HELD_OUT = 5_000;
     private static final long DRAWING_SEED = 1;
@@ -42,7 +43,7 @@ record Sample(String name, Function<DataDirectory, Split> data, Augment training
     static Sample digits() {
         Augment plain = Augment.normalize(1, DigitRenderer.SIDE, DigitRenderer.SIDE,
                 new float[] {DigitRenderer.MEAN}, new float[] {DigitRenderer.STD});
-        return new Sample("digits", directory -> drawn(), plain, plain,
+        return new Sample("digits", directory -> drawn(), false, plain, plain,
                 g -> convolutional(g, 1, DigitRenderer.SIDE, 64, 16, 32), 2, 64, 4e-3);
     }
 
@@ -54,14 +55,14 @@ record Sample(String name, Function<DataDirectory, Split> data, Augment training
     /** Handwritten digits, 60,000 to train on. (LeCun et al., 1998) */
     static Sample mnist() {
         Augment plain = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {Mnist.MEAN}, new float[] {Mnist.STD});
-        return new Sample("mnist", Mnist::load, plain.randomCrop(2), plain,
+        return new Sample("mnist", Mnist::load, true, plain.randomCrop(2), plain,
                 g -> convolutional(g, 1, Mnist.SIDE, 128, 32, 64), 3, 128, 4e-3);
     }
 
     /** Small colour photographs of ten classes, 50,000 to train on. (Krizhevsky, 2009) */
     static Sample cifar10() {
         Augment plain = Augment.normalize(3, 32, 32, Cifar10.mean(), Cifar10.std());
-        return new Sample("cifar10", Cifar10::load, plain.randomCrop(4).randomFlip(), plain,
+        return new Sample("cifar10", Cifar10::load, true, plain.randomCrop(4).randomFlip(), plain,
                 g -> convolutional(g, 3, 32, 256, 32, 64, 128), 10, 128, 3e-3);
     }
 

@@ -1,9 +1,13 @@
 package dev.starling.samples.train;
 
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.launch.LaunchException;
+import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.DataException;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.TransportException;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.concurrent.Callable;
@@ -26,12 +30,32 @@ public final class Train implements Runnable {
         throw new ParameterException(spec.commandLine(), "Name what to train on: digits, mnist or cifar10.");
     }
 
-    private static int run(Sample sample, TrainOptions options, Path data, CommandSpec spec) {
+    private static int run(Sample sample, TrainOptions options, TeamOptions together, Path data, CommandSpec spec) {
         PrintWriter out = spec.commandLine().getOut();
+        TrainingRun run = TrainingRun.of(sample, options);
+        DataDirectory directory = DataDirectory.of(data, System.err);
+        Team team = new Team(run, together, directory, out);
         try {
-            TrainingRun.of(sample, options).run(DataDirectory.of(data, System.err), out);
+            LaunchedProcess me = LaunchedProcess.fromEnvironment().orElse(null);
+            String problem = Team.problem(together, me);
+            if (problem != null) {
+                throw new ParameterException(spec.commandLine(), problem);
+            }
+            if (Team.isLocal(together) && together.workers > 0) {
+                team.threads();
+            } else if (me != null) {
+                team.member(me);
+            } else if (together.isAsked()) {
+                return team.launch(spec.root().commandLine().getParseResult().originalArgs());
+            } else {
+                run.run(directory, out);
+            }
             return 0;
-        } catch (DataException | TensorException | CheckpointException e) {
+        } catch (LaunchException e) {
+            spec.commandLine().getErr().println("starling: " + e.getMessage());
+            return e.status();
+        } catch (DataException | TensorException | CheckpointException | TransportException | DistributedException
+                | IllegalArgumentException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
         }
@@ -44,12 +68,15 @@ public final class Train implements Runnable {
         @Mixin
         private TrainOptions options;
 
+        @Mixin
+        private TeamOptions together;
+
         @Spec
         private CommandSpec spec;
 
         @Override
         public Integer call() {
-            return Train.run(Sample.digits(), options, null, spec);
+            return Train.run(Sample.digits(), options, together, null, spec);
         }
     }
 
@@ -61,6 +88,9 @@ public final class Train implements Runnable {
         @Mixin
         private TrainOptions options;
 
+        @Mixin
+        private TeamOptions together;
+
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
@@ -69,7 +99,7 @@ public final class Train implements Runnable {
 
         @Override
         public Integer call() {
-            return Train.run(Sample.mnist(), options, data, spec);
+            return Train.run(Sample.mnist(), options, together, data, spec);
         }
     }
 
@@ -80,6 +110,9 @@ public final class Train implements Runnable {
         @Mixin
         private TrainOptions options;
 
+        @Mixin
+        private TeamOptions together;
+
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
@@ -88,7 +121,7 @@ public final class Train implements Runnable {
 
         @Override
         public Integer call() {
-            return Train.run(Sample.cifar10(), options, data, spec);
+            return Train.run(Sample.cifar10(), options, together, data, spec);
         }
     }
 }

@@ -8,7 +8,8 @@ final class TrainOptions {
     @Option(names = "--epochs", paramLabel = "N", description = "Passes over the training data.")
     int epochs;
 
-    @Option(names = "--batch", paramLabel = "N", description = "Images in a step.")
+    @Option(names = "--batch", paramLabel = "N",
+            description = "Images in a step, of all workers together under ring.")
     int batch;
 
     @Option(names = "--rate", paramLabel = "R", description = "Greatest learning rate of the one-cycle schedule.")
@@ -18,7 +19,8 @@ final class TrainOptions {
             description = "Same seed, same bits (default: ${DEFAULT-VALUE}).")
     long seed;
 
-    @Option(names = "--threads", paramLabel = "N", description = "Threads that kernels use (default: all processors).")
+    @Option(names = "--threads", paramLabel = "N",
+            description = "Threads that kernels use (default: all processors, or a worker's share of them).")
     int threads;
 
     @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",

@@ -10,11 +10,14 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.ProgressBar;
+import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
 import dev.starling.samples.LearningCurve;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
@@ -51,23 +54,49 @@ final class TrainingRun {
         return new TrainingRun(sample, options);
     }
 
+    /** Trains in this process alone. */
     void run(DataDirectory directory, PrintWriter out) {
-        if (options.threads > 0) {
-            Threads.set(options.threads);
+        threads(Threads.count());
+        train(load(directory), new SingleProcess(), true, out);
+    }
+
+    /** Sets the number of threads of kernels, unless the user has. */
+    void threads(int otherwise) {
+        Threads.set(options.threads > 0 ? options.threads : otherwise);
+    }
+
+    /** Fetches what has to be downloaded, once for all processes. */
+    void prepare(DataDirectory directory) {
+        if (sample.needsFiles()) {
+            sample.data().apply(directory);
         }
+    }
+
+    Split load(DataDirectory directory) {
+        return sample.data().apply(directory);
+    }
+
+    /**
+     * Trains as one of several.
+     *
+     * @param first whether this process shows how the run goes; it is the strategy's rank 0 that tells the result
+     */
+    void train(Split split, DistributionStrategy strategy, boolean first, PrintWriter out) {
         Device device = device();
         device.backend();
-        Split split = sample.data().apply(directory);
         Generator generator = Generator.seeded(options.seed);
         try (Layer model = sample.network().apply(generator).to(device);
                 DataLoader train = loader(split.train(), sample.training()).batchSize(batch).shuffle().dropLast()
-                        .seed(options.seed).build();
+                        .seed(options.seed).build().share(strategy.share());
                 DataLoader test = loader(split.test(), sample.evaluation()).batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
                         .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
             long begin = System.nanoTime();
-            History history = trainer(model, optimizer, train, test).run();
-            report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, out);
+            History history = trainer(model, optimizer, train, test).strategy(strategy)
+                    .listeners(first ? new TrainingListener[] {progressBar()} : new TrainingListener[0]).build().run();
+            if (strategy.rank() == 0) {
+                report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, strategy.world(), out);
+            }
         }
     }
 
@@ -75,17 +104,16 @@ final class TrainingRun {
         return DataLoader.of(ImageDataset.of(images, augment)).workers(1);
     }
 
-    private Trainer trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
+    private Trainer.Builder trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
         Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
-                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
-                .listeners(progressBar());
+                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy());
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
         if (options.resume) {
             builder.resume();
         }
-        return builder.build();
+        return builder;
     }
 
     /** The launcher pipes standard error, and tells whether a terminal lies behind it. */
@@ -101,7 +129,8 @@ final class TrainingRun {
         return Device.of(parts[0], parts.length == 2 ? Integer.parseInt(parts[1]) : 0);
     }
 
-    private void report(History history, int heldOut, double seconds, Device device, PrintWriter out) {
+    private void report(History history, int heldOut, double seconds, Device device, int world,
+            PrintWriter out) {
         double items = 0;
         double training = 0;
         for (EpochReport e : history.epochs()) {
@@ -119,8 +148,9 @@ final class TrainingRun {
                 last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
-                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\"}%n",
-                    sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds, peak, last.epoch() + 1, device);
+                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\","
+                    + "\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds, peak,
+                    last.epoch() + 1, device, world);
         }
         out.flush();
     }

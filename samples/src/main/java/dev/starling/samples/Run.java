@@ -1,0 +1,70 @@
+package dev.starling.samples;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.launch.LaunchException;
+import dev.starling.distributed.launch.Launcher;
+import dev.starling.samples.train.Clusters;
+import dev.starling.transport.TransportException;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** Runs any command as several processes that can find each other. */
+@Command(name = "run", description = "Run a command as several processes, each told by STARLING_RANK, STARLING_WORLD, "
+        + "STARLING_COORDINATOR and STARLING_SECRET_FILE what it is.",
+        customSynopsis = "starling run --workers N [OPTIONS] -- COMMAND [ARGUMENT...]", mixinStandardHelpOptions = true)
+public final class Run implements Callable<Integer> {
+    @Option(names = "--workers", paramLabel = "N", required = true, description = "Number of processes that work.")
+    private int workers;
+
+    @Option(names = "--servers", paramLabel = "K", defaultValue = "0",
+            description = "Number of processes more, of the last ranks, that end when the workers are done.")
+    private int servers;
+
+    @Option(names = "--restarts", paramLabel = "N", defaultValue = "0",
+            description = "How often, in all, a process that failed is started again.")
+    private int restarts;
+
+    @Option(names = "--elastic", description = "Go on with fewer when processes fail, as long as one worker is left.")
+    private boolean elastic;
+
+    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
+            description = "How processes reach the coordinator: aeron or ucx (default: ${DEFAULT-VALUE}).")
+    private String transport;
+
+    @Option(names = "--grace", paramLabel = "S", defaultValue = "5",
+            description = "Seconds from SIGTERM to SIGKILL (default: ${DEFAULT-VALUE}).")
+    private int graceSeconds;
+
+    @Parameters(paramLabel = "COMMAND", arity = "1..*", description = "What to run, after --.")
+    private List<String> command;
+
+    @Spec
+    private CommandSpec spec;
+
+    @Override
+    public Integer call() {
+        if (workers < 1 || servers < 0 || restarts < 0 || graceSeconds < 0) {
+            throw new ParameterException(spec.commandLine(), "--workers must be 1 or more, others 0 or more");
+        }
+        Coordinator.OnLoss onLoss = elastic || restarts > 0 ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
+        try {
+            return Launcher.of(command).processes(workers + servers).servers(servers).restarts(restarts)
+                    .tolerate(elastic ? workers - 1 : 0).grace(Duration.ofSeconds(graceSeconds))
+                    .coordinator(Clusters.coordinator(transport, onLoss, Clusters.SILENCE)).forwardSignals().run();
+        } catch (LaunchException e) {
+            spec.commandLine().getErr().println("starling: " + e.getMessage());
+            return e.status();
+        } catch (TransportException | DistributedException e) {
+            spec.commandLine().getErr().println("starling: " + e.getMessage());
+            return 1;
+        }
+    }
+}

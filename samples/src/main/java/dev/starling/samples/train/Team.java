@@ -1,0 +1,160 @@
+package dev.starling.samples.train;
+
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.distributed.launch.Launcher;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.samples.data.DataDirectory;
+import dev.starling.samples.data.Split;
+import dev.starling.tensor.Threads;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.io.PrintWriter;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorCompletionService;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadFactory;
+
+/** Trains a sample with several workers: processes that it launches, processes that somebody launched, or threads. */
+final class Team {
+    private static final String LOCAL = "local";
+
+    private final TrainingRun run;
+    private final TeamOptions how;
+    private final DataDirectory directory;
+    private final PrintWriter out;
+
+    Team(TrainingRun run, TeamOptions how, DataDirectory directory, PrintWriter out) {
+        this.run = run;
+        this.how = how;
+        this.directory = directory;
+        this.out = out;
+    }
+
+    /** Checks what was asked for, and returns what is wrong with it or {@code null}. */
+    static String problem(TeamOptions how, LaunchedProcess me) {
+        if (how.workers < 0 || how.servers < 1 || how.restarts < 0 || how.silenceSeconds <= 0) {
+            return "--workers, --servers, --restarts and --silence must be positive";
+        }
+        if (me != null && how.workers > 0 && how.workers != me.workers()) {
+            return "--workers=" + how.workers + ", but this process was launched as one of " + me.workers()
+                    + " workers: leave --workers away, or start it without a launcher";
+        }
+        if (me != null && how.servers() > 0 && how.servers() != me.servers()) {
+            return "--servers=" + how.servers() + ", but this process was launched with " + me.servers()
+                    + " servers: say run --servers " + how.servers();
+        }
+        if (me == null && how.isAsked() && how.workers == 0) {
+            return "--strategy needs --workers N";
+        }
+        return null;
+    }
+
+    // ---- processes ----
+
+    /** Launches this very command N times, and waits. */
+    int launch(List<String> arguments) {
+        run.prepare(directory);
+        return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(how.workers + how.servers())
+                .servers(how.servers()).restarts(how.restarts).tolerate(how.survives() ? how.workers - 1 : 0)
+                .coordinator(Clusters.coordinator(how.transport, how.onLoss(), how.silence()))
+                .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
+    }
+
+    /** Does what this process, one of those launched, has to do. */
+    void member(LaunchedProcess me) {
+        run.threads(me.threads());
+        Split split = me.isServer() ? null : run.load(directory);
+        try (CoordinatorThread coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
+                Group group = Clusters.join(me, how.transport, how.silence())) {
+            work(group, split, me.rank() == 0);
+        }
+    }
+
+    private void work(Group group, Split split, boolean first) {
+        try (DistributionStrategy strategy = strategy(group)) {
+            run.train(split, strategy, first, out);
+        }
+    }
+
+    private DistributionStrategy strategy(Group group) {
+        return switch (how.strategy()) {
+            case RING -> {
+                RingAllReduce.Builder ring = RingAllReduce.over(group);
+                ring = how.survives() ? ring.elastic() : ring;
+                ring = how.half ? ring.halfPrecision() : ring;
+                yield (how.proportional ? ring.proportional() : ring).build();
+            }
+            case PS, GOSSIP -> throw new DistributedException("not yet");
+        };
+    }
+
+    // ---- threads ----
+
+    static boolean isLocal(TeamOptions how) {
+        return how.transport.equals(LOCAL);
+    }
+
+    /** Trains with threads of this process in place of processes. */
+    void threads() {
+        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / how.workers);
+        Split split = run.load(directory);
+        Secret secret = Secret.random();
+        TransportConfig transport = TransportConfig.of(LOCAL, secret).silence(how.silence());
+        ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
+        try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, how.onLoss(), how.silence())
+                .open(secret, null, how.workers + how.servers());
+                ExecutorService pool = Executors.newThreadPerTaskExecutor(factory)) {
+            ExecutorCompletionService<Void> ended = new ExecutorCompletionService<>(pool);
+            for (int i = 0; i < how.workers + how.servers(); i++) {
+                int rank = i;
+                Callable<Void> body = () -> {
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank);
+                    try (Group group = Group.join(config)) {
+                        work(group, split, rank == 0);
+                    }
+                    return null;
+                };
+                ended.submit(() -> Threads.with(threads, () -> unchecked(body)));
+            }
+            awaitAll(ended);
+        }
+    }
+
+    private static Void unchecked(Callable<Void> body) {
+        try {
+            return body.call();
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new DistributedException("a worker failed: " + e, e);
+        }
+    }
+
+    /** Waits for all; the first failure, which ends the others by way of their group, is the one to tell of. */
+    private void awaitAll(ExecutorCompletionService<Void> ended) {
+        List<RuntimeException> failures = new ArrayList<>();
+        for (int i = 0; i < how.workers + how.servers(); i++) {
+            try {
+                ended.take().get();
+            } catch (ExecutionException e) {
+                failures.add(e.getCause() instanceof RuntimeException r ? r
+                        : new DistributedException("a worker failed: " + e.getCause(), e.getCause()));
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new DistributedException("interrupted while workers train", e);
+            }
+        }
+        if (!failures.isEmpty()) {
+            throw failures.getFirst();
+        }
+    }
+}
