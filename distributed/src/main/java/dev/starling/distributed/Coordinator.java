@@ -233,7 +233,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         view = new View(view.epoch() + 1, members);
         viewNs = now;
         started = false;
-        for (Seat seat : seats) {
+        // To send may be to notice that a member is gone.
+        for (Seat seat : List.copyOf(seats)) {
             seat.outbox.send(Channels.CONTROL, new Control.NewView(seat.id, view));
         }
     }
@@ -252,7 +253,7 @@ public final class Coordinator implements Agent, AutoCloseable {
                 && seats.stream().allMatch(s -> s.ready == view.epoch())) {
             started = true;
             everStarted = true;
-            seats.forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Start(view.epoch())));
+            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Start(view.epoch())));
         }
     }
 
@@ -308,7 +309,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         seat.outbox.send(Channels.CONTROL, new Control.Refused("rank " + rank + " was excluded: " + reason));
         if (onLoss == OnLoss.END && everStarted) {
             ended = true;
-            seats.forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Lost(view.epoch(), rank, unheardNs,
+            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Lost(view.epoch(), rank, unheardNs,
                     reason)));
         } else {
             stale = true;
@@ -325,7 +326,7 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void end(String reason) {
         ended = true;
-        seats.forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Refused(reason)));
+        List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Refused(reason)));
     }
 
     @Override

@@ -10,6 +10,7 @@ final class Outbox {
     private final Endpoint endpoint;
     private final Deque<byte[]> waiting = new ArrayDeque<>();
     private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
+    private boolean sending;
 
     Outbox(Endpoint endpoint) {
         this.endpoint = endpoint;
@@ -31,16 +32,25 @@ final class Outbox {
     }
 
     int doWork() {
+        // To send may be to notice that the peer is lost, and whoever is told of that may send here.
+        if (sending) {
+            return 0;
+        }
         int work = 0;
-        while (!waiting.isEmpty()) {
-            byte[] next = waiting.peek();
-            buffer.wrap(next);
-            int code = endpoint.send(buffer, 0, next.length);
-            if (code == Endpoint.BACK_PRESSURED || code == Endpoint.NOT_CONNECTED) {
-                break;
+        sending = true;
+        try {
+            while (!waiting.isEmpty()) {
+                byte[] next = waiting.peek();
+                buffer.wrap(next);
+                int code = endpoint.send(buffer, 0, next.length);
+                if (code == Endpoint.BACK_PRESSURED || code == Endpoint.NOT_CONNECTED) {
+                    break;
+                }
+                waiting.remove();
+                work++;
             }
-            waiting.remove();
-            work++;
+        } finally {
+            sending = false;
         }
         return work;
     }

@@ -4,6 +4,7 @@ import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.distributed.ring.RingAllReduce;
@@ -93,7 +94,8 @@ final class Team {
                 ring = how.half ? ring.halfPrecision() : ring;
                 yield (how.proportional ? ring.proportional() : ring).build();
             }
-            case PS, GOSSIP -> throw new DistributedException("not yet");
+            case GOSSIP -> Gossip.of(group);
+            case PS -> throw new DistributedException("not yet");
         };
     }
 
