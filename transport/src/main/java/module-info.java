@@ -3,6 +3,7 @@ module dev.starling.transport {
     requires io.aeron.client;
     requires io.aeron.driver;
     requires transitive org.agrona;
+    requires jucx;
 
     exports dev.starling.transport;
     exports dev.starling.transport.aeron;
@@ -14,4 +15,6 @@ module dev.starling.transport {
             dev.starling.transport.simulated.SimulatedWireProvider;
 
     uses dev.starling.transport.spi.WireProvider;
+
+    provides dev.starling.transport.spi.WireProvider with dev.starling.transport.ucx.UcxWireProvider;
 }

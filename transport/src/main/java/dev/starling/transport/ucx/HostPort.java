@@ -1,0 +1,41 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.TransportException;
+import java.net.InetSocketAddress;
+
+/** Addresses such as {@code 10.0.0.1:4000} or {@code [fe80::1]:4000}. */
+final class HostPort {
+    private static final int MAX_LENGTH = 512;
+
+    private HostPort() { }
+
+    static String format(String host, int port) {
+        return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
+    }
+
+    static InetSocketAddress parse(String address) {
+        int colon = address.lastIndexOf(':');
+        String host = colon < 0 ? "" : address.substring(0, colon);
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        } else if (host.indexOf(':') >= 0) {
+            host = "";
+        }
+        String port = address.substring(colon + 1);
+        if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
+                || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "'" + address + "' is no address of a ucx wire", "give host:port");
+        }
+        return resolve(host, Integer.parseInt(port));
+    }
+
+    static InetSocketAddress resolve(String host, int port) {
+        InetSocketAddress address = new InetSocketAddress(host, port);
+        if (address.isUnresolved()) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "the host '" + host + "' is not known", "give an IP address or a name that resolves");
+        }
+        return address;
+    }
+}

@@ -1,0 +1,128 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.spi.RemoteWrites;
+import dev.starling.transport.spi.Wire;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import org.openucx.jucx.UcxException;
+import org.openucx.jucx.ucp.UcpEndpoint;
+import org.openucx.jucx.ucp.UcpRemoteKey;
+import org.openucx.jucx.ucp.UcpRequest;
+import org.openucx.jucx.ucs.UcsConstants;
+
+/**
+ * The writes of one link that are under way. UCX says that a write has left; that it has arrived is known when a flush
+ * begun after it completes. One flush at a time: it covers all writes since the one before.
+ */
+final class Puts {
+    private static final int CAPACITY = 1024;
+
+    private final UcpEndpoint endpoint;
+    private final UcpRequest[] requests = new UcpRequest[CAPACITY];
+    private final RemoteWrites.Completion[] completions = new RemoteWrites.Completion[CAPACITY];
+    private final long[] tags = new long[CAPACITY];
+    private final List<UcpRemoteKey> openKeys = new ArrayList<>();
+    private final List<UcpRemoteKey> closedKeys = new ArrayList<>();
+    private long head;
+    private long tail;
+    private long covered;
+    private UcpRequest flush;
+    private boolean broken;
+
+    Puts(UcpEndpoint endpoint) {
+        this.endpoint = endpoint;
+    }
+
+    /** Lets writes with the key begin. */
+    void open(UcpRemoteKey key) {
+        openKeys.add(key);
+    }
+
+    /** Frees the key when no write needs it any more. */
+    void close(UcpRemoteKey key) {
+        if (openKeys.remove(key)) {
+            closedKeys.add(key);
+            freeKeys();
+        }
+    }
+
+    /** Lets no write begin any more; those under way will complete. */
+    void breakOff() {
+        broken = true;
+        closedKeys.addAll(openKeys);
+        openKeys.clear();
+        freeKeys();
+    }
+
+    private void freeKeys() {
+        if (head == tail && !closedKeys.isEmpty()) {
+            closedKeys.forEach(UcpRemoteKey::close);
+            closedKeys.clear();
+        }
+    }
+
+    int put(UcpRemoteKey key, long remoteAddress, MemorySegment source, RemoteWrites.Completion completion, long tag) {
+        if (broken) {
+            return Wire.CLOSED;
+        }
+        if (tail - head == CAPACITY) {
+            return Wire.BACK_PRESSURED;
+        }
+        int slot = (int) (tail % CAPACITY);
+        try {
+            requests[slot] = endpoint.putNonBlocking(source.address(), source.byteSize(), remoteAddress, key, null,
+                    UcxWire.HOST_MEMORY);
+        } catch (UcxException e) {
+            broken = true;
+            return Wire.CLOSED;
+        }
+        completions[slot] = completion;
+        tags[slot] = tag;
+        tail++;
+        flush();
+        return Wire.SENT;
+    }
+
+    private void flush() {
+        if (flush == null && !broken && covered < tail) {
+            try {
+                flush = endpoint.flushNonBlocking(null);
+                covered = tail;
+            } catch (UcxException e) {
+                broken = true;
+            }
+        }
+    }
+
+    /** Tells what has completed; returns how much that was. */
+    int work() {
+        if (head == tail || flush != null && !flush.isCompleted()) {
+            return 0;
+        }
+        if (flush != null) {
+            broken |= flush.getStatus() != UcsConstants.STATUS.UCS_OK;
+            flush = null;
+        }
+        boolean written = !broken;
+        long end = written ? covered : tail;
+        // The next flush sets off before the completions are told, which may take their time.
+        flush();
+        int work = 0;
+        while (head < end && requests[(int) (head % CAPACITY)].isCompleted()) {
+            int slot = (int) (head++ % CAPACITY);
+            RemoteWrites.Completion completion = completions[slot];
+            boolean good = written && requests[slot].getStatus() == UcsConstants.STATUS.UCS_OK;
+            requests[slot] = null;
+            completions[slot] = null;
+            work++;
+            completion.onComplete(tags[slot], good);
+        }
+        freeKeys();
+        return work;
+    }
+
+    boolean isEmpty() {
+        return head == tail;
+    }
+}

@@ -1,0 +1,83 @@
+package dev.starling.transport.ucx;
+
+import java.lang.foreign.Arena;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.openucx.jucx.ucp.UcpRequest;
+
+/**
+ * The bytes that one link has handed to UCX and that UCX still needs: native memory used in order, and freed in order
+ * as the requests that hold it complete.
+ */
+final class SendRing implements AutoCloseable {
+    private static final int CAPACITY = 4 << 20;
+    private static final int MAX_REQUESTS = 256;
+
+    private final Arena arena = Arena.ofShared();
+    private final long address = arena.allocate(CAPACITY, 4096).address();
+    private final UnsafeBuffer buffer = new UnsafeBuffer(address, CAPACITY);
+    private final UcpRequest[] requests = new UcpRequest[MAX_REQUESTS];
+    private final int[] ends = new int[MAX_REQUESTS];
+    private int head;
+    private int count;
+    private int start;
+    private int end;
+
+    /** Returns where so many bytes in a row are free, or -1. They stay free unless {@link #hold} takes them. */
+    int claim(int length) {
+        reclaim();
+        if (count == MAX_REQUESTS) {
+            return -1;
+        }
+        // Held are [start, end) or, wrapped, [start, CAPACITY) and [0, end); start == end only if nothing is held.
+        if (count == 0) {
+            start = 0;
+            end = 0;
+        }
+        if (end < start) {
+            return length < start - end ? end : -1;
+        }
+        if (length <= CAPACITY - end) {
+            return end;
+        }
+        return length < start ? 0 : -1;
+    }
+
+    /** Holds claimed bytes until the request completes. */
+    void hold(int at, int length, UcpRequest request) {
+        end = at + length;
+        int tail = (head + count) % MAX_REQUESTS;
+        requests[tail] = request;
+        ends[tail] = end;
+        count++;
+    }
+
+    /** Returns whether nothing is held. */
+    boolean isEmpty() {
+        reclaim();
+        return count == 0;
+    }
+
+    /** Returns all bytes. */
+    UnsafeBuffer buffer() {
+        return buffer;
+    }
+
+    /** Returns the native address of the first byte. */
+    long address() {
+        return address;
+    }
+
+    private void reclaim() {
+        while (count > 0 && requests[head].isCompleted()) {
+            requests[head] = null;
+            start = ends[head];
+            head = (head + 1) % MAX_REQUESTS;
+            count--;
+        }
+    }
+
+    @Override
+    public void close() {
+        arena.close();
+    }
+}

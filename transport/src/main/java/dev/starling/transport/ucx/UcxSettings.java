@@ -1,0 +1,105 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.regex.Pattern;
+
+/**
+ * What UCX is told: the defaults that suit this wire, then the options of the transport. UCX itself ignores what it
+ * does not know; so only known options with plausible values are passed on.
+ *
+ * @param values by UCX's name, without the prefix that environment variables have
+ */
+record UcxSettings(Map<String, String> values) {
+    private static final Pattern SIZE = Pattern.compile("\\d+[kmg]?b?|inf|auto", Pattern.CASE_INSENSITIVE);
+    private static final Pattern NUMBER = Pattern.compile("\\d+|inf|auto");
+    private static final Pattern TIME = Pattern.compile("\\d+(\\.\\d+)?(m|s|ms|us)|inf");
+    private static final Pattern YES_NO = Pattern.compile("y|n|yes|no");
+    private static final Pattern NAMES = Pattern.compile("\\^?[\\w\\\\:./-]+(,[\\w\\\\:./-]+)*");
+
+    private static final Pattern NETWORK = Pattern.compile("(tcp|ib|rc|ud|dc|all)(_.*)?");
+    private static final List<String> SHARED_MEMORY = List.of("sm", "shm", "mm", "posix", "sysv", "cma", "xpmem", "knem");
+
+    private static final Map<String, Option> OPTIONS = options();
+
+    private record Option(String setting, Pattern pattern) { }
+
+    private static Map<String, Option> options() {
+        Map<String, Option> all = new TreeMap<>();
+        all.put("tls", new Option("TLS", NAMES));
+        all.put("devices", new Option("NET_DEVICES", NAMES));
+        all.put("log", new Option("LOG_LEVEL", Pattern.compile("fatal|error|warn|diag|info|debug")));
+        for (String name : List.of("BCOPY_THRESH", "ZCOPY_THRESH", "RNDV_THRESH", "SEG_SIZE")) {
+            all.put("UCX_" + name, new Option(name, SIZE));
+        }
+        for (String name : List.of("MAX_EAGER_RAILS", "MAX_RNDV_RAILS", "NUM_EPS", "NUM_PPN", "KEEPALIVE_NUM_EPS")) {
+            all.put("UCX_" + name, new Option(name, NUMBER));
+        }
+        for (String name : List.of("CM_USE_ALL_DEVICES", "PROTO_ENABLE", "ADAPTIVE_PROGRESS", "UNIFIED_MODE")) {
+            all.put("UCX_" + name, new Option(name, YES_NO));
+        }
+        all.put("UCX_KEEPALIVE_INTERVAL", new Option("KEEPALIVE_INTERVAL", TIME));
+        all.put("UCX_RNDV_SCHEME", new Option("RNDV_SCHEME", NAMES));
+        all.put("UCX_SOCKADDR_TLS_PRIORITY", new Option("SOCKADDR_TLS_PRIORITY", NAMES));
+        all.put("UCX_IB_GID_INDEX", new Option("IB_GID_INDEX", NUMBER));
+        all.put("UCX_IB_TRAFFIC_CLASS", new Option("IB_TRAFFIC_CLASS", NUMBER));
+        // Those of TCP go by their short names when set through the library rather than the environment.
+        for (String name : List.of("TX_SEG_SIZE", "RX_SEG_SIZE", "SENDV_THRESH", "SNDBUF", "RCVBUF")) {
+            all.put("UCX_TCP_" + name, new Option(name, SIZE));
+        }
+        for (String name : List.of("MAX_POLL", "MAX_IOV", "MAX_CONN_RETRIES", "KEEPCNT")) {
+            all.put("UCX_TCP_" + name, new Option(name, NUMBER));
+        }
+        for (String name : List.of("PUT_ENABLE", "NODELAY", "PREFER_DEFAULT", "CONN_NB")) {
+            all.put("UCX_TCP_" + name, new Option(name, YES_NO));
+        }
+        for (String name : List.of("KEEPIDLE", "KEEPINTVL")) {
+            all.put("UCX_TCP_" + name, new Option(name, TIME));
+        }
+        return all;
+    }
+
+    static UcxSettings of(TransportConfig config) {
+        Map<String, String> values = new LinkedHashMap<>();
+        // UCX logs on standard output what this wire tells by codes and exceptions.
+        values.put("LOG_LEVEL", "fatal");
+        values.put("TLS", config.sharedMemory() ? "all" : "^" + String.join(",", SHARED_MEMORY));
+        // Without it, links that notice a dead peer are never made of shared memory.
+        values.put("MM_ERROR_HANDLING", "y");
+        values.put("TX_SEG_SIZE", "256k");
+        values.put("RX_SEG_SIZE", "256k");
+        config.options().forEach((name, value) -> {
+            Option option = OPTIONS.get(name);
+            require(option != null, "the ucx wire has no option '" + name + "'", "it has " + OPTIONS.keySet());
+            require(option.pattern.matcher(value).matches(), "'" + value + "' is no value of the option '" + name
+                    + "'", "values look like " + option.pattern);
+            values.put(option.setting, value);
+        });
+        String tls = values.get("TLS");
+        List<String> names = Arrays.asList(tls.split(","));
+        if (!tls.startsWith("^") && names.stream().noneMatch(name -> NETWORK.matcher(name).matches())) {
+            // Connections are made over sockets, whatever carries the messages then.
+            values.put("TLS", tls + ",tcp");
+        }
+        if (tls.equals("tcp")) {
+            values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
+        }
+        return new UcxSettings(values);
+    }
+
+    /** Returns the length of the messages that carry bulk data fastest. */
+    int bulkLength() {
+        return 128 << 10;
+    }
+
+    private static void require(boolean holds, String what, String remedy) {
+        if (!holds) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, what, remedy);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.RemoteWrites;
+import dev.starling.transport.spi.Wire;
+import java.lang.foreign.MemorySegment;
+import java.net.InetSocketAddress;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.locks.LockSupport;
+import org.openucx.jucx.UcxException;
+import org.openucx.jucx.ucp.UcpConnectionRequest;
+import org.openucx.jucx.ucp.UcpConstants;
+import org.openucx.jucx.ucp.UcpContext;
+import org.openucx.jucx.ucp.UcpEndpoint;
+import org.openucx.jucx.ucp.UcpEndpointParams;
+import org.openucx.jucx.ucp.UcpListener;
+import org.openucx.jucx.ucp.UcpListenerParams;
+import org.openucx.jucx.ucp.UcpParams;
+import org.openucx.jucx.ucp.UcpRequest;
+import org.openucx.jucx.ucp.UcpRequestParams;
+import org.openucx.jucx.ucp.UcpWorker;
+import org.openucx.jucx.ucp.UcpWorkerParams;
+import org.openucx.jucx.ucs.UcsConstants;
+
+/** A UCX worker that listens. Messages are active messages, sent eagerly, over whatever network UCX finds best. */
+final class UcxWire implements Wire, RemoteWrites {
+    /** Said with each request, or UCX would look up what kind of memory it is. */
+    static final UcpRequestParams HOST_MEMORY =
+            new UcpRequestParams().setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST);
+
+    static final int MAX_MESSAGE = 1 << 20;
+
+    private static final int MESSAGE = 1;
+    private static final int MAX_PROGRESS = 16;
+    private static final long CLOSE_NS = 1_000_000_000;
+    private static final int CORES = Runtime.getRuntime().availableProcessors();
+    private static final long SPIN_NS = CORES > 2 ? 20_000 : 2_000;
+    private static final long YIELD_NS = CORES > 2 ? 1_000_000 : 500_000;
+    private static final long PARK_NS = 50_000;
+
+    private final UcpContext context;
+    private final UcpWorker worker;
+    private final UcpListener listener;
+    private final String address;
+    private final int bulkLength;
+    private final Arrivals arrivals = new Arrivals();
+    private final List<UcxLink> links = new ArrayList<>();
+    private final List<UcxLink> forgotten = new ArrayList<>();
+    private final Queue<UcpConnectionRequest> callers = new ArrayDeque<>();
+    private final List<UcpEndpoint> accepted = new ArrayList<>();
+    private final List<UcpEndpoint> failed = new ArrayList<>();
+    private final List<UcpRequest> leaving = new ArrayList<>();
+    private boolean closed;
+
+    UcxWire(TransportConfig config) {
+        UcxSettings settings = UcxSettings.of(config);
+        bulkLength = settings.bulkLength();
+        List<AutoCloseable> opened = new ArrayList<>();
+        try {
+            UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
+            settings.values().forEach(params::setConfig);
+            context = new UcpContext(params);
+            opened.addFirst(context);
+            worker = context.newWorker(new UcpWorkerParams());
+            opened.addFirst(worker);
+            worker.setAmRecvHandler(MESSAGE, (_, _, data, _) -> {
+                if (data.isDataValid()) {
+                    arrivals.take(data.getDataAddress(), (int) data.getLength());
+                }
+                return UcsConstants.STATUS.UCS_OK;
+            }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
+            listener = listen(config);
+            opened.addFirst(listener);
+            address = HostPort.format(config.host(), listener.getAddress().getPort());
+        } catch (UcxException e) {
+            closeAll(opened);
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "UCX cannot be set up with "
+                    + settings + ": " + e.getMessage(), "correct the options of the transport", e);
+        } catch (RuntimeException e) {
+            closeAll(opened);
+            throw e;
+        }
+    }
+
+    private UcpListener listen(TransportConfig config) {
+        InetSocketAddress local = HostPort.resolve(config.host(), config.port());
+        try {
+            return worker.newListener(new UcpListenerParams().setSockAddr(local).setConnectionHandler(callers::add));
+        } catch (UcxException e) {
+            if (e.getStatus() == UcsConstants.STATUS.UCS_ERR_BUSY) {
+                throw new TransportException(TransportException.Problem.IN_USE, "port " + config.port() + " of "
+                        + config.host() + " is in use", "choose another, or 0 for any that is free", e);
+            }
+            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot listen at " + local + ": "
+                    + e.getMessage(), "give an address of this machine that UCX's network devices have", e);
+        }
+    }
+
+    static void checkLength(int length) {
+        if (length > MAX_MESSAGE) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "a message has at most " + MAX_MESSAGE + " bytes, got " + length, "");
+        }
+    }
+
+    @Override
+    public String address() {
+        return address;
+    }
+
+    @Override
+    public int maxMessageLength() {
+        return MAX_MESSAGE;
+    }
+
+    @Override
+    public int bulkMessageLength() {
+        return bulkLength;
+    }
+
+    @Override
+    public Link open(String peer) {
+        checkOpen();
+        UcxLink link = new UcxLink(this, HostPort.parse(peer));
+        links.add(link);
+        return link;
+    }
+
+    @Override
+    public int poll(Inbox inbox, int limit) {
+        checkOpen();
+        arrivals.begin(inbox, limit);
+        int work = 0;
+        try {
+            for (int i = 0; i < MAX_PROGRESS && arrivals.hasRoom(); i++) {
+                int progress = progress();
+                work += progress;
+                if (progress == 0) {
+                    break;
+                }
+            }
+            work += tend();
+        } finally {
+            work += arrivals.end();
+        }
+        return work;
+    }
+
+    private int progress() {
+        try {
+            return worker.progress();
+        } catch (Exception e) {
+            throw unchecked(e);
+        }
+    }
+
+    /** Accepts who called, and lets go of who is gone. */
+    private int tend() {
+        int work = callers.size() + failed.size();
+        for (UcpConnectionRequest caller = callers.poll(); caller != null; caller = callers.poll()) {
+            accept(caller);
+        }
+        for (UcpEndpoint endpoint : failed) {
+            if (accepted.remove(endpoint)) {
+                leave(endpoint, false);
+            }
+        }
+        failed.clear();
+        for (int i = 0; i < links.size(); i++) {
+            work += links.get(i).work();
+        }
+        if (!leaving.isEmpty()) {
+            leaving.removeIf(UcpRequest::isCompleted);
+        }
+        for (int i = forgotten.size() - 1; i >= 0; i--) {
+            UcxLink link = forgotten.get(i);
+            work += link.work();
+            if (link.isIdle()) {
+                forgotten.remove(i).free();
+            }
+        }
+        return work;
+    }
+
+    private void accept(UcpConnectionRequest caller) {
+        try {
+            accepted.add(worker.newEndpoint(new UcpEndpointParams().setPeerErrorHandlingMode()
+                    .setConnectionRequest(caller).setErrorHandler((endpoint, _, _) -> failed.add(endpoint))));
+        } catch (UcxException e) {
+            // The caller is gone already; it hears of it from its own end.
+            System.getLogger(UcxWire.class.getName()).log(System.Logger.Level.DEBUG, "caller lost", e);
+        }
+    }
+
+    UcpEndpoint connect(InetSocketAddress peer, Runnable onFailure) {
+        return worker.newEndpoint(new UcpEndpointParams().setPeerErrorHandlingMode().setSocketAddress(peer)
+                .setErrorHandler((_, _, _) -> onFailure.run()));
+    }
+
+    UcpRequest send(UcpEndpoint endpoint, long from, int length) {
+        return endpoint.sendAmNonBlocking(MESSAGE, 0, 0, from, length, UcpConstants.UCP_AM_SEND_FLAG_EAGER, null,
+                HOST_MEMORY);
+    }
+
+    /** Ends an endpoint, which must not be used any more. */
+    void leave(UcpEndpoint endpoint, boolean flush) {
+        try {
+            leaving.add(flush ? endpoint.closeNonBlockingFlush() : endpoint.closeNonBlockingForce());
+        } catch (UcxException e) {
+            System.getLogger(UcxWire.class.getName()).log(System.Logger.Level.DEBUG, "endpoint left badly", e);
+        }
+    }
+
+    void forget(UcxLink link) {
+        if (links.remove(link)) {
+            forgotten.add(link);
+        }
+    }
+
+    @Override
+    public Registration register(MemorySegment memory) {
+        checkOpen();
+        return new UcxRegistration(context, memory);
+    }
+
+    @Override
+    public Target attach(Link link, byte[] key) {
+        checkOpen();
+        return ((UcxLink) link).attach(key);
+    }
+
+    @Override
+    public void idle(long idleNs) {
+        if (idleNs < SPIN_NS) {
+            Thread.onSpinWait();
+        } else if (idleNs < YIELD_NS) {
+            Thread.yield();
+        } else {
+            LockSupport.parkNanos(PARK_NS);
+        }
+    }
+
+    @Override
+    public void close() {
+        if (closed) {
+            return;
+        }
+        List.copyOf(links).forEach(UcxLink::close);
+        accepted.forEach(endpoint -> leave(endpoint, true));
+        accepted.clear();
+        long begin = System.nanoTime();
+        while (!leaving.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+            if (progress() + tend() == 0) {
+                idle(System.nanoTime() - begin);
+            }
+        }
+        closed = true;
+        closeAll(List.of(listener, worker, context));
+        forgotten.forEach(UcxLink::free);
+    }
+
+    private void checkOpen() {
+        if (closed) {
+            throw new TransportException(TransportException.Problem.CLOSED, "the ucx wire is closed", "");
+        }
+    }
+
+    private static void closeAll(List<? extends AutoCloseable> resources) {
+        for (AutoCloseable resource : resources) {
+            try {
+                resource.close();
+            } catch (Exception e) {
+                throw unchecked(e);
+            }
+        }
+    }
+
+    static RuntimeException unchecked(Throwable e) {
+        if (e instanceof Error error) {
+            throw error;
+        }
+        return e instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(e);
+    }
+}

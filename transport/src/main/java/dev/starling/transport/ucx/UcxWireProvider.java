@@ -1,0 +1,77 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireProvider;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.openucx.jucx.ucp.UcpConstants;
+
+/**
+ * Wires over UCX: RDMA (InfiniBand, RoCE) where there is some, TCP, and shared memory within a host. Addresses are
+ * {@code host:port}. Options:
+ * <ul>
+ * <li>{@code tls}: the transports that UCX may use, such as {@code tcp}, {@code sm,self} or {@code rc,tcp}. By default
+ * all, those by shared memory only if the configuration allows it.
+ * <li>{@code devices}: the network devices that UCX may use, such as {@code eth0} or {@code mlx5_0:1}; by default all.
+ * <li>{@code log}: what UCX prints on standard output, from {@code fatal}, the default, to {@code debug}. One setting
+ * for all wires of a process.
+ * <li>some of the variables that UCX documents, such as {@code UCX_TCP_RX_SEG_SIZE}; an unknown one is refused with the
+ * list of all.
+ * </ul>
+ * UCX 1.13 or newer must be installed. The virtual machine wants {@code --enable-native-access} for {@code jucx}.
+ */
+public final class UcxWireProvider implements WireProvider {
+    private static final String REMEDY = "install UCX 1.13 or newer, for example with: apt-get install libucx0";
+
+    /** Makes the provider; the service loader calls it. */
+    public UcxWireProvider() { }
+
+    @Override
+    public String name() {
+        return "ucx";
+    }
+
+    @Override
+    public Availability availability() {
+        try {
+            // Loads the native library; it extracts itself into a directory, of which nothing is needed any more then.
+            if (UcpConstants.UCP_AM_SEND_FLAG_EAGER == 0) {
+                return new Availability.Missing("UCX's library is not of the version that its Java binding needs",
+                        REMEDY);
+            }
+            deleteExtracted();
+            return new Availability.Ready("UCX through jucx");
+        } catch (LinkageError e) {
+            String reason = e.getMessage();
+            return new Availability.Missing("UCX's native library cannot be loaded: "
+                    + (reason == null ? e.getClass().getSimpleName() : reason.lines().findFirst().orElse("")), REMEDY);
+        }
+    }
+
+    // A process that is killed would leave it behind.
+    private static void deleteExtracted() {
+        try (var lines = Files.lines(Path.of("/proc/self/maps"))) {
+            List<Path> files = lines.filter(line -> line.endsWith(".so") && line.contains("/libjucx_"))
+                    .map(line -> Path.of(line.substring(line.indexOf('/')))).distinct().toList();
+            for (Path file : files) {
+                Files.deleteIfExists(file);
+                Files.deleteIfExists(file.getParent());
+            }
+        } catch (IOException e) {
+            System.getLogger(UcxWireProvider.class.getName()).log(System.Logger.Level.DEBUG,
+                    "the extracted library stays", e);
+        }
+    }
+
+    @Override
+    public Wire open(TransportConfig config) {
+        if (availability() instanceof Availability.Missing(String reason, String remedy)) {
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, reason, remedy);
+        }
+        return new UcxWire(config);
+    }
+}
