@@ -70,6 +70,21 @@ final class Arrivals {
         }
     }
 
+    /** Forgets a link if all its messages have come. Returns whether they have. */
+    boolean finish(long address, int length) {
+        if (length < Envelope.LENGTH) {
+            return false;
+        }
+        view.wrap(address, length);
+        long link = Envelope.link(view, 0);
+        // A link that is not known has sent nothing, or was forgotten when it first said goodbye.
+        boolean all = !expected.containsKey(link) || expected.get(link) == Envelope.sequence(view, 0);
+        if (all) {
+            expected.remove(link);
+        }
+        return all;
+    }
+
     private void handOverEarly(long link, long first) {
         Map<Long, byte[]> waiting = early.get(link);
         if (waiting == null) {

@@ -9,12 +9,12 @@ import org.openucx.jucx.ucp.UcpRequest;
  * as the requests that hold it complete.
  */
 final class SendRing implements AutoCloseable {
-    private static final int CAPACITY = 4 << 20;
     private static final int MAX_REQUESTS = 256;
 
     private final Arena arena = Arena.ofShared();
-    private final long address = arena.allocate(CAPACITY, 4096).address();
-    private final UnsafeBuffer buffer = new UnsafeBuffer(address, CAPACITY);
+    private final int capacity;
+    private final long address;
+    private final UnsafeBuffer buffer;
     private final UcpRequest[] requests = new UcpRequest[MAX_REQUESTS];
     private final int[] ends = new int[MAX_REQUESTS];
     private int head;
@@ -22,13 +22,19 @@ final class SendRing implements AutoCloseable {
     private int start;
     private int end;
 
+    SendRing(int capacity) {
+        this.capacity = capacity;
+        address = arena.allocate(capacity, 4096).address();
+        buffer = new UnsafeBuffer(address, capacity);
+    }
+
     /** Returns where so many bytes in a row are free, or -1. They stay free unless {@link #hold} takes them. */
     int claim(int length) {
         reclaim();
         if (count == MAX_REQUESTS) {
             return -1;
         }
-        // Held are [start, end) or, wrapped, [start, CAPACITY) and [0, end); start == end only if nothing is held.
+        // Held are [start, end) or, wrapped, [start, capacity) and [0, end); start == end only if nothing is held.
         if (count == 0) {
             start = 0;
             end = 0;
@@ -36,7 +42,7 @@ final class SendRing implements AutoCloseable {
         if (end < start) {
             return length < start - end ? end : -1;
         }
-        if (length <= CAPACITY - end) {
+        if (length <= capacity - end) {
             return end;
         }
         return length < start ? 0 : -1;

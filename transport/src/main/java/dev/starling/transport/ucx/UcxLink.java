@@ -17,12 +17,14 @@ import org.openucx.jucx.ucs.UcsConstants;
  * is gone, the link is of no use any more.
  */
 final class UcxLink implements Link {
+    private static final int RING_CAPACITY = 4 << 20;
     private static final long MIN_RETRY_NS = 5_000_000;
     private static final long MAX_RETRY_NS = 200_000_000;
+    private static final long GOODBYE_NS = 20_000_000;
 
     private final UcxWire wire;
     private final InetSocketAddress peer;
-    private final SendRing ring = new SendRing();
+    private final SendRing ring = new SendRing(RING_CAPACITY);
     private State state = State.APART;
     private UcpEndpoint endpoint;
     private Puts puts;
@@ -32,8 +34,9 @@ final class UcxLink implements Link {
     private long sequence;
     private long retryNs = MIN_RETRY_NS;
     private long attemptNs = System.nanoTime();
+    private long deadlineNs;
 
-    private enum State { APART, CONNECTING, CONNECTED, OVER }
+    private enum State { APART, CONNECTING, CONNECTED, LEAVING, OVER }
 
     UcxLink(UcxWire wire, InetSocketAddress peer) {
         this.wire = wire;
@@ -44,7 +47,7 @@ final class UcxLink implements Link {
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
         if (state != State.CONNECTED || failed) {
-            return state == State.CONNECTED || state == State.OVER ? Wire.CLOSED : Wire.NOT_CONNECTED;
+            return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : Wire.CLOSED;
         }
         int length = headerLength + bodyLength;
         UcxWire.checkLength(length);
@@ -57,19 +60,22 @@ final class UcxLink implements Link {
         if (bodyLength > 0) {
             ring.buffer().putBytes(at + Envelope.LENGTH + headerLength, body, bodyOffset, bodyLength);
         }
-        return send(at, Envelope.LENGTH + length);
+        int code = send(UcxWire.MESSAGE, at, Envelope.LENGTH + length);
+        if (code == Wire.SENT) {
+            sequence++;
+        }
+        return code;
     }
 
-    private int send(int at, int length) {
+    private int send(int kind, int at, int length) {
         try {
-            UcpRequest request = wire.send(endpoint, ring.address() + at, length);
+            UcpRequest request = wire.send(endpoint, kind, ring.address() + at, length);
             if (!request.isCompleted()) {
                 ring.hold(at, length, request);
             } else if (request.getStatus() != UcsConstants.STATUS.UCS_OK) {
                 failed = true;
                 return Wire.CLOSED;
             }
-            sequence++;
             return Wire.SENT;
         } catch (UcxException e) {
             failed = true;
@@ -95,9 +101,16 @@ final class UcxLink implements Link {
             }
             case CONNECTED -> {
                 if (failed) {
-                    leave(false);
-                    state = State.OVER;
+                    end();
                     work++;
+                }
+            }
+            case LEAVING -> {
+                if (failed || System.nanoTime() - deadlineNs >= 0) {
+                    end();
+                    work++;
+                } else if (isQuiet() && System.nanoTime() - attemptNs >= 0) {
+                    sayGoodbye();
                 }
             }
             case OVER -> { }
@@ -125,7 +138,7 @@ final class UcxLink implements Link {
             puts = new Puts(endpoint);
             return;
         }
-        leave(false);
+        drop();
         state = State.APART;
         attemptNs = System.nanoTime() + retryNs;
         retryNs = Math.min(2 * retryNs, MAX_RETRY_NS);
@@ -135,22 +148,55 @@ final class UcxLink implements Link {
         failed = true;
     }
 
-    private void leave(boolean flush) {
+    /**
+     * Asks the peer to say when all has been handed over. Without that, UCX at the peer throws away what it has not
+     * read yet when the endpoint is closed here.
+     */
+    private void sayGoodbye() {
+        attemptNs = System.nanoTime() + GOODBYE_NS;
+        int at = ring.claim(Envelope.LENGTH);
+        Envelope.write(ring.buffer(), at, id, sequence);
+        send(UcxWire.GOODBYE, at, Envelope.LENGTH);
+    }
+
+    /** The peer has all that was sent by the link of this id. */
+    void delivered(long link) {
+        if (state == State.LEAVING && link == id) {
+            deadlineNs = System.nanoTime();
+        }
+    }
+
+    /** Gives up whatever is still to be done. */
+    void end() {
+        drop();
+        state = State.OVER;
+    }
+
+    private void drop() {
         if (endpoint != null) {
             if (puts != null) {
                 puts.breakOff();
             }
-            wire.leave(endpoint, flush);
+            wire.drop(endpoint);
             endpoint = null;
         }
     }
 
-    /** Returns whether UCX needs nothing of this link's memory any more. */
-    boolean isIdle() {
+    /** Returns whether the peer runs on this machine, as far as its address tells. */
+    boolean isLocal() {
+        return peer.getAddress().isLoopbackAddress() || wire.isAt(peer.getAddress());
+    }
+
+    /** Returns whether it has ended and UCX needs none of its memory any more. */
+    boolean isOver() {
+        return state == State.OVER && isQuiet();
+    }
+
+    private boolean isQuiet() {
         return ring.isEmpty() && (puts == null || puts.isEmpty());
     }
 
-    /** Frees what was sent from; the link is idle or its worker is gone. */
+    /** Frees what was sent from; the link is over or the worker is gone. */
     void free() {
         ring.close();
     }
@@ -165,8 +211,13 @@ final class UcxLink implements Link {
 
     @Override
     public void close() {
-        leave(state == State.CONNECTED && !failed);
-        state = State.OVER;
+        if (state == State.CONNECTED && !failed) {
+            state = State.LEAVING;
+            attemptNs = System.nanoTime();
+            deadlineNs = attemptNs + UcxWire.CLOSE_NS;
+        } else if (state != State.LEAVING) {
+            end();
+        }
         wire.forget(this);
     }
 }

@@ -2,6 +2,8 @@ package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -20,10 +22,14 @@ record UcxSettings(Map<String, String> values) {
     private static final Pattern NUMBER = Pattern.compile("\\d+|inf|auto");
     private static final Pattern TIME = Pattern.compile("\\d+(\\.\\d+)?(m|s|ms|us)|inf");
     private static final Pattern YES_NO = Pattern.compile("y|n|yes|no");
-    private static final Pattern NAMES = Pattern.compile("\\^?[\\w\\\\:./-]+(,[\\w\\\\:./-]+)*");
+    private static final Pattern NAME = Pattern.compile("\\w+");
+    private static final Pattern DEVICES = Pattern.compile("[\\w:.-]+(,[\\w:.-]+)*");
 
-    private static final Pattern NETWORK = Pattern.compile("(tcp|ib|rc|ud|dc|all)(_.*)?");
-    private static final List<String> SHARED_MEMORY = List.of("sm", "shm", "mm", "posix", "sysv", "cma", "xpmem", "knem");
+    private static final String NETWORKS = "tcp|ib|rc|rc_v|rc_x|ud|ud_v|ud_x|dc|dc_x|all";
+    private static final String OTHERS = "sm|shm|mm|posix|sysv|cma|xpmem|knem|self|cuda|rocm|gdr_copy";
+    private static final Pattern NETWORK = Pattern.compile(NETWORKS);
+    private static final Pattern TRANSPORTS = Pattern.compile("\\^?(T)(,(T))*".replace("T", NETWORKS + "|" + OTHERS));
+    private static final String NOT_SHARED_MEMORY = "^posix,sysv,cma,xpmem,knem";
 
     private static final Map<String, Option> OPTIONS = options();
 
@@ -31,8 +37,8 @@ record UcxSettings(Map<String, String> values) {
 
     private static Map<String, Option> options() {
         Map<String, Option> all = new TreeMap<>();
-        all.put("tls", new Option("TLS", NAMES));
-        all.put("devices", new Option("NET_DEVICES", NAMES));
+        all.put("tls", new Option("TLS", TRANSPORTS));
+        all.put("devices", new Option("NET_DEVICES", DEVICES));
         all.put("log", new Option("LOG_LEVEL", Pattern.compile("fatal|error|warn|diag|info|debug")));
         for (String name : List.of("BCOPY_THRESH", "ZCOPY_THRESH", "RNDV_THRESH", "SEG_SIZE")) {
             all.put("UCX_" + name, new Option(name, SIZE));
@@ -44,8 +50,8 @@ record UcxSettings(Map<String, String> values) {
             all.put("UCX_" + name, new Option(name, YES_NO));
         }
         all.put("UCX_KEEPALIVE_INTERVAL", new Option("KEEPALIVE_INTERVAL", TIME));
-        all.put("UCX_RNDV_SCHEME", new Option("RNDV_SCHEME", NAMES));
-        all.put("UCX_SOCKADDR_TLS_PRIORITY", new Option("SOCKADDR_TLS_PRIORITY", NAMES));
+        all.put("UCX_RNDV_SCHEME", new Option("RNDV_SCHEME", NAME));
+        all.put("UCX_SOCKADDR_TLS_PRIORITY", new Option("SOCKADDR_TLS_PRIORITY", NAME));
         all.put("UCX_IB_GID_INDEX", new Option("IB_GID_INDEX", NUMBER));
         all.put("UCX_IB_TRAFFIC_CLASS", new Option("IB_TRAFFIC_CLASS", NUMBER));
         // Those of TCP go by their short names when set through the library rather than the environment.
@@ -68,7 +74,7 @@ record UcxSettings(Map<String, String> values) {
         Map<String, String> values = new LinkedHashMap<>();
         // UCX logs on standard output what this wire tells by codes and exceptions.
         values.put("LOG_LEVEL", "fatal");
-        values.put("TLS", config.sharedMemory() ? "all" : "^" + String.join(",", SHARED_MEMORY));
+        values.put("TLS", config.sharedMemory() ? "all" : NOT_SHARED_MEMORY);
         // Without it, links that notice a dead peer are never made of shared memory.
         values.put("MM_ERROR_HANDLING", "y");
         values.put("TX_SEG_SIZE", "256k");
@@ -86,10 +92,19 @@ record UcxSettings(Map<String, String> values) {
             // Connections are made over sockets, whatever carries the messages then.
             values.put("TLS", tls + ",tcp");
         }
+        for (String device : config.options().getOrDefault("devices", "all").split(",")) {
+            require(device.equals("all") || exists(device), "there is no network device '" + device + "' here",
+                    "see: ip link, and /sys/class/infiniband");
+        }
         if (tls.equals("tcp")) {
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
         return new UcxSettings(values);
+    }
+
+    private static boolean exists(String device) {
+        String name = device.split(":")[0];
+        return Files.exists(Path.of("/sys/class/net", name)) || Files.exists(Path.of("/sys/class/infiniband", name));
     }
 
     /** Returns the length of the messages that carry bulk data fastest. */

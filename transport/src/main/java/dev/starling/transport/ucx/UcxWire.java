@@ -5,14 +5,17 @@ import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
+import dev.starling.transport.spi.Waiting;
 import dev.starling.transport.spi.Wire;
+import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
-import java.util.concurrent.locks.LockSupport;
+import org.agrona.concurrent.UnsafeBuffer;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpConnectionRequest;
 import org.openucx.jucx.ucp.UcpConstants;
@@ -36,13 +39,16 @@ final class UcxWire implements Wire, RemoteWrites {
 
     static final int MAX_MESSAGE = 1 << 20;
 
-    private static final int MESSAGE = 1;
+    /** Numbers of active messages: an {@link Envelope} and a message; an envelope that wants an answer; a link's id. */
+    static final int MESSAGE = 1;
+    static final int GOODBYE = 2;
+    static final int DELIVERED = 3;
+
+    /** For how long a peer may take what was sent before a link was closed. */
+    static final long CLOSE_NS = 500_000_000;
+
+    private static final System.Logger LOG = System.getLogger(UcxWire.class.getName());
     private static final int MAX_PROGRESS = 16;
-    private static final long CLOSE_NS = 1_000_000_000;
-    private static final int CORES = Runtime.getRuntime().availableProcessors();
-    private static final long SPIN_NS = CORES > 2 ? 20_000 : 2_000;
-    private static final long YIELD_NS = CORES > 2 ? 1_000_000 : 500_000;
-    private static final long PARK_NS = 50_000;
 
     private final UcpContext context;
     private final UcpWorker worker;
@@ -55,7 +61,8 @@ final class UcxWire implements Wire, RemoteWrites {
     private final Queue<UcpConnectionRequest> callers = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted = new ArrayList<>();
     private final List<UcpEndpoint> failed = new ArrayList<>();
-    private final List<UcpRequest> leaving = new ArrayList<>();
+    private final SendRing replies = new SendRing(4096);
+    private Waiting waiting = Waiting.forThreads(1);
     private boolean closed;
 
     UcxWire(TransportConfig config) {
@@ -69,12 +76,9 @@ final class UcxWire implements Wire, RemoteWrites {
             opened.addFirst(context);
             worker = context.newWorker(new UcpWorkerParams());
             opened.addFirst(worker);
-            worker.setAmRecvHandler(MESSAGE, (_, _, data, _) -> {
-                if (data.isDataValid()) {
-                    arrivals.take(data.getDataAddress(), (int) data.getLength());
-                }
-                return UcsConstants.STATUS.UCS_OK;
-            }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
+            handle(MESSAGE, (address, length, _) -> arrivals.take(address, length));
+            handle(GOODBYE, this::onGoodbye);
+            handle(DELIVERED, (address, length, _) -> onDelivered(address, length));
             listener = listen(config);
             opened.addFirst(listener);
             address = HostPort.format(config.host(), listener.getAddress().getPort());
@@ -85,6 +89,46 @@ final class UcxWire implements Wire, RemoteWrites {
         } catch (RuntimeException e) {
             closeAll(opened);
             throw e;
+        }
+    }
+
+    /** What is called from native code: must not throw, nor make progress. */
+    private interface Handler {
+        void onMessage(long address, int length, UcpEndpoint replyTo);
+    }
+
+    private void handle(int kind, Handler handler) {
+        worker.setAmRecvHandler(kind, (_, _, data, replyTo) -> {
+            // Nobody who speaks our language sends anything that would have to be fetched.
+            if (data.isDataValid() && data.getLength() <= Envelope.LENGTH + MAX_MESSAGE) {
+                handler.onMessage(data.getDataAddress(), (int) data.getLength(), replyTo);
+            }
+            return UcsConstants.STATUS.UCS_OK;
+        }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
+    }
+
+    private void onGoodbye(long from, int length, UcpEndpoint replyTo) {
+        if (replyTo == null || !arrivals.finish(from, length)) {
+            return;
+        }
+        int at = replies.claim(Long.BYTES);
+        if (at >= 0) {
+            replies.buffer().putLong(at, new UnsafeBuffer(from, length).getLong(0));
+            try {
+                UcpRequest request = send(replyTo, DELIVERED, replies.address() + at, Long.BYTES);
+                if (!request.isCompleted()) {
+                    replies.hold(at, Long.BYTES, request);
+                }
+            } catch (UcxException e) {
+                LOG.log(Level.DEBUG, "a link that leaves is gone already", e);
+            }
+        }
+    }
+
+    private void onDelivered(long from, int length) {
+        if (length == Long.BYTES) {
+            long link = new UnsafeBuffer(from, length).getLong(0);
+            forgotten.forEach(leaving -> leaving.delivered(link));
         }
     }
 
@@ -129,6 +173,7 @@ final class UcxWire implements Wire, RemoteWrites {
         checkOpen();
         UcxLink link = new UcxLink(this, HostPort.parse(peer));
         links.add(link);
+        waiting = Waiting.forThreads(1 + (int) links.stream().filter(UcxLink::isLocal).count());
         return link;
     }
 
@@ -168,20 +213,17 @@ final class UcxWire implements Wire, RemoteWrites {
         }
         for (UcpEndpoint endpoint : failed) {
             if (accepted.remove(endpoint)) {
-                leave(endpoint, false);
+                drop(endpoint);
             }
         }
         failed.clear();
         for (int i = 0; i < links.size(); i++) {
             work += links.get(i).work();
         }
-        if (!leaving.isEmpty()) {
-            leaving.removeIf(UcpRequest::isCompleted);
-        }
         for (int i = forgotten.size() - 1; i >= 0; i--) {
             UcxLink link = forgotten.get(i);
             work += link.work();
-            if (link.isIdle()) {
+            if (link.isOver()) {
                 forgotten.remove(i).free();
             }
         }
@@ -194,7 +236,7 @@ final class UcxWire implements Wire, RemoteWrites {
                     .setConnectionRequest(caller).setErrorHandler((endpoint, _, _) -> failed.add(endpoint))));
         } catch (UcxException e) {
             // The caller is gone already; it hears of it from its own end.
-            System.getLogger(UcxWire.class.getName()).log(System.Logger.Level.DEBUG, "caller lost", e);
+            LOG.log(Level.DEBUG, "caller lost", e);
         }
     }
 
@@ -203,18 +245,23 @@ final class UcxWire implements Wire, RemoteWrites {
                 .setErrorHandler((_, _, _) -> onFailure.run()));
     }
 
-    UcpRequest send(UcpEndpoint endpoint, long from, int length) {
-        return endpoint.sendAmNonBlocking(MESSAGE, 0, 0, from, length, UcpConstants.UCP_AM_SEND_FLAG_EAGER, null,
-                HOST_MEMORY);
+    UcpRequest send(UcpEndpoint endpoint, int kind, long from, int length) {
+        long flags = UcpConstants.UCP_AM_SEND_FLAG_EAGER
+                | (kind == GOODBYE ? UcpConstants.UCP_AM_SEND_FLAG_REPLY : 0);
+        return endpoint.sendAmNonBlocking(kind, 0, 0, from, length, flags, null, HOST_MEMORY);
     }
 
-    /** Ends an endpoint, which must not be used any more. */
-    void leave(UcpEndpoint endpoint, boolean flush) {
+    /** Ends an endpoint, which must not be used any more. Closing it gently may take for ever if the peer sleeps. */
+    void drop(UcpEndpoint endpoint) {
         try {
-            leaving.add(flush ? endpoint.closeNonBlockingFlush() : endpoint.closeNonBlockingForce());
+            endpoint.closeNonBlockingForce();
         } catch (UcxException e) {
-            System.getLogger(UcxWire.class.getName()).log(System.Logger.Level.DEBUG, "endpoint left badly", e);
+            LOG.log(Level.DEBUG, "endpoint closed badly", e);
         }
+    }
+
+    boolean isAt(InetAddress host) {
+        return listener.getAddress().getAddress().equals(host);
     }
 
     void forget(UcxLink link) {
@@ -237,13 +284,7 @@ final class UcxWire implements Wire, RemoteWrites {
 
     @Override
     public void idle(long idleNs) {
-        if (idleNs < SPIN_NS) {
-            Thread.onSpinWait();
-        } else if (idleNs < YIELD_NS) {
-            Thread.yield();
-        } else {
-            LockSupport.parkNanos(PARK_NS);
-        }
+        waiting.idle(idleNs);
     }
 
     @Override
@@ -252,17 +293,19 @@ final class UcxWire implements Wire, RemoteWrites {
             return;
         }
         List.copyOf(links).forEach(UcxLink::close);
-        accepted.forEach(endpoint -> leave(endpoint, true));
-        accepted.clear();
         long begin = System.nanoTime();
-        while (!leaving.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+        while (!forgotten.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
             if (progress() + tend() == 0) {
                 idle(System.nanoTime() - begin);
             }
         }
         closed = true;
-        closeAll(List.of(listener, worker, context));
+        forgotten.forEach(UcxLink::end);
+        accepted.forEach(this::drop);
+        progress();
+        closeAll(List.<AutoCloseable>of(listener, worker, context));
         forgotten.forEach(UcxLink::free);
+        replies.close();
     }
 
     private void checkOpen() {
