@@ -10,6 +10,7 @@ public final class CoordinatorThread implements AutoCloseable {
 
     private final Coordinator coordinator;
     private final Thread thread;
+    private volatile boolean done;
     private volatile boolean closed;
 
     private CoordinatorThread(Coordinator coordinator) {
@@ -25,7 +26,9 @@ public final class CoordinatorThread implements AutoCloseable {
     private void run() {
         try (coordinator) {
             while (!closed) {
-                if (coordinator.doWork() == 0) {
+                int work = coordinator.doWork();
+                done = coordinator.isDone();
+                if (work == 0) {
                     LockSupport.parkNanos(this, SLEEP_NS);
                 }
             }
@@ -35,6 +38,15 @@ public final class CoordinatorThread implements AutoCloseable {
     /** Returns where members reach the coordinator. */
     public String address() {
         return coordinator.address();
+    }
+
+    /** Waits until all members have left or the group has ended; returns whether that came in time. */
+    public boolean awaitDone(Duration atMost) {
+        long begin = System.nanoTime();
+        while (!done && System.nanoTime() - begin < atMost.toNanos()) {
+            LockSupport.parkNanos(this, SLEEP_NS);
+        }
+        return done;
     }
 
     /** Ends the thread, and with it the coordinator. */

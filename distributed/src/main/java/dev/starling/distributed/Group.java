@@ -50,6 +50,7 @@ public final class Group implements AutoCloseable {
     private volatile boolean coordinatorLost;
     /** Those of this epoch who closed their connection. */
     private final Map<Integer, PeerLostException> left = new HashMap<>();
+    private AutoCloseable last = () -> { };
     private long ownId;
     private boolean readySent;
     private boolean closed;
@@ -76,7 +77,8 @@ public final class Group implements AutoCloseable {
                 Group.this.lost(endpoint);
             }
         });
-        coordinator = new Outbox(transport.connect(config.coordinator(), new byte[0]));
+        coordinator = new Outbox(transport.connect(
+                Rendezvous.resolve(config.coordinator(), config.joining()), new byte[0]));
         coordinator.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
         progress = new Progress(transport, this::work, this::isBusy, background, "starling-group-" + transport.address());
     }
@@ -428,6 +430,11 @@ public final class Group implements AutoCloseable {
         }
     }
 
+    /** Sets what is closed after this group has left. */
+    void onClose(AutoCloseable companion) {
+        last = companion;
+    }
+
     /** Leaves the group. The others go on without this process. */
     @Override
     public void close() {
@@ -446,6 +453,13 @@ public final class Group implements AutoCloseable {
             engine.close();
         }
         transport.close();
+        try {
+            last.close();
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new DistributedException("cannot close what goes with the group: " + e.getMessage(), e);
+        }
     }
 
     /** What collectives see. */

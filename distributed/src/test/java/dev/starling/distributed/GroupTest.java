@@ -4,13 +4,21 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.tensor.DType;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.net.DatagramSocket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class GroupTest {
     private static final Duration SOON = Duration.ofSeconds(10);
@@ -84,5 +92,47 @@ class GroupTest {
             }
         });
         assertThat(messages).containsExactly("1 lost", "", "1 lost");
+    }
+
+    @Test
+    void shouldMeetByAFile(@TempDir Path directory) throws Exception {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        Path file = directory.resolve("coordinator");
+        GroupConfig joining = GroupConfig.of(config, "file:" + file);
+        FutureTask<Integer> one = inThread(() -> Group.join(joining.wish(1)));
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
+                Coordinator.OnLoss.END, 2, SOON))) {
+            Rendezvous.publish(file, coordinator.address());
+            FutureTask<Integer> zero = inThread(() -> Group.join(joining.wish(0)));
+            assertThat(zero.get(10, TimeUnit.SECONDS)).isEqualTo(0);
+            assertThat(one.get(10, TimeUnit.SECONDS)).isEqualTo(1);
+        }
+        assertThatThrownBy(() -> Group.join(GroupConfig.of(config, "file:" + directory.resolve("none"))
+                .joining(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class).hasMessageContaining("none");
+    }
+
+    @Test
+    void shouldMeetByAListOfHosts() throws Exception {
+        int port;
+        try (DatagramSocket free = new DatagramSocket()) {
+            port = free.getLocalPort();
+        }
+        TransportConfig config = TransportConfig.of("aeron", Secret.random());
+        List<String> hosts = List.of("127.0.0.1:" + port, "127.0.0.1");
+        FutureTask<Integer> one = inThread(() -> Rendezvous.join(config, hosts, 1, Coordinator.OnLoss.END, 2));
+        FutureTask<Integer> zero = inThread(() -> Rendezvous.join(config, hosts, 0, Coordinator.OnLoss.END, 2));
+        assertThat(zero.get(30, TimeUnit.SECONDS)).isEqualTo(0);
+        assertThat(one.get(30, TimeUnit.SECONDS)).isEqualTo(1);
+    }
+
+    private static FutureTask<Integer> inThread(Callable<Group> join) {
+        FutureTask<Integer> task = new FutureTask<>(() -> {
+            try (Group group = join.call()) {
+                group.collectives().barrier().await(SOON);
+                return group.rank();
+            }
+        });
+        Thread.ofPlatform().daemon().start(task);
+        return task;
     }
 }
