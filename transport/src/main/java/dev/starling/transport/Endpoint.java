@@ -3,6 +3,7 @@ package dev.starling.transport;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
@@ -26,6 +27,7 @@ public final class Endpoint implements AutoCloseable {
     public static final int CLOSED = Wire.CLOSED;
 
     private static final long RETRY_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long TIME_TO_REFUSE_NS = TimeUnit.SECONDS.toNanos(1);
     private static final int HEARTBEATS_IN_SILENCE = 8;
 
     final Transport transport;
@@ -93,7 +95,12 @@ public final class Endpoint implements AutoCloseable {
 
     /** Returns whether somebody began to connect to this side, and has not proven yet who it is. */
     boolean isUnproven() {
-        return !initiator && state == State.CONNECTING;
+        return !initiator && state == State.CONNECTING && !isStranger();
+    }
+
+    /** Returns whether somebody began to connect to this side who does not know the secret, and is to be told. */
+    boolean isStranger() {
+        return hello != null && !hello.proven();
     }
 
     /** Returns since when it has been there. */
@@ -280,6 +287,10 @@ public final class Endpoint implements AutoCloseable {
     }
 
     private int connect(long now) {
+        if (isStranger() && now - createdNs > TIME_TO_REFUSE_NS) {
+            close();
+            return 0;
+        }
         if (!initiator && now - createdNs > transport.config().silence().toNanos()) {
             transport.stranger(this, "did not prove in time that it knows the cluster's secret");
             return 1;
@@ -294,7 +305,10 @@ public final class Endpoint implements AutoCloseable {
         }
         byte type;
         byte[] body;
-        if (!initiator) {
+        if (isStranger()) {
+            type = Frame.REFUSAL;
+            body = new byte[0];
+        } else if (!initiator) {
             type = Frame.CHALLENGE;
             body = handshake.challenge(hello, ownSession, transport.address());
         } else if (peerSession == 0) {
@@ -307,10 +321,18 @@ public final class Endpoint implements AutoCloseable {
         handshakeBody.wrap(body);
         Frame.seal(head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0, handshakeBody, 0,
                 body.length);
-        int code = link.offer(head, 0, Frame.HEADER, handshakeBody, 0, body.length);
+        int code;
+        try {
+            code = link.offer(head, 0, Frame.HEADER, handshakeBody, 0, body.length);
+        } catch (TransportException e) {
+            lose(e.getMessage());
+            return 1;
+        }
         nextTryNs = code == Wire.SENT ? now + RETRY_NS : now + RETRY_NS / 100;
         if (code == Wire.CLOSED) {
             lose("the link to " + address + " closed");
+        } else if (code == Wire.SENT && type == Frame.REFUSAL) {
+            close();
         }
         return code == Wire.SENT ? 1 : 0;
     }
@@ -325,6 +347,9 @@ public final class Endpoint implements AutoCloseable {
         if (type == Frame.PROOF) {
             return takeProof(buffer, offset, length);
         }
+        if (type == Frame.REFUSAL) {
+            return takeRefusal(buffer, offset, length);
+        }
         if (key == 0 || !Frame.isWhole(buffer, offset, length, key)) {
             return transport.refuseChecksum(this);
         }
@@ -332,7 +357,7 @@ public final class Endpoint implements AutoCloseable {
         if (sequence != expected) {
             transport.refuseReplay(this, sequence, expected);
             if (sequence > expected) {
-                lose(address + " sent frame " + sequence + " when " + expected + " was due: frames were lost");
+                expel("sent frame " + sequence + " when " + expected + " was due: frames were lost");
             }
             return false;
         }
@@ -350,8 +375,9 @@ public final class Endpoint implements AutoCloseable {
             case Frame.PUT -> puts.take(buffer, offset, length);
             case Frame.PUT_DONE -> puts.done(buffer.getLong(body, Frame.ORDER));
             case Frame.GOODBYE -> {
-                saidGoodbye = true;
-                lose(address + " closed the connection");
+                saidGoodbye = bodyLength == 0;
+                lose(saidGoodbye ? address + " closed the connection" : address + " ended the connection: "
+                        + buffer.getStringWithoutLengthAscii(body, bodyLength));
             }
             default -> { }
         }
@@ -386,6 +412,19 @@ public final class Endpoint implements AutoCloseable {
         return true;
     }
 
+    /** Only who got the HELLO knows this session, so this can be believed as much as that nobody answers. */
+    private boolean takeRefusal(DirectBuffer buffer, int offset, int length) {
+        if (!Frame.isWhole(buffer, offset, length, 0)) {
+            return transport.refuseChecksum(this);
+        }
+        if (!initiator || state != State.CONNECTING || peerSession != 0) {
+            return transport.refuseLate();
+        }
+        end(State.REFUSED, "the process at " + address + " refused this one: they know different secrets; give both"
+                + " the same secret");
+        return true;
+    }
+
     private boolean takeProof(DirectBuffer buffer, int offset, int length) {
         if (initiator || state != State.CONNECTING) {
             return transport.refuseLate();
@@ -408,9 +447,20 @@ public final class Endpoint implements AutoCloseable {
         return true;
     }
 
+    /** Ends the connection because the peer broke the rules, and tells it. */
+    void expel(String what) {
+        handshakeBody.wrap(what.getBytes(StandardCharsets.US_ASCII));
+        frame(Frame.GOODBYE, Frame.HEADER, handshakeBody, 0, handshakeBody.capacity());
+        lose(address + ' ' + what);
+    }
+
     void lose(String why) {
         if (isUnproven()) {
             transport.stranger(this, "did not prove who it is: " + why);
+            return;
+        }
+        if (isStranger()) {
+            close();
             return;
         }
         boolean known = state == State.CONNECTED;

@@ -14,7 +14,7 @@ import org.agrona.MutableDirectBuffer;
  *  4 length    i32   of the whole frame, in bytes
  *  8 session   i64   the receiver's number of the session; 0 in HELLO
  * 16 sequence  i64   of the frame in its session and direction, from 1; 0 while shaking hands
- * 24 checksum  i64   XXH64 of all bytes but these, seeded with the session's key; with 0 in HELLO and CHALLENGE
+ * 24 checksum  i64   XXH64 of all bytes but these, seeded with the session's key; with 0 in HELLO, CHALLENGE, REFUSAL
  * </pre>
  *
  * <p>A PUT goes on with 40 bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
@@ -32,6 +32,7 @@ final class Frame {
     static final byte PUT_DONE = 7;
     static final byte HEARTBEAT = 8;
     static final byte GOODBYE = 9;
+    static final byte REFUSAL = 10;
 
     static final int PUT_LAST = 1;
     static final int PUT_IMMEDIATE = 2;

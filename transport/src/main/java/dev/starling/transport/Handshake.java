@@ -1,6 +1,5 @@
 package dev.starling.transport;
 
-import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -9,10 +8,12 @@ import org.agrona.DirectBuffer;
 
 /**
  * How two processes prove to each other that they know the cluster's secret, without telling it: a challenge each way
- * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later.
+ * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later. A HELLO
+ * is signed too: nobody is answered with a proof, and no name is looked up, for a stranger's sake.
  *
  * <pre>
- * A → B  HELLO      A's nonce, session and address
+ * A → B  HELLO      A's nonce, session and address, HMAC("hello", these)
+ * A ← B  REFUSAL    empty, if that HMAC is wrong; only a hint, so that the mistake is known
  * A ← B  CHALLENGE  B's nonce, session and address, HMAC("challenge", both nonces, sessions and addresses)
  * A → B  PROOF      HMAC("proof", the same, greeting), greeting
  * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
@@ -24,6 +25,7 @@ final class Handshake {
     private static final int NONCE = 32;
     private static final int MAC = 32;
     private static final int MAX_ADDRESS = 512;
+    private static final byte[] HELLO = "hello".getBytes(StandardCharsets.US_ASCII);
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private final Secret secret;
@@ -42,36 +44,38 @@ final class Handshake {
     }
 
     /** What a HELLO says. */
-    record Hello(byte[] nonce, long session, String address) { }
+    record Hello(byte[] nonce, long session, String address, boolean proven) { }
 
     byte[] hello(long session, String address) {
         byte[] name = address.getBytes(StandardCharsets.US_ASCII);
-        return ByteBuffer.allocate(NONCE + Long.BYTES + Short.BYTES + name.length).put(ownNonce).putLong(session)
-                .putShort((short) name.length).put(name).array();
+        byte[] said = ByteBuffer.allocate(NONCE + Long.BYTES + name.length).put(ownNonce).putLong(session).put(name)
+                .array();
+        return ByteBuffer.allocate(MAC + said.length).put(secret.sign(HELLO, said)).put(said).array();
     }
 
     /** Returns what a HELLO says, or {@code null} if it is not well-formed. */
-    static Hello readHello(DirectBuffer buffer, int offset, int length) {
-        try {
-            ByteBuffer in = copy(buffer, offset, length);
-            byte[] nonce = new byte[NONCE];
-            in.get(nonce);
-            long session = in.getLong();
-            int name = in.getShort();
-            if (name < 0 || name > MAX_ADDRESS || name != in.remaining()) {
-                return null;
-            }
-            byte[] address = new byte[name];
-            in.get(address);
-            for (byte b : address) {
-                if (b < ' ' || b > '~') {
-                    return null;
-                }
-            }
-            return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII));
-        } catch (BufferUnderflowException e) {
+    static Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
+        int fixed = MAC + NONCE + Long.BYTES;
+        if (length <= fixed || length > fixed + MAX_ADDRESS) {
             return null;
         }
+        ByteBuffer in = copy(buffer, offset, length);
+        byte[] mac = new byte[MAC];
+        in.get(mac);
+        byte[] said = new byte[in.remaining()];
+        in.get(MAC, said);
+        byte[] nonce = new byte[NONCE];
+        in.get(nonce);
+        long session = in.getLong();
+        byte[] address = new byte[in.remaining()];
+        in.get(address);
+        for (byte b : address) {
+            if (b <= ' ' || b > '~') {
+                return null;
+            }
+        }
+        return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII),
+                MessageDigest.isEqual(mac, secret.sign(HELLO, said)));
     }
 
     /** Answers a HELLO. */

@@ -117,9 +117,9 @@ final class PutQueue {
         MemoryRegion region = endpoint.transport.region(number);
         if (region == null || region.key().token() != token || to < 0 || to > region.bytes() - bytes) {
             endpoint.transport.counters.refusedWrites++;
-            endpoint.lose(endpoint.address() + (region == null ? " wrote into a region that is closed or never was"
-                    : region.key().token() != token ? " wrote into a region without its token"
-                    : " wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes()));
+            endpoint.expel(region == null ? "wrote into a region that is closed or never was"
+                    : region.key().token() != token ? "wrote into a region without its token"
+                    : "wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes());
             return;
         }
         if (bytes > 0) {

@@ -14,6 +14,7 @@ import java.util.ServiceLoader;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.Agent;
@@ -38,6 +39,7 @@ public final class Transport implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport");
     private static final int MESSAGES_AT_ONCE = 32;
     private static final int MOST_STRANGERS = 64;
+    private static final int MOST_REFUSALS = 4;
     private static final long TIME_TO_PROVE_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
@@ -238,7 +240,7 @@ public final class Transport implements Agent, AutoCloseable {
 
     private void takeHello(DirectBuffer buffer, int offset, int length) {
         Handshake.Hello hello = Frame.isWhole(buffer, offset, length, 0)
-                ? Handshake.readHello(buffer, offset + Frame.HEADER, length - Frame.HEADER) : null;
+                ? Handshake.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER) : null;
         if (hello == null) {
             counters.refusedFrames++;
             log("refused a mangled HELLO");
@@ -250,7 +252,13 @@ public final class Transport implements Agent, AutoCloseable {
             counters.refusedReplays += known.isConnected() ? 1 : 0;
             return;
         }
-        if (!makeRoom()) {
+        if (!hello.proven()) {
+            counters.refusedStrangers++;
+            log("refused " + hello.address() + ": it does not know the cluster's secret");
+            if (!wire.opensAtOnce(hello.address()) || count(Endpoint::isStranger) >= MOST_REFUSALS) {
+                return;
+            }
+        } else if (!makeRoom()) {
             counters.refusedStrangers++;
             log("refused " + hello.address() + ": " + MOST_STRANGERS + " others have yet to prove who they are");
             return;
@@ -270,21 +278,19 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Returns whether one more may begin to prove who it is. Whoever took long gives way, so that floods end. */
     private boolean makeRoom() {
-        Endpoint oldest = null;
-        int unproven = 0;
-        for (Endpoint endpoint : endpoints) {
-            if (endpoint.isUnproven() && unproven++ == 0) {
-                oldest = endpoint;
-            }
-        }
-        if (unproven < MOST_STRANGERS) {
+        if (count(Endpoint::isUnproven) < MOST_STRANGERS) {
             return true;
         }
+        Endpoint oldest = endpoints.stream().filter(Endpoint::isUnproven).findFirst().orElseThrow();
         if (now - oldest.createdNs() < TIME_TO_PROVE_NS) {
             return false;
         }
         stranger(oldest, "did not prove who it is while many others wanted to");
         return true;
+    }
+
+    private long count(Predicate<Endpoint> which) {
+        return endpoints.stream().filter(which).count();
     }
 
     private void add(Endpoint endpoint) {

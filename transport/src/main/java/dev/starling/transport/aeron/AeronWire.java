@@ -28,6 +28,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.agrona.LangUtil;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.AgentInvoker;
@@ -42,6 +43,7 @@ import org.agrona.concurrent.status.CountersReader;
 final class AeronWire implements Wire {
     static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
 
+    private static final Pattern NUMERIC = Pattern.compile("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
     private static final int UDP_STREAM = 1001;
     /** How often the driver and the clients are driven while nothing goes over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
@@ -208,6 +210,11 @@ final class AeronWire implements Wire {
         waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
         nextUpkeepNs = System.nanoTime();
         return link;
+    }
+
+    @Override
+    public boolean opensAtOnce(String peer) {
+        return NUMERIC.matcher(peer).matches();
     }
 
     @Override

@@ -44,6 +44,14 @@ public interface Wire extends AutoCloseable {
     Link open(String address);
 
     /**
+     * Returns whether {@link #open} takes no time: not so if the address holds a name that must be looked up. What
+     * strangers give is opened only if so.
+     */
+    default boolean opensAtOnce(String peer) {
+        return true;
+    }
+
+    /**
      * Hands over messages that came, from whatever peer, and does what else the wire needs done from time to time.
      *
      * @return the number of messages handed over and other work done; 0 if idle
