@@ -270,7 +270,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    /** Members that this coordinator hears cannot hear each other: the most suspected goes, the higher rank of equals. */
+    /** Members that it hears cannot hear each other: the most suspected goes, the higher rank of equals. */
     private void judge() {
         suspectedNs = 0;
         Seat worst = null;
@@ -309,8 +309,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         seat.outbox.send(Channels.CONTROL, new Control.Refused("rank " + rank + " was excluded: " + reason));
         if (onLoss == OnLoss.END && everStarted) {
             ended = true;
-            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Lost(view.epoch(), rank, unheardNs,
-                    reason)));
+            Control.Lost loss = new Control.Lost(view.epoch(), rank, unheardNs, reason);
+            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, loss));
         } else {
             stale = true;
         }

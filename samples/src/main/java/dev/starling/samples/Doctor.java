@@ -1,10 +1,8 @@
 package dev.starling.samples;
 
+import dev.starling.samples.Finding.Verdict;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Probe;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -29,21 +27,17 @@ public final class Doctor implements Callable<Integer> {
 
     private final List<Finding> findings = new ArrayList<>();
 
-    private enum Verdict { OK, NOTE, MISSING }
-
-    private record Finding(String subject, Verdict verdict, String state, String remedy) { }
-
     @Override
     public Integer call() {
         jdk();
         flags();
         devices();
-        sharedMemory();
+        findings.addAll(Network.inspect());
         findings.forEach(json ? f -> { } : this::print);
         if (json) {
             spec.commandLine().getOut().println(asJson());
         }
-        return findings.stream().anyMatch(f -> f.verdict == Verdict.MISSING) ? 1 : 0;
+        return findings.stream().anyMatch(f -> f.verdict() == Verdict.MISSING) ? 1 : 0;
     }
 
     private void jdk() {
@@ -82,41 +76,29 @@ public final class Doctor implements Callable<Integer> {
         }
     }
 
-    private void sharedMemory() {
-        Path shm = Path.of("/dev/shm");
-        try {
-            long free = Files.getFileStore(shm).getUsableSpace() / MEBIBYTE;
-            add("/dev/shm", free >= 1024 ? Verdict.OK : Verdict.NOTE, free + " MiB free",
-                    "processes of one host exchange data there: mount it with 1 GiB or more"
-                            + " (docker run --shm-size=1g)");
-        } catch (IOException e) {
-            add("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), "processes of one host exchange data there");
-        }
-    }
-
     private void add(String subject, Verdict verdict, String state, String remedy) {
-        findings.add(new Finding(subject, verdict, state, verdict == Verdict.OK ? "" : remedy));
+        findings.add(new Finding(subject, verdict, state, remedy));
     }
 
     private void print(Finding f) {
-        String mark = switch (f.verdict) {
+        String mark = switch (f.verdict()) {
             case OK -> "ok  ";
             case NOTE -> "note";
             case MISSING -> "MISS";
         };
         var out = spec.commandLine().getOut();
-        out.printf("%s  %-17s %s%n", mark, f.subject, f.state);
-        if (!f.remedy.isEmpty()) {
-            out.printf("      %-17s -> %s%n", "", f.remedy);
+        out.printf("%s  %-17s %s%n", mark, f.subject(), f.state());
+        if (!f.remedy().isEmpty()) {
+            out.printf("      %-17s -> %s%n", "", f.remedy());
         }
     }
 
     private String asJson() {
         List<String> items = new ArrayList<>();
         for (Finding f : findings) {
-            items.add("{\"subject\":" + Json.quote(f.subject) + ",\"verdict\":"
-                    + Json.quote(f.verdict.name().toLowerCase())
-                    + ",\"state\":" + Json.quote(f.state) + ",\"remedy\":" + Json.quote(f.remedy) + "}");
+            items.add("{\"subject\":" + Json.quote(f.subject()) + ",\"verdict\":"
+                    + Json.quote(f.verdict().name().toLowerCase())
+                    + ",\"state\":" + Json.quote(f.state()) + ",\"remedy\":" + Json.quote(f.remedy()) + "}");
         }
         return "{\"findings\":[" + String.join(",", items) + "]}";
     }
