@@ -211,8 +211,8 @@ final class Network {
                 tookNs[i] = System.nanoTime() - begin;
             }
             Arrays.sort(tookNs);
-            add("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT, "; %d round trips on loopback, "
-                    + "median %.1f µs before warming up", ROUND_TRIPS, tookNs[ROUND_TRIPS / 2] / 1e3), "");
+            add("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT, "; %d round trips on "
+                    + "loopback, median %.1f µs before warming up", ROUND_TRIPS, tookNs[ROUND_TRIPS / 2] / 1e3), "");
         } catch (TransportException | IllegalStateException e) {
             add("Transport " + name, Verdict.MISSING, "no round trip on loopback: " + e.getMessage(),
                     "see what the message says; ./starling train … --transport local needs no network");

@@ -88,8 +88,8 @@ public final class Launch implements AutoCloseable {
         }
         try {
             secretFile = directory.write(how.secret);
-            coordinator = how.rendezvous == null ? null
-                    : how.rendezvous.open(how.secret, directory.path(), how.processes);
+            coordinator = how.coordinatorFactory == null ? null
+                    : how.coordinatorFactory.open(how.secret, directory.path(), how.processes);
         } catch (IOException | RuntimeException e) {
             directory.close();
             guardian.close();

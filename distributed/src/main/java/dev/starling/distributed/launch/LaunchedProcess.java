@@ -17,7 +17,8 @@ import java.util.Optional;
  * {@code PMI_RANK}, {@code SLURM_PROCID} or {@code JOB_COMPLETION_INDEX}; else the process was not launched</td></tr>
  * <tr><td>{@code STARLING_WORLD}</td><td>number of processes</td><td>{@code OMPI_COMM_WORLD_SIZE}, {@code PMI_SIZE} or
  * {@code SLURM_NTASKS}; else an error</td></tr>
- * <tr><td>{@code STARLING_COORDINATOR}</td><td>{@code host:port} at which the group forms</td><td>none:
+ * <tr><td>{@code STARLING_COORDINATOR}</td><td>{@code host:port} at which the group forms, or {@code file:PATH} where
+ * that is written</td><td>none:
  * processes that do not work together</td></tr>
  * <tr><td>{@code STARLING_COORDINATOR_RANK}</td><td>who runs the coordinator at that address: a rank, or
  * {@code none} of them (as {@link Launcher}'s processes are told, whose launcher does)</td><td>0</td></tr>

@@ -35,7 +35,7 @@ public final class Launcher {
     final Duration backoff;
     final Duration grace;
     final String coordinator;
-    final Rendezvous rendezvous;
+    final CoordinatorFactory coordinatorFactory;
     final Secret secret;
     final Map<String, String> environment;
     final boolean signals;
@@ -63,7 +63,7 @@ public final class Launcher {
         backoff = how.backoff;
         grace = how.grace;
         coordinator = how.coordinator;
-        rendezvous = how.rendezvous;
+        coordinatorFactory = how.coordinatorFactory;
         secret = how.secret == null ? Secret.random() : how.secret;
         environment = Map.copyOf(how.environment);
         signals = how.signals;
@@ -125,7 +125,7 @@ public final class Launcher {
         private Duration backoff = Duration.ofMillis(500);
         private Duration grace = Duration.ofSeconds(5);
         private String coordinator;
-        private Rendezvous rendezvous;
+        private CoordinatorFactory coordinatorFactory;
         private Secret secret;
         private boolean signals;
         private Output output = Output.PREFIXED;
@@ -186,8 +186,8 @@ public final class Launcher {
         }
 
         /** Runs a coordinator in this process as long as the others run, and tells them where. */
-        public Builder coordinator(Rendezvous opening) {
-            rendezvous = opening;
+        public Builder coordinator(CoordinatorFactory opening) {
+            coordinatorFactory = opening;
             return this;
         }
 

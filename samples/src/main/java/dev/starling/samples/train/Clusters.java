@@ -4,9 +4,11 @@ import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Rendezvous;
+import dev.starling.distributed.launch.CoordinatorFactory;
 import dev.starling.distributed.launch.LaunchedProcess;
-import dev.starling.distributed.launch.Rendezvous;
 import dev.starling.transport.TransportConfig;
+import java.nio.file.Path;
 import java.time.Duration;
 
 /** How processes find each other. */
@@ -17,11 +19,13 @@ public final class Clusters {
     /** Data sets are read, drawn or copied before a process joins, and not everywhere as fast. */
     private static final Duration JOINING = Duration.ofMinutes(5);
 
+    private static final String FILE = "file:";
+
     private Clusters() {
     }
 
     /** Returns what opens a coordinator on this host. */
-    public static Rendezvous coordinator(String transport, Coordinator.OnLoss onLoss, Duration silence) {
+    public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss, Duration silence) {
         return (secret, directory, processes) -> CoordinatorThread.start(Coordinator.open(
                 TransportConfig.of(transport, secret).directory(directory).silence(silence), processes, onLoss, 1,
                 JOINING));
@@ -30,16 +34,24 @@ public final class Clusters {
     /** Starts the coordinator if it is this process's to do so; else returns {@code null}. */
     static CoordinatorThread coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
             Duration silence) {
-        if (!me.runsCoordinator()) {
+        if (!me.runsCoordinator() || me.coordinator() == null) {
             return null;
         }
+        boolean file = me.coordinator().startsWith(FILE);
         int colon = me.coordinator().lastIndexOf(':');
         if (colon < 0) {
-            throw new IllegalArgumentException("STARLING_COORDINATOR must be host:port, got " + me.coordinator());
+            throw new IllegalArgumentException("STARLING_COORDINATOR must be host:port or file:PATH, got "
+                    + me.coordinator());
         }
-        TransportConfig config = config(me, transport, silence)
-                .at(me.coordinator().substring(0, colon), Integer.parseInt(me.coordinator().substring(colon + 1)));
-        return CoordinatorThread.start(Coordinator.open(config, me.world(), onLoss, 1, JOINING));
+        TransportConfig config = config(me, transport, silence);
+        CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
+                : config.at(me.coordinator().substring(0, colon),
+                        Integer.parseInt(me.coordinator().substring(colon + 1))),
+                me.world(), onLoss, 1, JOINING));
+        if (file) {
+            Rendezvous.publish(Path.of(me.coordinator().substring(FILE.length())), coordinator.address());
+        }
+        return coordinator;
     }
 
     /** Joins the group of all launched processes. */

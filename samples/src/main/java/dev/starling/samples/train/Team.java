@@ -76,6 +76,10 @@ final class Team {
         Split split = me.isServer() ? null : run.load(directory);
         try (CoordinatorThread coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
                 Group group = Clusters.join(me, how.transport, how.silence())) {
+            if (coordinator != null) {
+                // The others may be a step behind, and want to say that they leave.
+                group.onClose(() -> coordinator.awaitDone(how.silence()));
+            }
             work(group, split, me.rank() == 0);
         }
     }

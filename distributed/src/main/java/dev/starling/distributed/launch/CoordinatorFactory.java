@@ -6,7 +6,7 @@ import java.nio.file.Path;
 
 /** Opens the coordinator at which the processes of a launch find each other. */
 @FunctionalInterface
-public interface Rendezvous {
+public interface CoordinatorFactory {
     /**
      * Starts a coordinator, which the launch then closes.
      *
