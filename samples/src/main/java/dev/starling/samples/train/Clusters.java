@@ -31,11 +31,17 @@ public final class Clusters {
                 JOINING));
     }
 
-    /** Starts the coordinator if it is this process's to do so; else returns {@code null}. */
-    static CoordinatorThread coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
+    /** What ends without a checked exception. */
+    interface Ending extends AutoCloseable {
+        @Override
+        void close();
+    }
+
+    /** Starts the coordinator if it is this process's to do so. It ends after the members have left. */
+    static Ending coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
             Duration silence) {
         if (!me.runsCoordinator() || me.coordinator() == null) {
-            return null;
+            return () -> { };
         }
         boolean file = me.coordinator().startsWith(FILE);
         int colon = me.coordinator().lastIndexOf(':');
@@ -51,7 +57,10 @@ public final class Clusters {
         if (file) {
             Rendezvous.publish(Path.of(me.coordinator().substring(FILE.length())), coordinator.address());
         }
-        return coordinator;
+        return () -> {
+            coordinator.awaitDone(silence);
+            coordinator.close();
+        };
     }
 
     /** Joins the group of all launched processes. */

@@ -74,12 +74,8 @@ final class Team {
     void member(LaunchedProcess me) {
         run.threads(me.threads());
         Split split = me.isServer() ? null : run.load(directory);
-        try (CoordinatorThread coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
+        try (Clusters.Ending coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
                 Group group = Clusters.join(me, how.transport, how.silence())) {
-            if (coordinator != null) {
-                // The others may be a step behind, and want to say that they leave.
-                group.onClose(() -> coordinator.awaitDone(how.silence()));
-            }
             work(group, split, me.rank() == 0);
         }
     }
