@@ -1,0 +1,156 @@
+package dev.starling.distributed.schedule;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.simulated.FaultPlan;
+import dev.starling.transport.simulated.Simulation;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Function;
+
+/**
+ * One training run of a few simulated processes under one plan of faults: what each rank went through. The trainer, the
+ * strategy, the group and the transport are the real ones; network and time are simulated.
+ */
+final class Schedule {
+    static final Duration HORIZON = Duration.ofMillis(400);
+
+    private static final Duration SILENCE = Duration.ofMillis(100);
+    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    private static final Duration LIMIT = Duration.ofSeconds(120);
+    private static final Duration STEP = Duration.ofMillis(8);
+    private static final int EXAMPLES = 48;
+    private static final int BATCH = 12;
+    private static final int EPOCHS = 8;
+    private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
+
+    private final Map<String, Outcome> outcomes = new TreeMap<>();
+
+    /** What became of a process; {@code failure} is {@code null} if it came to the end of its run. */
+    static final class Outcome {
+        final Map<Long, float[]> weightsByStep = new TreeMap<>();
+        float[] weights;
+        RuntimeException failure;
+        boolean ended;
+    }
+
+    private Schedule() { }
+
+    static List<String> names(int workers) {
+        List<String> names = new ArrayList<>();
+        names.add("coordinator");
+        for (int rank = 0; rank < workers; rank++) {
+            names.add("rank" + rank);
+        }
+        return names;
+    }
+
+    /** Runs a schedule; throws if anything hangs or fails in a way that is not for users to see. */
+    static Schedule run(FaultPlan plan, OnLoss onLoss, Function<Group, DistributionStrategy> strategy) {
+        Schedule schedule = new Schedule();
+        int workers = plan.ranks().size() - 1;
+        try (Simulation simulation = Simulation.of(plan)) {
+            simulation.start("coordinator", () -> {
+                try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"),
+                        config()), workers, onLoss, 1, PATIENCE)) {
+                    coordinator.run(LIMIT.dividedBy(2));
+                } catch (TransportException e) {
+                    if (e.problem() != TransportException.Problem.TIMED_OUT) {
+                        throw e;
+                    }
+                }
+            });
+            for (int rank = 0; rank < workers; rank++) {
+                String name = "rank" + rank;
+                int wish = rank;
+                Outcome outcome = new Outcome();
+                schedule.outcomes.put(name, outcome);
+                simulation.start(name, () -> {
+                    GroupConfig joining = GroupConfig.of(null, "coordinator").wish(wish).host(name).joining(PATIENCE)
+                            .patience(PATIENCE);
+                    try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
+                        train(simulation, group, strategy, outcome);
+                        outcome.ended = true;
+                    } catch (DistributedException | TransportException e) {
+                        outcome.failure = e;
+                    }
+                });
+            }
+            simulation.run(LIMIT);
+        }
+        return schedule;
+    }
+
+    private static TransportConfig config() {
+        return TransportConfig.of("simulated", SECRET).silence(SILENCE);
+    }
+
+    private static void train(Simulation simulation, Group group, Function<Group, DistributionStrategy> strategy,
+            Outcome outcome) {
+        float[] x = new float[EXAMPLES];
+        float[] y = new float[EXAMPLES];
+        for (int i = 0; i < EXAMPLES; i++) {
+            x[i] = (i % 7) / 3f - 1;
+            y[i] = 3 * x[i] - 1;
+        }
+        try (Scope scope = Scope.open("schedule");
+                Layer model = Linear.of(1, 1, Generator.seeded(group.rank()));
+                Optimizer optimizer = Sgd.over(model).rate(0.1).momentum(0.9).build();
+                DistributionStrategy together = strategy.apply(group);
+                DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
+                        Tensor.of(y, EXAMPLES, 1))).batchSize(BATCH).workers(0).shuffle().build()) {
+            Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(EPOCHS).strategy(together)
+                    .listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            outcome.weightsByStep.put(progress.step(), weights(model));
+                            simulation.sleep(STEP);
+                        }
+                    }).build().run();
+            outcome.weights = weights(model);
+        }
+    }
+
+    private static float[] weights(Layer model) {
+        List<Float> all = new ArrayList<>();
+        for (Parameter parameter : model.parameters().values()) {
+            for (float each : parameter.value().toFloats()) {
+                all.add(each);
+            }
+        }
+        float[] weights = new float[all.size()];
+        for (int i = 0; i < weights.length; i++) {
+            weights[i] = all.get(i);
+        }
+        return weights;
+    }
+
+    Map<String, Outcome> outcomes() {
+        return outcomes;
+    }
+}
