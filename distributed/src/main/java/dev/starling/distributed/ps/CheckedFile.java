@@ -1,0 +1,191 @@
+package dev.starling.distributed.ps;
+
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.zip.CRC32C;
+
+/**
+ * A file of numbers that ends with its CRC-32C. Written under another name and renamed when it is complete and on the
+ * disk: it is there as a whole or not at all.
+ */
+final class CheckedFile implements Closeable {
+    private static final int BUFFER = 1 << 20;
+
+    private final Path path;
+    private final Path temporary;
+    private final FileChannel file;
+    private final CRC32C crc = new CRC32C();
+    private final ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFER).order(ByteOrder.LITTLE_ENDIAN);
+
+    private CheckedFile(Path path, Path temporary, FileChannel file) {
+        this.path = path;
+        this.temporary = temporary;
+        this.file = file;
+    }
+
+    static void forceDirectory(Path directory) throws IOException {
+        try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
+            channel.force(true);
+        }
+    }
+
+    // ---- writing ----
+
+    static CheckedFile write(Path path) throws IOException {
+        Path temporary = path.resolveSibling(path.getFileName() + ".tmp");
+        return new CheckedFile(path, temporary, FileChannel.open(temporary, StandardOpenOption.CREATE,
+                StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING));
+    }
+
+    private void room(int bytes) throws IOException {
+        if (buffer.remaining() < bytes) {
+            drain();
+        }
+    }
+
+    private void drain() throws IOException {
+        crc.update(buffer.flip());
+        buffer.rewind();
+        while (buffer.hasRemaining()) {
+            file.write(buffer);
+        }
+        buffer.clear();
+    }
+
+    void putInt(int value) throws IOException {
+        room(4);
+        buffer.putInt(value);
+    }
+
+    void putLong(long value) throws IOException {
+        room(8);
+        buffer.putLong(value);
+    }
+
+    void put(byte[] bytes) throws IOException {
+        putInt(bytes.length);
+        for (byte b : bytes) {
+            room(1);
+            buffer.put(b);
+        }
+    }
+
+    void put(long[] values) throws IOException {
+        for (long value : values) {
+            putLong(value);
+        }
+    }
+
+    void put(float[] values) throws IOException {
+        for (float value : values) {
+            room(4);
+            buffer.putFloat(value);
+        }
+    }
+
+    /** Makes the file appear, on the disk. */
+    void commit() throws IOException {
+        drain();
+        buffer.putInt((int) crc.getValue()).flip();
+        while (buffer.hasRemaining()) {
+            file.write(buffer);
+        }
+        file.force(true);
+        file.close();
+        Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        forceDirectory(path.toAbsolutePath().getParent());
+    }
+
+    // ---- reading ----
+
+    /** Opens a file; {@link #verify} tells whether what was read is what was written. */
+    static CheckedFile read(Path path) throws IOException {
+        CheckedFile opened = new CheckedFile(path, null, FileChannel.open(path, StandardOpenOption.READ));
+        opened.buffer.flip();
+        return opened;
+    }
+
+    private void need(int bytes) throws IOException {
+        if (buffer.remaining() >= bytes) {
+            return;
+        }
+        buffer.compact();
+        while (buffer.position() < bytes) {
+            if (file.read(buffer) < 0) {
+                throw new EOFException(path + " ends too early; put an intact copy back");
+            }
+        }
+        buffer.flip();
+    }
+
+    /** Counts the bytes before the buffer's position into the checksum. */
+    private void checked(int bytes) {
+        int limit = buffer.limit();
+        crc.update(buffer.position(buffer.position() - bytes).limit(buffer.position() + bytes));
+        buffer.limit(limit);
+    }
+
+    int getInt() throws IOException {
+        need(4);
+        int value = buffer.getInt();
+        checked(4);
+        return value;
+    }
+
+    long getLong() throws IOException {
+        need(8);
+        long value = buffer.getLong();
+        checked(8);
+        return value;
+    }
+
+    byte[] getBytes() throws IOException {
+        int n = getInt();
+        if (n < 0 || n > file.size()) {
+            throw new IOException(path + " says that it holds " + n + " bytes; put an intact copy back");
+        }
+        byte[] bytes = new byte[n];
+        for (int i = 0; i < n; i++) {
+            need(1);
+            bytes[i] = buffer.get();
+            checked(1);
+        }
+        return bytes;
+    }
+
+    void get(long[] into) throws IOException {
+        for (int i = 0; i < into.length; i++) {
+            into[i] = getLong();
+        }
+    }
+
+    void get(float[] into) throws IOException {
+        for (int i = 0; i < into.length; i++) {
+            into[i] = Float.intBitsToFloat(getInt());
+        }
+    }
+
+    /** Compares the checksum after all was read. */
+    void verify() throws IOException {
+        need(4);
+        if (buffer.getInt() != (int) crc.getValue()) {
+            throw new IOException(path + " does not match its checksum; put an intact copy back");
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        file.close();
+        if (temporary != null) {
+            Files.deleteIfExists(temporary);
+        }
+    }
+}

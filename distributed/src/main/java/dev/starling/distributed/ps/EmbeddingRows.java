@@ -1,0 +1,188 @@
+package dev.starling.distributed.ps;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import net.openhft.chronicle.map.ChronicleMap;
+import net.openhft.chronicle.map.ChronicleMapBuilder;
+import org.agrona.collections.Long2LongHashMap;
+
+/**
+ * The rows of a table that this server has, with what the rule keeps of them beside: in a map in a file, which may be
+ * larger than memory, and in front of it the rows that changed since the last snapshot.
+ *
+ * <p>Why both: a process that dies while it writes into the map leaves a torn row. Rows go into the map only in
+ * {@link #flush}, when the journal holds each of them as a whole; replaying it mends what was torn.
+ */
+final class EmbeddingRows implements AutoCloseable {
+    private static final long MISSING = -1;
+
+    private final Plan.Table table;
+    private final int stride;
+    private final Path file;
+    private final ChronicleMap<byte[], byte[]> map;
+    private final byte[] key = new byte[8];
+    private final ByteBuffer keyView = ByteBuffer.wrap(key);
+    private final byte[] value;
+    private final FloatBuffer valueView;
+
+    private final Long2LongHashMap places;
+    private final int capacity;
+    private long[] changedKeys;
+    float[] changed;
+    private int changes;
+
+    private final float[] p;
+    private final float[] first;
+    private final float[] second;
+    private final float[] g;
+
+    /**
+     * Opens the file, or makes one.
+     *
+     * @param cacheBytes how much memory changed rows may take before a snapshot is due
+     */
+    EmbeddingRows(Plan.Table table, Path file, long cacheBytes) throws IOException {
+        this.table = table;
+        this.file = file;
+        stride = table.stride();
+        value = new byte[4 * stride];
+        valueView = ByteBuffer.wrap(value).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
+        ChronicleMapBuilder<byte[], byte[]> builder = ChronicleMap.of(byte[].class, byte[].class).name(file.getFileName().toString())
+                .constantKeySizeBySample(key).constantValueSizeBySample(value).entries(table.rows())
+                .skipCloseOnExitHook(true).checksumEntries(true);
+        map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)
+                : builder.createPersistedTo(file.toFile());
+        capacity = (int) Math.clamp(cacheBytes / (4L * stride + 32), 16, Integer.MAX_VALUE / stride - 8);
+        places = new Long2LongHashMap(capacity, 0.5f, MISSING);
+        changedKeys = new long[capacity];
+        changed = new float[capacity * stride];
+        p = new float[table.width()];
+        first = new float[table.width()];
+        second = new float[table.width()];
+        g = new float[table.width()];
+    }
+
+    /** Tells whether {@code n} more rows may change before a snapshot is due. */
+    boolean hasRoom(int n) {
+        return changes == 0 || changes + (long) n <= capacity;
+    }
+
+    /** Copies a row's weights; a row that was never written has its initial ones. */
+    void read(long rowKey, float[] into, int at) {
+        long place = places.get(rowKey);
+        if (place != MISSING) {
+            System.arraycopy(changed, (int) place * stride, into, at, table.width());
+        } else if (load(rowKey)) {
+            valueView.get(0, into, at, table.width());
+        } else {
+            initial(rowKey, into, at);
+        }
+    }
+
+    private boolean load(long rowKey) {
+        keyView.putLong(0, rowKey);
+        byte[] found = map.getUsing(key, value);
+        if (found != null && found != value) {
+            System.arraycopy(found, 0, value, 0, value.length);
+        }
+        return found != null;
+    }
+
+    private void initial(long rowKey, float[] into, int at) {
+        for (int i = 0; i < table.width(); i++) {
+            long bits = Plan.mix(Plan.mix(rowKey) + i);
+            into[at + i] = (float) (table.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1));
+        }
+    }
+
+    /**
+     * Takes a step on a row.
+     *
+     * @return where in {@link #changed} the row now is
+     */
+    int step(long rowKey, float[] gradients, int at, double rate) {
+        int row = place(rowKey) * stride;
+        int width = table.width();
+        int slots = table.rule().slots();
+        System.arraycopy(changed, row, p, 0, width);
+        System.arraycopy(gradients, at, g, 0, width);
+        if (slots > 0) {
+            System.arraycopy(changed, row + width, first, 0, width);
+        }
+        if (slots > 1) {
+            System.arraycopy(changed, row + 2 * width, second, 0, width);
+        }
+        float step = ++changed[row + stride - 1];
+        table.rule().step(p, first, second, g, width, rate, (long) step);
+        System.arraycopy(p, 0, changed, row, width);
+        if (slots > 0) {
+            System.arraycopy(first, 0, changed, row + width, width);
+        }
+        if (slots > 1) {
+            System.arraycopy(second, 0, changed, row + 2 * width, width);
+        }
+        return row;
+    }
+
+    private int place(long rowKey) {
+        long known = places.get(rowKey);
+        if (known != MISSING) {
+            return (int) known;
+        }
+        if (changes == changedKeys.length) {
+            changedKeys = Arrays.copyOf(changedKeys, 2 * changes);
+            changed = Arrays.copyOf(changed, Math.multiplyExact(2 * changes, stride));
+        }
+        int place = changes++;
+        if (load(rowKey)) {
+            valueView.get(0, changed, place * stride, stride);
+        } else {
+            Arrays.fill(changed, place * stride, (place + 1) * stride, 0);
+            initial(rowKey, changed, place * stride);
+        }
+        changedKeys[place] = rowKey;
+        places.put(rowKey, place);
+        return place;
+    }
+
+    /** Puts a whole row into the map: for replaying, where it does not matter if it is torn. */
+    void restore(long rowKey, float[] row, int at) {
+        keyView.putLong(0, rowKey);
+        valueView.put(0, row, at, stride);
+        map.put(key, value);
+    }
+
+    /** Moves all changed rows into the file, and the file to the disk. */
+    void flush() throws IOException {
+        for (int i = 0; i < changes; i++) {
+            restore(changedKeys[i], changed, i * stride);
+        }
+        changes = 0;
+        places.clear();
+        sync();
+    }
+
+    /** Forces what was written through the mapping: the system writes all changed pages of the file. */
+    void sync() throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+            channel.force(true);
+        }
+    }
+
+    /** Returns how many rows are in the file. */
+    long size() {
+        return map.longSize();
+    }
+
+    @Override
+    public void close() {
+        map.close();
+    }
+}

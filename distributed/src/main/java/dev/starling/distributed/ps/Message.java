@@ -1,0 +1,62 @@
+package dev.starling.distributed.ps;
+
+/**
+ * Where things are in requests and replies. All numbers are little-endian. A request's header is followed by floats,
+ * or by keys and then floats.
+ */
+final class Message {
+    // ---- requests ----
+
+    /** A worker comes (back) to a unit; with floats, they are the weights if the unit has none. */
+    static final int JOIN = 1;
+    /** A gradient of a block; without floats there is none in this step. */
+    static final int PUSH = 2;
+    /** Gradients of rows. */
+    static final int PUSH_ROWS = 3;
+    /** Asks for the weights of a block. */
+    static final int PULL = 4;
+    /** Asks for rows. */
+    static final int PULL_ROWS = 5;
+    /** A worker is gone. Never comes from outside. */
+    static final int LEAVE = 6;
+    /** Asks for a snapshot. Never comes from outside. */
+    static final int SNAPSHOT = 7;
+
+    /** Flag: the last push of rows of this step. */
+    static final int LAST = 1;
+
+    static final int KIND = 0;
+    static final int WORKER = 4;
+    static final int SESSION = 8;
+    /** The number of the push within the session, from 0, counted by unit; of a pull any number. */
+    static final int SEQUENCE = 16;
+    static final int UNIT = 24;
+    /** Floats, or rows. */
+    static final int COUNT = 28;
+    static final int RATE = 32;
+    /** Samples that the gradient is the mean over. */
+    static final int WEIGHT = 40;
+    static final int FLAGS = 48;
+    static final int HEADER = 56;
+
+    // ---- replies ----
+
+    /** Weights as they are now; or all pushes of this session up to this sequence are done. */
+    static final int DONE = 1;
+    /** The server does not know this session: the worker was taken for dead, or the server lost its state. */
+    static final int UNKNOWN_SESSION = 2;
+
+    static final int STATUS = 0;
+    static final int REPLY_WORKER = 4;
+    static final int REPLY_SESSION = 8;
+    static final int REPLY_SEQUENCE = 16;
+    static final int REPLY_UNIT = 24;
+    static final int REPLY_COUNT = 28;
+    /** The kind of the request, except that the reply to a join or a push may come late. */
+    static final int REPLY_KIND = 32;
+    static final int SERVER = 36;
+    static final int REPLY_HEADER = 40;
+
+    private Message() {
+    }
+}

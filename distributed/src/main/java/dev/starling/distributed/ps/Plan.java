@@ -1,0 +1,176 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.tensor.TensorException;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.zip.CRC32C;
+
+/**
+ * What the servers hold and which of them holds what: a function of what all know, so that all come to the same. A
+ * large parameter is cut into as many parts as there are servers, a small one goes to the server that has least; parts
+ * are cut into blocks. The rows of a table belong to the server that {@link #serverOf} names.
+ *
+ * @param servers how many there are
+ * @param workers how many are waited for at the beginning
+ * @param blockLength the most elements of a block
+ * @param consistency how far workers may be apart
+ * @param dense parameters, in the order of the optimiser
+ * @param tables of rows
+ */
+record Plan(int servers, int workers, int blockLength, Consistency consistency, List<Dense> dense,
+        List<Table> tables) {
+    /** The least elements of a part. */
+    private static final int LEAST_PART = 1024;
+    private static final int ALIGNMENT = 16;
+    private static final int VERSION = 1;
+
+    /** A parameter. */
+    record Dense(String name, long count, ServerOptimizer rule) { }
+
+    /**
+     * A table of rows, found by 64-bit keys.
+     *
+     * @param width elements of a row
+     * @param rows how many a server has room for
+     * @param scale rows that were never written are uniform in ±scale
+     */
+    record Table(String name, int width, long rows, double scale, ServerOptimizer rule) {
+        /** Elements that are kept for a row: weights, what the rule keeps, and the number of its updates. */
+        int stride() {
+            return width * (1 + rule.slots()) + 1;
+        }
+    }
+
+    /** A piece of a parameter that one server holds. */
+    record Block(int parameter, long from, int length) { }
+
+    Plan {
+        if (servers < 1 || workers < 1 || blockLength < 1) {
+            throw TensorException.argument("parameter server", "servers, workers and the length of blocks must be >= 1,"
+                    + " got " + servers + ", " + workers + " and " + blockLength, "change them");
+        }
+        dense = List.copyOf(dense);
+        tables = List.copyOf(tables);
+        for (Table t : tables) {
+            if (t.width < 1 || t.width + 2 > blockLength || t.rows < 1) {
+                throw TensorException.argument("parameter server", "the rows of " + t.name + " must have 1 to "
+                        + (blockLength - 2) + " elements and there must be 1 or more, got width " + t.width + ", "
+                        + t.rows + " rows", "change them");
+            }
+        }
+    }
+
+    /** Returns the blocks of a server, in the order of parameters. Units of a server are its blocks, then all tables. */
+    List<Block> blocks(int server) {
+        List<Block> blocks = new ArrayList<>();
+        long[] load = new long[servers];
+        for (int p = 0; p < dense.size(); p++) {
+            long count = dense.get(p).count;
+            if (count < (long) LEAST_PART * servers) {
+                int least = 0;
+                for (int s = 1; s < servers; s++) {
+                    least = load[s] < load[least] ? s : least;
+                }
+                load[least] += count;
+                if (least == server) {
+                    cut(blocks, p, 0, count);
+                }
+            } else {
+                for (int s = 0; s < servers; s++) {
+                    load[s] += edge(count, s + 1) - edge(count, s);
+                }
+                cut(blocks, p, edge(count, server), edge(count, server + 1));
+            }
+        }
+        return blocks;
+    }
+
+    private long edge(long count, int part) {
+        return part == servers ? count : count * part / servers / ALIGNMENT * ALIGNMENT;
+    }
+
+    private void cut(List<Block> blocks, int parameter, long from, long to) {
+        for (long at = from; at < to; at += blockLength) {
+            blocks.add(new Block(parameter, at, (int) Math.min(blockLength, to - at)));
+        }
+    }
+
+    /** Returns which server has the row of a key. */
+    int serverOf(long key) {
+        return (int) Math.floorMod(mix(key), (long) servers);
+    }
+
+    /** Mixes the bits of a number. (Steele, Lea and Flood, 2014) */
+    static long mix(long value) {
+        long z = value + 0x9E3779B97F4A7C15L;
+        z = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
+        z = (z ^ z >>> 27) * 0x94D049BB133111EBL;
+        return z ^ z >>> 31;
+    }
+
+    byte[] encode() {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (DataOutputStream out = new DataOutputStream(bytes)) {
+            out.writeInt(VERSION);
+            out.writeInt(servers);
+            out.writeInt(workers);
+            out.writeInt(blockLength);
+            out.writeInt(switch (consistency) {
+                case Consistency.Asynchronous a -> -1;
+                case Consistency.Synchronous s -> -2;
+                case Consistency.Stale s -> s.bound();
+            });
+            out.writeInt(dense.size());
+            for (Dense d : dense) {
+                out.writeUTF(d.name);
+                out.writeLong(d.count);
+                d.rule.write(out);
+            }
+            out.writeInt(tables.size());
+            for (Table t : tables) {
+                out.writeUTF(t.name);
+                out.writeInt(t.width);
+                out.writeLong(t.rows);
+                out.writeDouble(t.scale);
+                t.rule.write(out);
+            }
+        } catch (IOException e) {
+            throw new AssertionError("a byte array takes everything", e);
+        }
+        return bytes.toByteArray();
+    }
+
+    static Plan decode(byte[] bytes) throws IOException {
+        DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
+        if (in.readInt() != VERSION) {
+            throw new IOException("the plan is of another version");
+        }
+        int servers = in.readInt();
+        int workers = in.readInt();
+        int blockLength = in.readInt();
+        int bound = in.readInt();
+        List<Dense> dense = new ArrayList<>();
+        for (int i = in.readInt(); i > 0; i--) {
+            dense.add(new Dense(in.readUTF(), in.readLong(), ServerOptimizer.read(in)));
+        }
+        List<Table> tables = new ArrayList<>();
+        for (int i = in.readInt(); i > 0; i--) {
+            tables.add(new Table(in.readUTF(), in.readInt(), in.readLong(), in.readDouble(),
+                    ServerOptimizer.read(in)));
+        }
+        return new Plan(servers, workers, blockLength, bound == -1 ? new Consistency.Asynchronous()
+                : bound == -2 ? new Consistency.Synchronous() : new Consistency.Stale(bound), dense, tables);
+    }
+
+    /** Returns a number that tells plans apart. */
+    static int digest(byte[] encoded) {
+        CRC32C crc = new CRC32C();
+        crc.update(encoded);
+        return (int) crc.getValue();
+    }
+}

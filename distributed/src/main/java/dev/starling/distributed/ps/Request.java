@@ -1,0 +1,203 @@
+package dev.starling.distributed.ps;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.LongBuffer;
+import java.util.Arrays;
+import org.agrona.DirectBuffer;
+
+/** A place in the ring: a request on its way, what is written of it in the journal, and who is answered what. */
+final class Request {
+    private final ByteBuffer raw;
+    private final FloatBuffer rawFloats;
+    private final LongBuffer rawKeys;
+    int length;
+
+    // What decode finds.
+    int kind;
+    int worker;
+    long session;
+    long sequence;
+    int unit;
+    int count;
+    double rate;
+    double weight;
+    int flags;
+    float[] gradient;
+    long[] keys;
+
+    // What apply finds.
+    /** Number of the record in the journal, or 0 if there is none. */
+    long record;
+    /** What the record holds: one of the kinds of {@link Journal}. */
+    int recordKind;
+    /** Whether a snapshot was just made and the journal begins anew. */
+    boolean rotate;
+    /** The first record that is not in the snapshot. */
+    long firstRecord;
+    /** Elements of {@link #gradient}, or rows of {@link #rows}, that the record holds. */
+    int recorded;
+    int stride;
+    float[] rows;
+    /** Where the clocks of workers stand after the record. */
+    int movedCount;
+    final int[] moved;
+    final byte[] movedStates;
+    final long[] movedSessions;
+    final long[] movedCounts;
+    final long[] movedClocks;
+
+    int status;
+    int replies;
+    final int[] replyTo;
+    final long[] replySession;
+    final long[] replySequence;
+    final float[] weights;
+    int weightsCount;
+
+    Request(int blockLength, int workers) {
+        raw = ByteBuffer.allocateDirect(Message.HEADER + 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer payload = raw.slice(Message.HEADER, 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
+        rawFloats = payload.asFloatBuffer();
+        rawKeys = payload.asLongBuffer();
+        gradient = new float[blockLength];
+        keys = new long[blockLength / 2];
+        rows = new float[0];
+        weights = new float[blockLength];
+        moved = new int[workers];
+        movedStates = new byte[workers];
+        movedSessions = new long[workers];
+        movedCounts = new long[workers];
+        movedClocks = new long[workers];
+        replyTo = new int[workers];
+        replySession = new long[workers];
+        replySequence = new long[workers];
+    }
+
+    int capacity() {
+        return raw.capacity();
+    }
+
+    /** Takes a copy of the bytes. */
+    void receive(DirectBuffer buffer, int offset, int bytes) {
+        buffer.getBytes(offset, raw.clear(), bytes);
+        length = bytes;
+    }
+
+    /** Makes a request of this process's own. */
+    void internal(int newKind, int newWorker, int newUnit) {
+        raw.clear();
+        raw.putInt(Message.KIND, newKind).putInt(Message.WORKER, newWorker).putInt(Message.UNIT, newUnit)
+                .putInt(Message.COUNT, 0);
+        length = Message.HEADER;
+    }
+
+    // ---- decode ----
+
+    /** Reads the header and, if the request fits the plan, what follows; else the kind is 0. */
+    void decode(Shard shard) {
+        kind = 0;
+        record = 0;
+        recordKind = Journal.CLOCKS;
+        rotate = false;
+        recorded = 0;
+        movedCount = 0;
+        replies = 0;
+        weightsCount = 0;
+        status = Message.DONE;
+        if (length < Message.HEADER) {
+            return;
+        }
+        worker = raw.getInt(Message.WORKER);
+        session = raw.getLong(Message.SESSION);
+        sequence = raw.getLong(Message.SEQUENCE);
+        unit = raw.getInt(Message.UNIT);
+        count = raw.getInt(Message.COUNT);
+        rate = raw.getDouble(Message.RATE);
+        weight = raw.getDouble(Message.WEIGHT);
+        flags = raw.getInt(Message.FLAGS);
+        int asked = raw.getInt(Message.KIND);
+        if (worker < 0 || worker >= replyTo.length || unit < 0 || unit >= shard.units || count < 0) {
+            return;
+        }
+        kind = payload(asked, shard) ? asked : 0;
+    }
+
+    private boolean payload(int asked, Shard shard) {
+        boolean isTable = unit >= shard.blocks;
+        long bytes = length - Message.HEADER;
+        switch (asked) {
+            case Message.JOIN, Message.PUSH, Message.PULL -> {
+                if (isTable && (asked != Message.JOIN || count != 0)
+                        || !isTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
+                        || bytes != 4L * count) {
+                    return false;
+                }
+                rawFloats.get(0, gradient, 0, count);
+            }
+            case Message.PUSH_ROWS, Message.PULL_ROWS -> {
+                if (!isTable) {
+                    return false;
+                }
+                int width = shard.tableOf(unit).width();
+                boolean isPush = asked == Message.PUSH_ROWS;
+                if (bytes != count * (isPush ? 8L + 4L * width : 8L) || bytes > 4L * weights.length
+                        || (long) count * width > weights.length) {
+                    return false;
+                }
+                rawKeys.get(0, keys, 0, count);
+                if (isPush) {
+                    rawFloats.get(2 * count, gradient, 0, count * width);
+                }
+            }
+            case Message.LEAVE, Message.SNAPSHOT -> {
+                return bytes == 0;
+            }
+            default -> {
+                return false;
+            }
+        }
+        return asked != Message.PUSH && asked != Message.PUSH_ROWS
+                || rate >= 0 && weight >= 0 && rate < Double.POSITIVE_INFINITY && weight < Double.POSITIVE_INFINITY;
+    }
+
+    // ---- apply ----
+
+    /** Notes where a worker's clock stands. */
+    void move(Clocks clocks, int whose) {
+        int slot = clocks.slot(unit, whose);
+        moved[movedCount] = whose;
+        movedStates[movedCount] = clocks.states[slot];
+        movedSessions[movedCount] = clocks.sessions[slot];
+        movedCounts[movedCount] = clocks.counts[slot];
+        movedClocks[movedCount++] = clocks.clocks[slot];
+    }
+
+    /** Returns the length of the record in bytes. */
+    int recordLength() {
+        int payload = switch (recordKind) {
+            case Journal.GRADIENT, Journal.WEIGHTS -> 4 * recorded;
+            case Journal.ROWS -> recorded * (8 + 4 * stride);
+            default -> 0;
+        };
+        return (Journal.RECORD_HEADER + movedCount * Journal.MOVED + payload + 7) / 8 * 8;
+    }
+
+    void reply(int to, long toSession, long toSequence) {
+        replyTo[replies] = to;
+        replySession[replies] = toSession;
+        replySequence[replies++] = toSequence;
+    }
+
+    /** Makes room for rows as they are after the update. */
+    void reserveRows(int n, int newStride) {
+        stride = newStride;
+        if (rows.length < (long) n * newStride) {
+            rows = new float[Math.toIntExact((long) n * newStride)];
+        }
+        if (keys.length < n) {
+            keys = Arrays.copyOf(keys, n);
+        }
+    }
+}

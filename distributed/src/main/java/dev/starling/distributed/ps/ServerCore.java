@@ -1,0 +1,345 @@
+package dev.starling.distributed.ps;
+
+import com.lmax.disruptor.EventHandler;
+import com.lmax.disruptor.ExceptionHandler;
+import com.lmax.disruptor.InsufficientCapacityException;
+import com.lmax.disruptor.RingBuffer;
+import com.lmax.disruptor.TimeoutException;
+import com.lmax.disruptor.dsl.Disruptor;
+import com.lmax.disruptor.dsl.ProducerType;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * A server without its network: requests go in by {@link #offer}, answers come out at the {@link ReplySink}. Four
+ * threads, one for each stage: decode, apply, journal, reply.
+ *
+ * <p>What holds it together: a stage sees a request only after the stage before is done with it, and the journal is
+ * done with a batch only when it is on the disk. So an answer goes out only when a restart would find the update; and
+ * as many updates as came while the disk was busy go to it at once.
+ */
+final class ServerCore implements AutoCloseable {
+    private static final String SNAPSHOT = "snapshot";
+    private static final String[] STAGES = {"decode", "apply", "journal", "reply"};
+    private static final long NAP_NS = 50_000;
+
+    private final ServerConfig config;
+    private final Shard shard;
+    private final ReplySink sink;
+    private final FileChannel lock;
+    private final Path snapshot;
+    private final Journal journal;
+    private final Disruptor<Request> disruptor;
+    private final RingBuffer<Request> ring;
+    private final EventHandler<Request> journalStage = this::journal;
+    private final EventHandler<Request> replyStage = this::reply;
+    private final List<Thread> threads = new ArrayList<>();
+    private final int requestCapacity;
+    private final ByteBuffer answer;
+    private final FloatBuffer answerFloats;
+    private final UnsafeBuffer answerBuffer;
+    private long journalBytes;
+    private volatile Throwable failure;
+    private volatile boolean closing;
+
+    /**
+     * Brings a server to where its directory says that it was, and begins.
+     *
+     * @throws ServerException if its files cannot be read, are of another run or are in use
+     */
+    static ServerCore open(ServerConfig config, Plan plan, int server, ReplySink sink) {
+        FileChannel lock = null;
+        Shard shard = null;
+        try {
+            Path directory = config.directory();
+            if (directory == null) {
+                if (!plan.tables().isEmpty()) {
+                    throw new ServerException("tables of rows need a directory; give one in ServerConfig.in", null);
+                }
+                return new ServerCore(config, plan, new Shard(plan, server, null, 0), sink, null, null);
+            }
+            Files.createDirectories(directory);
+            lock = lock(directory);
+            shard = new Shard(plan, server, directory, config.cacheBytes());
+            Path snapshot = directory.resolve(SNAPSHOT);
+            shard.load(snapshot);
+            new JournalReader().read(directory, shard.sequence(), shard::replay);
+            shard.save(snapshot);
+            return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
+        } catch (IOException | RuntimeException e) {
+            if (shard != null) {
+                shard.close();
+            }
+            closeQuietly(lock, e);
+            throw e instanceof ServerException already ? already : failed(config, "cannot begin", e);
+        }
+    }
+
+    private static FileChannel lock(Path directory) throws IOException {
+        FileChannel channel = FileChannel.open(directory.resolve("lock"), StandardOpenOption.CREATE,
+                StandardOpenOption.WRITE);
+        try {
+            FileLock held = channel.tryLock();
+            if (held != null) {
+                return channel;
+            }
+        } catch (OverlappingFileLockException inThisProcess) {
+            // the same as a lock that another process holds
+        }
+        channel.close();
+        throw new ServerException("another server uses " + directory + "; give each its own directory", null);
+    }
+
+    private static void closeQuietly(FileChannel channel, Throwable because) {
+        try {
+            if (channel != null) {
+                channel.close();
+            }
+        } catch (IOException secondary) {
+            because.addSuppressed(secondary);
+        }
+    }
+
+    private static ServerException failed(ServerConfig config, String what, Throwable cause) {
+        return new ServerException("the parameter server in " + config.directory() + " " + what + ": "
+                + cause.getMessage(), cause);
+    }
+
+    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, FileChannel lock,
+            Journal journal) {
+        this.config = config;
+        this.shard = shard;
+        this.sink = sink;
+        this.lock = lock;
+        this.journal = journal;
+        snapshot = config.directory() == null ? null : config.directory().resolve(SNAPSHOT);
+        answer = ByteBuffer.allocateDirect(Message.REPLY_HEADER + 4 * plan.blockLength())
+                .order(ByteOrder.LITTLE_ENDIAN);
+        answerFloats = answer.slice(Message.REPLY_HEADER, 4 * plan.blockLength()).order(ByteOrder.LITTLE_ENDIAN)
+                .asFloatBuffer();
+        answerBuffer = new UnsafeBuffer(answer);
+        disruptor = new Disruptor<>(() -> new Request(plan.blockLength(), plan.workers()), config.ringSize(),
+                this::thread, ProducerType.MULTI, new PoliteWait());
+        disruptor.setDefaultExceptionHandler(new Failures());
+        disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard)).then(this::apply)
+                .then(journalStage).then(replyStage);
+        ring = disruptor.start();
+        requestCapacity = ring.get(0).capacity();
+    }
+
+    private Thread thread(Runnable stage) {
+        Thread thread = new Thread(stage, "starling-ps-" + shard.server() + "-" + STAGES[threads.size()]);
+        thread.setDaemon(true);
+        thread.setUncaughtExceptionHandler((t, e) -> failure = failure == null ? e : failure);
+        threads.add(thread);
+        return thread;
+    }
+
+    /** Ends the stage that failed, before the request counts as done: what comes after it is not answered. */
+    private final class Failures implements ExceptionHandler<Request> {
+        @Override
+        public void handleEventException(Throwable e, long at, Request request) {
+            failure = failure == null ? e : failure;
+            throw new ServerException("stopped", e);
+        }
+
+        @Override
+        public void handleOnStartException(Throwable e) {
+            handleEventException(e, 0, null);
+        }
+
+        @Override
+        public void handleOnShutdownException(Throwable e) {
+            handleEventException(e, 0, null);
+        }
+    }
+
+    // ---- receiving ----
+
+    /**
+     * Takes a copy of a request.
+     *
+     * @return false if there is no room now
+     * @throws ServerException if the server cannot go on
+     */
+    boolean offer(DirectBuffer buffer, int offset, int length) {
+        check();
+        if (length > requestCapacity) {
+            // A request that fits no place is none: an empty one is refused and counted.
+            return offer(buffer, offset, 0);
+        }
+        long at = claim();
+        if (at < 0) {
+            return false;
+        }
+        ring.get(at).receive(buffer, offset, length);
+        ring.publish(at);
+        return true;
+    }
+
+    private long claim() {
+        try {
+            return ring.hasAvailableCapacity(1) ? ring.tryNext() : -1;
+        } catch (InsufficientCapacityException others) {
+            return -1;
+        }
+    }
+
+    /** Counts a worker as gone, which may free those that wait for it. */
+    void leave(int worker) {
+        for (int unit = 0; unit < shard.units; unit++) {
+            publish(Message.LEAVE, worker, unit);
+        }
+    }
+
+    /** Makes a snapshot, and waits until it is on the disk. */
+    void snapshot() {
+        long at = publish(Message.SNAPSHOT, 0, 0);
+        await(replyStage, at);
+    }
+
+    private long publish(int kind, int worker, int unit) {
+        long deadline = System.nanoTime() + config.deadline().toNanos();
+        long at;
+        while ((at = claim()) < 0) {
+            pause(deadline);
+        }
+        ring.get(at).internal(kind, worker, unit);
+        ring.publish(at);
+        return at;
+    }
+
+    private void await(EventHandler<Request> stage, long at) {
+        long deadline = System.nanoTime() + config.deadline().toNanos();
+        while (disruptor.getSequenceValueFor(stage) < at) {
+            pause(deadline);
+        }
+    }
+
+    private void pause(long deadlineNs) {
+        check();
+        if (System.nanoTime() - deadlineNs > 0) {
+            throw new ServerException("the parameter server made no progress for " + config.deadline(), null);
+        }
+        LockSupport.parkNanos(NAP_NS);
+    }
+
+    /** Throws if the server cannot go on. */
+    void check() {
+        if (failure != null) {
+            throw failed(config, "stopped", failure);
+        }
+    }
+
+    /** Returns how many requests were refused. */
+    long refused() {
+        return shard.refused();
+    }
+
+    int units() {
+        return shard.units;
+    }
+
+    // ---- stages ----
+
+    private void apply(Request e, long at, boolean endOfBatch) throws IOException {
+        if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
+                || shard.isFullFor(e))) {
+            // All that rows are changed to must be in the journal before a row in the map may be torn.
+            await(journalStage, at - 1);
+            shard.save(snapshot);
+            e.rotate = true;
+            e.firstRecord = shard.sequence() + 1;
+            journalBytes = 0;
+        }
+        shard.apply(e);
+        if (e.record != 0) {
+            journalBytes += e.recordLength();
+        }
+    }
+
+    private void journal(Request e, long at, boolean endOfBatch) throws IOException {
+        if (journal == null) {
+            return;
+        }
+        if (e.rotate) {
+            journal.rotate(e.firstRecord);
+        }
+        if (e.record != 0) {
+            journal.append(e);
+        }
+        if (endOfBatch) {
+            journal.force();
+        }
+    }
+
+    private void reply(Request e, long at, boolean endOfBatch) {
+        if (e.replies == 0) {
+            return;
+        }
+        answer.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, e.unit)
+                .putInt(Message.REPLY_COUNT, e.weightsCount).putInt(Message.REPLY_KIND, e.kind)
+                .putInt(Message.SERVER, shard.server());
+        answerFloats.put(0, e.weights, 0, e.weightsCount);
+        for (int i = 0; i < e.replies; i++) {
+            answer.putInt(Message.REPLY_WORKER, e.replyTo[i]).putLong(Message.REPLY_SESSION, e.replySession[i])
+                    .putLong(Message.REPLY_SEQUENCE, e.replySequence[i]);
+            int length = Message.REPLY_HEADER + 4 * e.weightsCount;
+            while (!sink.offer(e.replyTo[i], answerBuffer, length) && !closing) {
+                LockSupport.parkNanos(NAP_NS);
+            }
+        }
+    }
+
+    /** Ends the stages when they are done with what is in the ring, makes a last snapshot, and closes all files. */
+    @Override
+    public void close() {
+        closing = true;
+        try {
+            if (failure == null) {
+                disruptor.shutdown(config.deadline().toMillis(), TimeUnit.MILLISECONDS);
+            }
+        } catch (TimeoutException e) {
+            failure = e;
+        } finally {
+            disruptor.halt();
+            threads.forEach(ServerCore::join);
+        }
+        try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
+            if (snapshot != null && failure == null) {
+                journal.force();
+                shard.save(snapshot);
+            }
+        } catch (IOException e) {
+            throw failed(config, "cannot write its last snapshot", e);
+        }
+    }
+
+    private static void join(Thread thread) {
+        boolean isInterrupted = false;
+        while (thread.isAlive()) {
+            try {
+                thread.join();
+            } catch (InterruptedException e) {
+                isInterrupted = true;
+            }
+        }
+        if (isInterrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

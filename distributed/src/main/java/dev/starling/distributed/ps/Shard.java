@@ -1,0 +1,424 @@
+package dev.starling.distributed.ps;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+
+/**
+ * What one server holds, and how requests change it: its blocks, its rows, and the clocks of workers. Confined to one
+ * thread at a time; the same requests in the same order give the same bits.
+ */
+final class Shard implements AutoCloseable {
+    private static final long MAGIC = 0x31_53_50_4c_52_54_53L;
+
+    private final Plan plan;
+    private final byte[] encodedPlan;
+    private final int server;
+    private final List<Plan.Block> layout;
+    final int blocks;
+    /** Blocks and tables. */
+    final int units;
+    final Clocks clocks;
+    private final Gathering gathering;
+    private final RowSum sum = new RowSum();
+    private final boolean[] isReady;
+    private final long[] versions;
+    private final float[][] weights;
+    private final float[][] first;
+    private final float[][] second;
+    private final EmbeddingRows[] tables;
+    /** The last record of the journal. */
+    private long sequence;
+    /** Requests that were refused because they were malformed, out of order or of a session that is over. */
+    private volatile long refused;
+
+    /**
+     * Makes a shard without weights.
+     *
+     * @param directory for the files of tables; may be {@code null} if there are none
+     */
+    Shard(Plan plan, int server, Path directory, long cacheBytes) throws IOException {
+        this.plan = plan;
+        this.server = server;
+        encodedPlan = plan.encode();
+        layout = plan.blocks(server);
+        blocks = layout.size();
+        units = blocks + plan.tables().size();
+        clocks = new Clocks(units, plan.workers());
+        gathering = plan.consistency() instanceof Consistency.Synchronous ? new Gathering(clocks) : null;
+        isReady = new boolean[units];
+        versions = new long[units];
+        weights = new float[blocks][];
+        first = new float[blocks][];
+        second = new float[blocks][];
+        for (int u = 0; u < blocks; u++) {
+            int n = layout.get(u).length();
+            int slots = ruleOf(u).slots();
+            weights[u] = new float[n];
+            first[u] = slots > 0 ? new float[n] : null;
+            second[u] = slots > 1 ? new float[n] : null;
+        }
+        tables = new EmbeddingRows[plan.tables().size()];
+        for (int t = 0; t < tables.length; t++) {
+            tables[t] = new EmbeddingRows(plan.tables().get(t), directory.resolve("table-" + t + ".rows"), cacheBytes);
+            isReady[blocks + t] = true;
+        }
+    }
+
+    int server() {
+        return server;
+    }
+
+    int lengthOf(int unit) {
+        return layout.get(unit).length();
+    }
+
+    Plan.Table tableOf(int unit) {
+        return plan.tables().get(unit - blocks);
+    }
+
+    private ServerOptimizer ruleOf(int unit) {
+        return plan.dense().get(layout.get(unit).parameter()).rule();
+    }
+
+    long sequence() {
+        return sequence;
+    }
+
+    long refused() {
+        return refused;
+    }
+
+    // ---- requests ----
+
+    /** Tells whether a snapshot must come before this request, because too many rows changed. */
+    boolean isFullFor(Request e) {
+        return e.kind == Message.PUSH_ROWS && !tables[e.unit - blocks].hasRoom(Math.max(e.count, 1));
+    }
+
+    /** Does what a request asks for, and notes in it what to write in the journal and whom to answer. */
+    void apply(Request e) {
+        switch (e.kind) {
+            case Message.JOIN -> join(e);
+            case Message.PUSH, Message.PUSH_ROWS -> push(e);
+            case Message.PULL -> {
+                e.reply(e.worker, e.session, e.sequence);
+                putWeights(e);
+            }
+            case Message.PULL_ROWS -> pullRows(e);
+            case Message.LEAVE -> leave(e);
+            case Message.SNAPSHOT -> { }
+            default -> refused++;
+        }
+    }
+
+    private void join(Request e) {
+        int slot = clocks.slot(e.unit, e.worker);
+        if (!clocks.knows(slot, e.session)) {
+            clocks.join(e.unit, e.worker, e.session);
+            if (gathering != null) {
+                gathering.clear(slot);
+            }
+            e.move(clocks, e.worker);
+            e.record = ++sequence;
+        }
+        if (!isReady[e.unit] && e.count > 0) {
+            System.arraycopy(e.gradient, 0, weights[e.unit], 0, e.count);
+            isReady[e.unit] = true;
+            e.recordKind = Journal.WEIGHTS;
+            e.recorded = e.count;
+            e.record = e.record == 0 ? ++sequence : e.record;
+        }
+        clocks.waiting[slot] = true;
+        release(e);
+    }
+
+    private void leave(Request e) {
+        int slot = clocks.slot(e.unit, e.worker);
+        if (clocks.states[slot] == Clocks.GONE) {
+            return;
+        }
+        clocks.leave(slot);
+        e.move(clocks, e.worker);
+        e.record = ++sequence;
+        if (gathering != null) {
+            gathering.clear(slot);
+            stepIfComplete(e);
+        }
+        release(e);
+    }
+
+    private void push(Request e) {
+        int slot = clocks.slot(e.unit, e.worker);
+        if (!clocks.knows(slot, e.session) || !isReady[e.unit]) {
+            e.status = Message.UNKNOWN_SESSION;
+            e.reply(e.worker, e.session, e.sequence);
+            refused++;
+            return;
+        }
+        boolean isRows = e.kind == Message.PUSH_ROWS;
+        boolean isLast = !isRows || (e.flags & Message.LAST) != 0;
+        long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
+        if (e.sequence > next) {
+            refused++;
+            return;
+        }
+        if (e.sequence == next) {
+            if (gathering != null) {
+                int floats = isRows ? e.count * tableOf(e.unit).width() : e.count;
+                gathering.add(slot, e, floats, isRows, isLast);
+                stepIfComplete(e);
+            } else {
+                if (isRows) {
+                    sum.begin(tableOf(e.unit).width());
+                    sum.add(e.keys, e.count, e.gradient, 1);
+                    stepRows(e);
+                } else {
+                    step(e, e.count > 0);
+                }
+                clocks.counts[slot]++;
+                clocks.clocks[slot] += isLast ? 1 : 0;
+                e.move(clocks, e.worker);
+                e.record = ++sequence;
+            }
+        }
+        // Repeated or not: who asks is answered when it may go on.
+        clocks.waiting[slot] |= gathering == null || e.sequence < clocks.counts[slot];
+        release(e);
+    }
+
+    private void step(Request e, boolean hasGradient) {
+        versions[e.unit]++;
+        e.recordKind = hasGradient ? Journal.GRADIENT : Journal.NO_GRADIENT;
+        if (hasGradient) {
+            e.recorded = lengthOf(e.unit);
+            step(e.unit, e.gradient, e.rate);
+        }
+    }
+
+    private void step(int unit, float[] gradient, double rate) {
+        ruleOf(unit).step(weights[unit], first[unit], second[unit], gradient, lengthOf(unit), rate, versions[unit]);
+    }
+
+    /** Takes a step on the rows that were summed up. */
+    private void stepRows(Request e) {
+        EmbeddingRows rows = tables[e.unit - blocks];
+        Plan.Table table = tableOf(e.unit);
+        e.recordKind = Journal.ROWS;
+        e.recorded = sum.size;
+        e.reserveRows(sum.size, table.stride());
+        for (int i = 0; i < sum.size; i++) {
+            int row = rows.step(sum.keys[i], sum.sums, i * table.width(), e.rate);
+            e.keys[i] = sum.keys[i];
+            System.arraycopy(rows.changed, row, e.rows, i * e.stride, e.stride);
+        }
+    }
+
+    /** Takes the step of all workers together when all gradients are there. */
+    private void stepIfComplete(Request e) {
+        int unit = e.unit;
+        if (!gathering.isComplete(unit)) {
+            return;
+        }
+        e.rate = gathering.rate(unit);
+        if (unit < blocks) {
+            step(e, gathering.mean(unit, e.gradient, lengthOf(unit)));
+        } else {
+            double total = gathering.totalWeight(unit);
+            sum.begin(tableOf(unit).width());
+            for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
+                if (gathering.complete[slot] && gathering.weights[slot] > 0) {
+                    sum.add(gathering.keys[slot], gathering.sizes[slot], gathering.gradients[slot],
+                            (float) (gathering.weights[slot] / total));
+                }
+            }
+            stepRows(e);
+        }
+        for (int w = 0; w < plan.workers(); w++) {
+            int slot = clocks.slot(unit, w);
+            if (gathering.complete[slot]) {
+                clocks.counts[slot] += gathering.parts[slot];
+                clocks.clocks[slot]++;
+                clocks.waiting[slot] = true;
+                gathering.clear(slot);
+                e.move(clocks, w);
+            }
+        }
+        e.record = e.record == 0 ? ++sequence : e.record;
+    }
+
+    /** Answers all who wait for a unit and may go on. */
+    private void release(Request e) {
+        if (!isReady[e.unit]) {
+            return;
+        }
+        long furthest = Long.MAX_VALUE;
+        if (plan.consistency() instanceof Consistency.Stale stale) {
+            long slowest = clocks.slowest(e.unit);
+            furthest = slowest > Long.MAX_VALUE - stale.bound() ? Long.MAX_VALUE : slowest + stale.bound();
+        }
+        for (int w = 0; w < plan.workers(); w++) {
+            int slot = clocks.slot(e.unit, w);
+            if (clocks.waiting[slot] && clocks.clocks[slot] <= furthest) {
+                clocks.waiting[slot] = false;
+                e.reply(w, clocks.sessions[slot], clocks.counts[slot] - 1);
+            }
+        }
+        if (e.replies > 0) {
+            putWeights(e);
+        }
+    }
+
+    private void putWeights(Request e) {
+        if (e.unit < blocks && isReady[e.unit]) {
+            e.weightsCount = lengthOf(e.unit);
+            System.arraycopy(weights[e.unit], 0, e.weights, 0, e.weightsCount);
+        }
+    }
+
+    private void pullRows(Request e) {
+        EmbeddingRows rows = tables[e.unit - blocks];
+        int width = tableOf(e.unit).width();
+        for (int i = 0; i < e.count; i++) {
+            rows.read(e.keys[i], e.weights, i * width);
+        }
+        e.weightsCount = e.count * width;
+        e.reply(e.worker, e.session, e.sequence);
+    }
+
+    // ---- recovery ----
+
+    /** Does again what a record of the journal says. */
+    void replay(ByteBuffer r) {
+        int unit = r.getInt(Journal.UNIT);
+        int count = r.getInt(Journal.COUNT);
+        int at = Journal.RECORD_HEADER;
+        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--, at += Journal.MOVED) {
+            int slot = clocks.slot(unit, r.getInt(at));
+            clocks.states[slot] = (byte) r.getInt(at + 4);
+            clocks.sessions[slot] = r.getLong(at + 8);
+            clocks.counts[slot] = r.getLong(at + 16);
+            clocks.clocks[slot] = r.getLong(at + 24);
+        }
+        switch (r.getInt(Journal.KIND)) {
+            case Journal.GRADIENT -> {
+                versions[unit]++;
+                step(unit, floats(r, at, count), r.getDouble(Journal.RATE));
+            }
+            case Journal.NO_GRADIENT -> versions[unit]++;
+            case Journal.WEIGHTS -> {
+                weights[unit] = floats(r, at, count);
+                isReady[unit] = true;
+            }
+            case Journal.ROWS -> {
+                int stride = r.getInt(Journal.STRIDE);
+                float[] rows = floats(r, at + 8 * count, count * stride);
+                for (int i = 0; i < count; i++) {
+                    tables[unit - blocks].restore(r.getLong(at + 8 * i), rows, i * stride);
+                }
+            }
+            default -> { }
+        }
+        sequence = r.getLong(Journal.SEQUENCE);
+    }
+
+    private static float[] floats(ByteBuffer from, int at, int n) {
+        float[] floats = new float[n];
+        for (int i = 0; i < n; i++) {
+            floats[i] = from.getFloat(at + 4 * i);
+        }
+        return floats;
+    }
+
+    /** Writes everything to a file that replaces the one before. */
+    void save(Path path) throws IOException {
+        for (EmbeddingRows table : tables) {
+            table.flush();
+        }
+        try (CheckedFile out = CheckedFile.write(path)) {
+            out.putLong(MAGIC);
+            out.put(encodedPlan);
+            out.putInt(server);
+            out.putLong(sequence);
+            for (int slot = 0; slot < clocks.states.length; slot++) {
+                out.putInt(clocks.states[slot]);
+            }
+            out.put(clocks.sessions);
+            out.put(clocks.counts);
+            out.put(clocks.clocks);
+            out.put(versions);
+            for (int u = 0; u < blocks; u++) {
+                out.putInt(isReady[u] ? 1 : 0);
+                out.put(weights[u]);
+                if (first[u] != null) {
+                    out.put(first[u]);
+                }
+                if (second[u] != null) {
+                    out.put(second[u]);
+                }
+            }
+            out.commit();
+        }
+    }
+
+    /** Reads what {@link #save} wrote, if it is there. */
+    void load(Path path) throws IOException {
+        if (!Files.exists(path)) {
+            return;
+        }
+        try (CheckedFile in = CheckedFile.read(path)) {
+            checkPlan(path, in, encodedPlan, server);
+            sequence = in.getLong();
+            for (int slot = 0; slot < clocks.states.length; slot++) {
+                clocks.states[slot] = (byte) in.getInt();
+            }
+            in.get(clocks.sessions);
+            in.get(clocks.counts);
+            in.get(clocks.clocks);
+            in.get(versions);
+            for (int u = 0; u < blocks; u++) {
+                isReady[u] = in.getInt() == 1;
+                in.get(weights[u]);
+                if (first[u] != null) {
+                    in.get(first[u]);
+                }
+                if (second[u] != null) {
+                    in.get(second[u]);
+                }
+            }
+            in.verify();
+        }
+    }
+
+    private static void checkPlan(Path path, CheckedFile in, byte[] plan, int server) throws IOException {
+        if (in.getLong() != MAGIC) {
+            throw new IOException(path + " is not a snapshot of a parameter server");
+        }
+        byte[] saved = in.getBytes();
+        int of = in.getInt();
+        if (!java.util.Arrays.equals(saved, plan) || of != server) {
+            throw new IOException(path + " is of server " + of + " of another run: the model, the optimiser, the number "
+                    + "of servers or workers or the consistency differ; give this run an empty directory, or set it up "
+                    + "as it was");
+        }
+    }
+
+    /** Returns the plan that a directory's snapshot was made with. */
+    static Plan planOf(Path path) throws IOException {
+        try (CheckedFile in = CheckedFile.read(path)) {
+            if (in.getLong() != MAGIC) {
+                throw new IOException(path + " is not a snapshot of a parameter server");
+            }
+            return Plan.decode(in.getBytes());
+        }
+    }
+
+    @Override
+    public void close() {
+        for (EmbeddingRows table : tables) {
+            table.close();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+package dev.starling.distributed.ps;
+
+import java.io.BufferedOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.atomic.AtomicLongArray;
+
+/**
+ * Stands alone in a process that a test kills: three workers push gradients of 1 as fast as they are answered, and
+ * every answer is told on standard output before the next push. Begins where the directory says it was.
+ */
+final class ServerProgram {
+    static final int WORKERS = 3;
+    static final int UNITS = 4;
+    static final int ROWS = 500;
+    static final int WIDTH = 3;
+
+    private ServerProgram() {
+    }
+
+    static Plan plan() {
+        return new Plan(1, WORKERS, 64, new Consistency.Asynchronous(), List.of(new Plan.Dense("p", 64 * 3 + 10,
+                Driver.PLAIN)), List.of(new Plan.Table("rows", WIDTH, ROWS * 4, 0, Driver.PLAIN)));
+    }
+
+    static ServerConfig config(Path directory) {
+        // Short, so that a kill often meets a snapshot; rows fit 40 changes.
+        return new ServerConfig(directory, 60_000, 40 * 48, 16, java.time.Duration.ofSeconds(20));
+    }
+
+    static long keyOf(long push, int i) {
+        return Plan.mix(push * 31 + i) % ROWS;
+    }
+
+    public static void main(String[] args) throws IOException, InterruptedException {
+        AtomicLongArray next = new AtomicLongArray(WORKERS * (UNITS + 1));
+        DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out));
+        Wish wish = new Wish();
+        java.util.concurrent.BlockingQueue<Answer> answers = new java.util.concurrent.LinkedBlockingQueue<>();
+        ServerCore core = ServerCore.open(config(Path.of(args[0])), plan(), 0, (w, b, n) ->
+                answers.add(Answer.of(b, 0, n)));
+        for (int unit = 0; unit <= UNITS; unit++) {
+            for (int w = 0; w < WORKERS; w++) {
+                send(core, wish.of(1, w, 7, 0, unit, 0, 0, new float[unit == UNITS ? 0 : unit == 3 ? 10 : 64]));
+                long known = answers.take().sequence();
+                // What was told before the last kill is no more than what is known now.
+                out.writeInt(-1 - (w * (UNITS + 1) + unit));
+                out.writeLong(known);
+                next.set(w * (UNITS + 1) + unit, known + 1);
+            }
+        }
+        out.flush();
+        for (int w = 0; w < WORKERS; w++) {
+            for (int unit = 0; unit <= UNITS; unit++) {
+                push(core, wish, w, unit, next.get(w * (UNITS + 1) + unit));
+            }
+        }
+        Random random = new Random();
+        while (true) {
+            Answer a = answers.take();
+            int slot = a.worker() * (UNITS + 1) + a.unit();
+            if (a.sequence() < next.get(slot)) {
+                continue;
+            }
+            out.writeInt(slot);
+            out.writeLong(a.sequence());
+            out.flush();
+            next.set(slot, a.sequence() + 1);
+            for (int repeat = random.nextInt(20) == 0 ? 2 : 1; repeat > 0; repeat--) {
+                push(core, wish, a.worker(), a.unit(), next.get(slot));
+            }
+        }
+    }
+
+    static void push(ServerCore core, Wish wish, int worker, int unit, long sequence) {
+        if (unit < UNITS) {
+            float[] ones = new float[unit == 3 ? 10 : 64];
+            java.util.Arrays.fill(ones, 1);
+            send(core, wish.of(2, worker, 7, sequence, unit, 1, 1, ones));
+        } else {
+            long[] keys = new long[8];
+            float[] ones = new float[8 * WIDTH];
+            java.util.Arrays.fill(ones, 1);
+            for (int i = 0; i < 8; i++) {
+                keys[i] = keyOf(sequence * WORKERS + worker, i);
+            }
+            send(core, wish.rows(3, worker, 7, sequence, unit, 1, 1, 1, 8, keys, ones));
+        }
+    }
+
+    private static void send(ServerCore core, Wish wish) {
+        while (!core.offer(wish.buffer, 0, wish.length)) {
+            Thread.onSpinWait();
+        }
+    }
+}
