@@ -4,6 +4,7 @@ module dev.starling.distributed {
     requires transitive dev.starling.nn;
     requires transitive dev.starling.transport;
     requires com.lmax.disruptor;
+    requires chronicle.map;
     requires java.management;
     requires jdk.unsupported;
 
@@ -12,4 +13,5 @@ module dev.starling.distributed {
     exports dev.starling.distributed.state;
     exports dev.starling.distributed.gossip;
     exports dev.starling.distributed.launch;
+    exports dev.starling.distributed.ps;
 }

@@ -24,8 +24,8 @@ public sealed interface Consistency {
     }
 
     /**
-     * The gradients of all workers, weighted by their numbers of samples, make one step. They are summed in the order
-     * of ranks, whatever order they come in, so that the same data give the same bits.
+     * The sum of the gradients of all workers makes one step. They are added in the order of ranks, whatever order they
+     * come in, so that the same data give the same bits.
      */
     record Synchronous() implements Consistency { }
 }

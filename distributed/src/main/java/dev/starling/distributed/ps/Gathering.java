@@ -62,37 +62,26 @@ final class Gathering {
         return any;
     }
 
-    /** Returns the sum of the weights of all gradients of a unit. */
-    double totalWeight(int unit) {
-        double total = 0;
-        for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-            total += complete[slot] ? weights[slot] : 0;
-        }
-        return total;
-    }
-
     /**
-     * Puts the mean of a block's gradients into {@code mean}, summed in the order of ranks; a worker without gradient
-     * counts as zeros.
+     * Puts the sum of a block's gradients into {@code sum}, each times its weight, in the order of ranks.
      *
      * @return whether there is any gradient
      */
-    boolean mean(int unit, float[] mean, int n) {
-        double total = totalWeight(unit);
+    boolean sum(int unit, float[] sum, int n) {
         boolean any = false;
         for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-            if (!complete[slot] || sizes[slot] == 0 || weights[slot] == 0) {
+            if (!complete[slot] || sizes[slot] == 0) {
                 continue;
             }
-            float share = (float) (weights[slot] / total);
+            float weight = (float) weights[slot];
             float[] g = gradients[slot];
-            if (!any) {
+            if (any) {
                 for (int i = 0; i < n; i++) {
-                    mean[i] = g[i] * share;
+                    sum[i] = Math.fma(g[i], weight, sum[i]);
                 }
             } else {
                 for (int i = 0; i < n; i++) {
-                    mean[i] = Math.fma(g[i], share, mean[i]);
+                    sum[i] = g[i] * weight;
                 }
             }
             any = true;

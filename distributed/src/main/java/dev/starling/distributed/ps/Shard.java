@@ -224,14 +224,13 @@ final class Shard implements AutoCloseable {
         }
         e.rate = gathering.rate(unit);
         if (unit < blocks) {
-            step(e, gathering.mean(unit, e.gradient, lengthOf(unit)));
+            step(e, gathering.sum(unit, e.gradient, lengthOf(unit)));
         } else {
-            double total = gathering.totalWeight(unit);
             sum.begin(tableOf(unit).width());
             for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-                if (gathering.complete[slot] && gathering.weights[slot] > 0) {
+                if (gathering.complete[slot]) {
                     sum.add(gathering.keys[slot], gathering.sizes[slot], gathering.gradients[slot],
-                            (float) (gathering.weights[slot] / total));
+                            (float) gathering.weights[slot]);
                 }
             }
             stepRows(e);

@@ -165,7 +165,7 @@ class ConsistencyTest {
                     List<Integer> turns = new ArrayList<>(List.of(0, 1, 2, 3));
                     Collections.shuffle(turns, order);
                     for (int w : turns) {
-                        d.send(d.wish.of(2, w, 100 + w, k, 0, 0.01, 8 * (w + 1), gradients[w]));
+                        d.send(d.wish.of(2, w, 100 + w, k, 0, 0.01, 0.125 * (w + 1), gradients[w]));
                         if (order.nextInt(3) == 0) {
                             d.send(d.wish);
                         }
@@ -183,24 +183,24 @@ class ConsistencyTest {
     }
 
     @Test
-    void synchronousStepsWeighBySamples() throws InterruptedException {
+    void synchronousStepsTakeTheWeightedSum() throws InterruptedException {
         try (Driver d = new Driver(ServerConfig.inMemory(),
                 Driver.plan(3, new Consistency.Synchronous(), Driver.PLAIN, 2))) {
             d.join(0, 1, 0, 0, 0);
             d.join(1, 1, 0);
             d.join(2, 1, 0);
-            d.send(d.wish.of(2, 0, 1, 0, 0, 1, 2, 4, 8));
-            d.send(d.wish.of(2, 1, 1, 0, 0, 1, 6, 1, 2));
+            d.send(d.wish.of(2, 0, 1, 0, 0, 1, 0.25, 4, 8));
+            d.send(d.wish.of(2, 1, 1, 0, 0, 1, 0.5, 1, 2));
             assertThat(d.pull(0)).as("one is missing").containsExactly(0, 0);
-            d.send(d.wish.of(2, 2, 1, 0, 0, 1, 8));
+            d.send(d.wish.of(2, 2, 1, 0, 0, 1, 0.25));
             for (int w = 0; w < 3; w++) {
-                assertThat(d.next().floats()).containsExactly(-(2 * 4 + 6) / 16f, -(2 * 8 + 6 * 2) / 16f);
+                assertThat(d.next().floats()).containsExactly(-(0.25f * 4 + 0.5f), -(0.25f * 8 + 0.5f * 2));
             }
             // In the next step worker 2 is gone, after the others gave theirs.
-            d.send(d.wish.of(2, 1, 1, 1, 0, 1, 1, 1, 1));
-            d.send(d.wish.of(2, 0, 1, 1, 0, 1, 1, 1, 1));
+            d.send(d.wish.of(2, 1, 1, 1, 0, 1, 0.5, 1, 1));
+            d.send(d.wish.of(2, 0, 1, 1, 0, 1, 0.5, 1, 1));
             d.core.leave(2);
-            assertThat(d.next().floats()).containsExactly(-14 / 16f - 1, -28 / 16f - 1);
+            assertThat(d.next().floats()).containsExactly(-2.5f, -4);
             d.next();
         }
     }

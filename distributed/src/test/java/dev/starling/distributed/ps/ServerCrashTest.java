@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Kills the process of a server under load, again and again: no update that it acknowledged is lost or done twice. */
 @Timeout(240)
 class ServerCrashTest {
-    private static final int KILLS = 6;
+    private static final int KILLS = 4;
 
     @TempDir
     Path directory;
