@@ -4,6 +4,7 @@ import com.lmax.disruptor.EventHandler;
 import com.lmax.disruptor.ExceptionHandler;
 import com.lmax.disruptor.InsufficientCapacityException;
 import com.lmax.disruptor.RingBuffer;
+import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.TimeoutException;
 import com.lmax.disruptor.dsl.Disruptor;
 import com.lmax.disruptor.dsl.ProducerType;
@@ -135,8 +136,8 @@ final class ServerCore implements AutoCloseable {
         disruptor = new Disruptor<>(() -> new Request(plan.blockLength(), plan.workers()), config.ringSize(),
                 this::thread, ProducerType.MULTI, new PoliteWait());
         disruptor.setDefaultExceptionHandler(new Failures());
-        disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard)).then(this::apply)
-                .then(journalStage).then(replyStage);
+        disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard))
+                .then(new ApplyStage()).then(journalStage).then(replyStage);
         ring = disruptor.start();
         requestCapacity = ring.get(0).capacity();
     }
@@ -154,6 +155,7 @@ final class ServerCore implements AutoCloseable {
         @Override
         public void handleEventException(Throwable e, long at, Request request) {
             failure = failure == null ? e : failure;
+            disruptor.halt();
             throw new ServerException("stopped", e);
         }
 
@@ -256,19 +258,31 @@ final class ServerCore implements AutoCloseable {
 
     // ---- stages ----
 
-    private void apply(Request e, long at, boolean endOfBatch) throws IOException {
-        if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
-                || shard.isFullFor(e))) {
-            // All that rows are changed to must be in the journal before a row in the map may be torn.
-            await(journalStage, at - 1);
-            shard.save(snapshot);
-            e.rotate = true;
-            e.firstRecord = shard.sequence() + 1;
-            journalBytes = 0;
+    private final class ApplyStage implements EventHandler<Request> {
+        private Sequence done;
+
+        @Override
+        public void setSequenceCallback(Sequence sequence) {
+            done = sequence;
         }
-        shard.apply(e);
-        if (e.record != 0) {
-            journalBytes += e.recordLength();
+
+        @Override
+        public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
+            if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
+                    || shard.isFullFor(e))) {
+                // All that rows are changed to must be in the journal before a row in the map may be torn. The journal
+                // sees what comes before only when it counts as done, which is at the end of the batch unless told.
+                done.set(at - 1);
+                await(journalStage, at - 1);
+                shard.save(snapshot);
+                e.rotate = true;
+                e.firstRecord = shard.sequence() + 1;
+                journalBytes = 0;
+            }
+            shard.apply(e);
+            if (e.record != 0) {
+                journalBytes += e.recordLength();
+            }
         }
     }
 

@@ -6,6 +6,9 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
@@ -39,13 +42,13 @@ final class ServerProgram {
         AtomicLongArray next = new AtomicLongArray(WORKERS * (UNITS + 1));
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out));
         Wish wish = new Wish();
-        java.util.concurrent.BlockingQueue<Answer> answers = new java.util.concurrent.LinkedBlockingQueue<>();
+        BlockingQueue<Answer> answers = new LinkedBlockingQueue<>();
         ServerCore core = ServerCore.open(config(Path.of(args[0])), plan(), 0, (w, b, n) ->
                 answers.add(Answer.of(b, 0, n)));
         for (int unit = 0; unit <= UNITS; unit++) {
             for (int w = 0; w < WORKERS; w++) {
                 send(core, wish.of(1, w, 7, 0, unit, 0, 0, new float[unit == UNITS ? 0 : unit == 3 ? 10 : 64]));
-                long known = answers.take().sequence();
+                long known = take(core, answers).sequence();
                 // What was told before the last kill is no more than what is known now.
                 out.writeInt(-1 - (w * (UNITS + 1) + unit));
                 out.writeLong(known);
@@ -60,7 +63,7 @@ final class ServerProgram {
         }
         Random random = new Random();
         while (true) {
-            Answer a = answers.take();
+            Answer a = take(core, answers);
             int slot = a.worker() * (UNITS + 1) + a.unit();
             if (a.sequence() < next.get(slot)) {
                 continue;
@@ -73,6 +76,15 @@ final class ServerProgram {
                 push(core, wish, a.worker(), a.unit(), next.get(slot));
             }
         }
+    }
+
+    private static Answer take(ServerCore core, BlockingQueue<Answer> answers) throws InterruptedException {
+        Answer answer = null;
+        while (answer == null) {
+            core.check();
+            answer = answers.poll(100, TimeUnit.MILLISECONDS);
+        }
+        return answer;
     }
 
     static void push(ServerCore core, Wish wish, int worker, int unit, long sequence) {
