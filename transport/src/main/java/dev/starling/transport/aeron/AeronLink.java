@@ -21,7 +21,9 @@ import org.agrona.DirectBuffer;
  * way, and once disconnected it never comes back, for messages may have been lost in between.
  */
 final class AeronLink implements Link {
-    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** How often to look for a peer that is not there yet, and whether one on this host still is. */
+    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(20);
+    private static final long PROBE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long DRIVER_SILENCE_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronWire wire;
@@ -58,7 +60,7 @@ final class AeronLink implements Link {
         if (failure != null) {
             throw failure;
         }
-        if (publication == null) {
+        if (!connected && !connect()) {
             return Wire.NOT_CONNECTED;
         }
         if (headerLength + bodyLength > wire.maxMessageLength()) {
@@ -68,15 +70,10 @@ final class AeronLink implements Link {
         long result = bodyLength == 0 ? publication.offer(header, headerOffset, headerLength)
                 : publication.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
         if (result > 0) {
-            connected = true;
             return Wire.SENT;
         }
         if (result == Publication.BACK_PRESSURED || result == Publication.ADMIN_ACTION) {
-            connected = true;
             return Wire.BACK_PRESSURED;
-        }
-        if (result == Publication.NOT_CONNECTED && !connected) {
-            return Wire.NOT_CONNECTED;
         }
         // Disconnected, closed, or at the end of what a stream can count: no more will go this way.
         gone = true;
@@ -96,27 +93,34 @@ final class AeronLink implements Link {
             }
         }
         if (now >= nextLookNs) {
-            nextLookNs = now + LOOK_NS;
+            nextLookNs = now + (connected ? PROBE_NS : LOOK_NS);
             look();
         }
         return publication == null ? register() : 0;
+    }
+
+    /** Settles which way messages go, once there is one. */
+    private boolean connect() {
+        if (publication == null || !publication.isConnected()) {
+            return false;
+        }
+        if (peer == null) {
+            look(); // It may have come since, and have announced itself before it listened.
+        }
+        connected = publication != null;
+        return connected;
     }
 
     private void look() {
         if (peer != null && peer.isAbandoned()) {
             leavePeer();
         }
-        if (peer == null && key != null && !isConnected()) {
+        if (peer == null && key != null && !connected) {
             WireDirectory.Announcement found = WireDirectory.find(wire.settings().base(), key);
             if (found != null) {
                 meet(found);
             }
         }
-    }
-
-    private boolean isConnected() {
-        connected |= publication != null && publication.isConnected();
-        return connected;
     }
 
     /** Returns whether messages go over the network. */
@@ -177,9 +181,6 @@ final class AeronLink implements Link {
     private void withdraw() {
         if (client != null && !client.isClosed()) {
             if (publication != null) {
-                if (!connected || gone) {
-                    publication.revokeOnClose();
-                }
                 publication.close();
             } else if (registration != Aeron.NULL_VALUE && failure == null) {
                 client.asyncRemovePublication(registration);
@@ -198,7 +199,7 @@ final class AeronLink implements Link {
             return;
         }
         closed = true;
-        boolean flush = peer == null && publication != null && isConnected() && !gone && publication.position() > 0;
+        boolean flush = peer == null && connected && !gone && publication != null && publication.position() > 0;
         long flushed = flush ? registration : Aeron.NULL_VALUE;
         withdraw();
         wire.forget(this, flushed);

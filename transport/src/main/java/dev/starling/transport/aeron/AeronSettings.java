@@ -41,7 +41,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     static final int TERMS = 3;
 
     private static final int BEST_SOCKET_BUFFER = 4 << 20;
-    private static final int LOOPBACK_TERM = 4 << 20;
+    private static final int DEFAULT_TERM = 2 << 20;
     private static final int SHORTEST_TERM = 256 << 10;
     private static final int LONGEST_TERM = 1 << 30;
     private static final int LONGEST_MESSAGE = 16 << 20;
@@ -61,12 +61,12 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         }
         int widest = widestSocketBuffer();
         int mtu = size(options, "mtu", Math.min(networkMtu(config.host()), widest / ALIGNMENT * ALIGNMENT));
-        int term = size(options, "term", LOOPBACK_TERM);
+        int term = size(options, "term", DEFAULT_TERM);
         int socketBuffer = size(options, "socketBuffer", widest);
         Path driver = options.containsKey("driver") ? Path.of(options.get("driver")).toAbsolutePath() : null;
         AeronSettings settings = new AeronSettings(
                 config.directory() == null ? WireDirectory.defaultBase() : config.directory().toAbsolutePath(), driver,
-                size(options, "threads", 0), mtu, term, size(options, "ipcTerm", LOOPBACK_TERM),
+                size(options, "threads", 0), mtu, term, size(options, "ipcTerm", DEFAULT_TERM),
                 size(options, "window", Math.min(socketBuffer, term / 2)), socketBuffer,
                 flag(options, "ipc", config.sharedMemory()),
                 Duration.ofMillis(size(options, "linger", 500)),

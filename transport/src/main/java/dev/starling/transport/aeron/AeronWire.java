@@ -110,25 +110,33 @@ final class AeronWire implements Wire {
         }
         try {
             client = connect(driverDirectory, driverInvoker, ownClock());
+            int stream = ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE);
+            local = client.addSubscription("aeron:ipc", stream, image -> { },
+                    image -> localMessages.freeSessionBuffer(image.sessionId()));
+            if (endpoint.getPort() != 0) {
+                announce(endpoint, stream); // Before peers that wait can meet this on the network.
+            }
             network = client.addSubscription("aeron:udp?endpoint=" + text(endpoint) + "|so-rcvbuf="
                     + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
                     + settings.window(), UDP_STREAM, image -> { },
                     image -> networkMessages.freeSessionBuffer(image.sessionId()));
             String resolved = awaitEndpoint();
-            int stream = ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE);
-            local = client.addSubscription("aeron:ipc", stream, image -> { },
-                    image -> localMessages.freeSessionBuffer(image.sessionId()));
-            String port = resolved.substring(resolved.lastIndexOf(':') + 1);
+            int port = Integer.parseInt(resolved.substring(resolved.lastIndexOf(':') + 1));
             address = (host.indexOf(':') >= 0 && !host.startsWith("[") ? '[' + host + ']' : host) + ':' + port;
-            if (settings.ipc()) {
-                directory.announce(key(new InetSocketAddress(endpoint.getAddress(), Integer.parseInt(port))),
-                        driverDirectory, stream);
+            if (endpoint.getPort() == 0) {
+                announce(new InetSocketAddress(endpoint.getAddress(), port), stream);
             }
         } catch (AeronException e) {
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
                     + e.getMessage(), "choose another host or port, or 0 for any", e);
         }
         waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
+    }
+
+    private void announce(InetSocketAddress endpoint, int stream) {
+        if (settings.ipc()) {
+            directory.announce(key(endpoint), Path.of(client.context().aeronDirectoryName()), stream);
+        }
     }
 
     private String awaitEndpoint() {

@@ -3,6 +3,7 @@ package dev.starling.transport.aeron;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider;
+import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Wires over Aeron: through memory that both map between processes of one host, over UDP between hosts. Options, sizes
@@ -31,6 +32,10 @@ public final class AeronWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
+        if (!Object.class.getModule().isExported("jdk.internal.misc", UnsafeBuffer.class.getModule())) {
+            return new Availability.Missing("Agrona may not use jdk.internal.misc", "start java with --add-exports "
+                    + "java.base/jdk.internal.misc=ALL-UNNAMED, or =org.agrona on the module path");
+        }
         return new Availability.Ready("shared memory and UDP; files in " + WireDirectory.defaultBase());
     }
 
