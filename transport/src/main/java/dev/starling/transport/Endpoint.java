@@ -481,6 +481,10 @@ public final class Endpoint implements AutoCloseable {
     @Override
     public void close() {
         if (state == State.CONNECTED) {
+            // What the peer has written here it shall know to have arrived.
+            puts.doWork();
+        }
+        if (state == State.CONNECTED) {
             frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0);
         }
         if (state != State.CLOSED) {

@@ -115,9 +115,15 @@ final class PutQueue {
         int flags = buffer.getInt(offset + Frame.HEADER + 36, Frame.ORDER);
         int bytes = length - Frame.PUT_HEADER;
         MemoryRegion region = endpoint.transport.region(number);
+        if (region == null && endpoint.transport.wasRegion(number)) {
+            // Closed here before the peer could know.
+            endpoint.transport.counters.refusedWrites++;
+            taken += flags & Frame.PUT_LAST;
+            return;
+        }
         if (region == null || region.key().token() != token || to < 0 || to > region.bytes() - bytes) {
             endpoint.transport.counters.refusedWrites++;
-            endpoint.expel(region == null ? "wrote into a region that is closed or never was"
+            endpoint.expel(region == null ? "wrote into a region that never was"
                     : region.key().token() != token ? "wrote into a region without its token"
                     : "wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes());
             return;

@@ -362,6 +362,11 @@ public final class Transport implements Agent, AutoCloseable {
         return regions.get(number);
     }
 
+    /** Returns whether there has been a region of that number. */
+    boolean wasRegion(long number) {
+        return number > 0 && number <= regionCount;
+    }
+
     void forget(MemoryRegion region) {
         endpoints.forEach(e -> e.puts.cancel(region));
         regions.remove(region.key().region());

@@ -30,7 +30,7 @@ public final class Engine implements AutoCloseable {
     private final Map<Long, byte[][]> heard = new HashMap<>();
     private final Task controlKeys;
     private final SymmetricMemory control;
-    private final Algorithm network;
+    private final NetworkCollectives network;
     private Algorithm direct;
     private boolean settled;
     private Task first;
@@ -46,7 +46,7 @@ public final class Engine implements AutoCloseable {
         this.fabric = fabric;
         this.channel = channel;
         network = new NetworkCollectives(this);
-        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES);
+        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES + NetworkCollectives.SCRATCH_BYTES);
         controlKeys = control.keys();
     }
 
@@ -138,6 +138,7 @@ public final class Engine implements AutoCloseable {
         } else if (control.mapped().isDone()) {
             control.settle();
             settled = true;
+            network.open(control, DirectCollectives.CONTROL_BYTES);
             if (control.isDirect()) {
                 direct = new DirectAlgorithm(new DirectCollectives(fabric.rank(), control.memories()));
             }

@@ -1,12 +1,247 @@
 package dev.starling.distributed.collective;
 
+import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.distributed.collective.CollectiveCall.Kind;
+import dev.starling.transport.Endpoint;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
 
-/** Collectives between ranks that do not map each other's memory. */
+/**
+ * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages, others
+ * around a {@link Ring}.
+ *
+ * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has told
+ * the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all have
+ * begun it; so nobody is more than one ahead.
+ *
+ * <p>Messages: type i32, length of the text i32, sequence i64, hash i64, number i64, text, payload.
+ */
 final class NetworkCollectives implements Algorithm {
-    NetworkCollectives(Engine engine) { }
-    public void begin(CollectiveCall call, SymmetricMemory memory, long offset) { throw new UnsupportedOperationException(); }
-    public int doWork() { return 0; }
-    public boolean isDone() { return true; }
-    public int awaited() { return -1; }
+    /** Bytes of memory for pieces on their way. */
+    static final long SCRATCH_BYTES = Ring.SCRATCH_BYTES;
+
+    private static final int CALL = 1;
+    private static final int READY = 2;
+    private static final int BLOCKS = 3;
+    private static final int CREDIT = 4;
+    private static final int BODY = 32;
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private final Engine engine;
+    private final Fabric fabric;
+    private final int rank;
+    private final int world;
+    private final int successor;
+    private final int predecessor;
+    private final ReduceKernels kernels = new ReduceKernels();
+    private final SmallGather gather;
+    private final Ring ring;
+    private final HeardCalls calls = new HeardCalls();
+    private final HeardCalls readies = new HeardCalls();
+    private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(
+            Engine.HEADER + BODY + CollectiveCall.MAX_TEXT + SmallGather.MOST_PAYLOAD));
+
+    private CollectiveCall call;
+    private long own;
+    private long sequence;
+    private boolean small;
+    private boolean called;
+    private boolean agreed;
+    private boolean readySent;
+    private boolean done = true;
+
+    NetworkCollectives(Engine engine) {
+        this.engine = engine;
+        fabric = engine.fabric();
+        rank = fabric.rank();
+        world = fabric.world();
+        successor = (rank + 1) % world;
+        predecessor = Math.floorMod(rank - 1, world);
+        gather = new SmallGather(rank, world, kernels);
+        ring = new Ring(fabric, kernels);
+    }
+
+    /** Takes the memory for pieces on their way, from {@code offset} on. */
+    void open(SymmetricMemory control, long offset) {
+        ring.open(control, offset);
+    }
+
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory memory, long offset) {
+        check(newCall, offset);
+        call = newCall;
+        own = memory == null ? 0 : memory.own().address() + offset;
+        sequence++;
+        small = SmallGather.takes(call, world);
+        done = world == 1;
+        called = done;
+        agreed = done;
+        // Who sends values that are not waited for asks whether they may come.
+        readySent = small || call.kind() == Kind.ALL_REDUCE || call.kind() == Kind.REDUCE_SCATTER
+                || call.kind() == Kind.BROADCAST && rank == call.root();
+        if (done) {
+            return;
+        }
+        if (small) {
+            gather.begin(call, sequence, own);
+        } else {
+            ring.begin(call, memory, offset);
+        }
+    }
+
+    private void check(CollectiveCall newCall, long offset) {
+        boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
+        if (chunked && newCall.count() % world != 0) {
+            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of ranks, "
+                    + world);
+        }
+        if (newCall.root() < 0 || newCall.root() >= world) {
+            throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));
+        }
+        if (offset < 0 || offset % 64 != 0) {
+            throw new IllegalArgumentException(newCall + ": needs an offset that is a multiple of 64, got " + offset);
+        }
+    }
+
+    @Override
+    public boolean isDone() {
+        return done;
+    }
+
+    @Override
+    public int doWork() {
+        if (done) {
+            return 0;
+        }
+        if (!agreed) {
+            agreed = isHeard(calls, predecessor);
+        }
+        int work = small ? gather() : ring();
+        done = agreed && (small ? gather.isGathered() : called && readySent && ring.isDone());
+        if (done && small) {
+            gather.finish(own);
+        }
+        return work + (done ? 1 : 0);
+    }
+
+    private boolean isHeard(HeardCalls from, int peer) {
+        if (!from.has(sequence)) {
+            return false;
+        }
+        if (from.hash(sequence) != call.hash()) {
+            throw new CollectiveMismatchException(sequence, rank, call.toString(), peer, from.text(sequence));
+        }
+        return true;
+    }
+
+    private int gather() {
+        int work = 0;
+        do {
+            if (gather.isToSend()) {
+                boolean first = gather.round() == 0;
+                int length = write(BLOCKS, gather.round(), first);
+                length += gather.write(out, length);
+                if (engine.send(gather.to(), out, 0, length) != Endpoint.OK) {
+                    return work;
+                }
+                gather.sent();
+                work++;
+            }
+        } while (gather.advance());
+        return work;
+    }
+
+    private int ring() {
+        int work = 0;
+        if (!called) {
+            called = engine.send(successor, out, 0, write(CALL, 0, true)) == Endpoint.OK;
+            work += called ? 1 : 0;
+        }
+        boolean asks = call.kind() == Kind.ALL_GATHER || call.kind() == Kind.BROADCAST;
+        boolean ready = !asks || isHeard(readies, successor);
+        if (!readySent && (ready || call.kind() == Kind.ALL_GATHER || successor == call.root())) {
+            readySent = engine.send(predecessor, out, 0, write(READY, 0, true)) == Endpoint.OK;
+            work += readySent ? 1 : 0;
+        }
+        if (agreed) {
+            work += ring.doWork(ready);
+            long credit = ring.dueCredit();
+            if (credit >= 0 && engine.send(predecessor, out, 0, write(CREDIT, credit, false)) == Endpoint.OK) {
+                ring.credited(credit);
+                work++;
+            }
+        }
+        return work;
+    }
+
+    /** Writes all of a message but the payload; returns its length so far. */
+    private int write(int type, long number, boolean withText) {
+        engine.header(out);
+        int at = Engine.HEADER;
+        byte[] text = call.textBytes();
+        int length = withText ? text.length : 0;
+        out.putInt(at, type, ORDER);
+        out.putInt(at + 4, length, ORDER);
+        out.putLong(at + 8, sequence, ORDER);
+        out.putLong(at + 16, call.hash(), ORDER);
+        out.putLong(at + 24, number, ORDER);
+        out.putBytes(at + BODY, text, 0, length);
+        return at + BODY + length;
+    }
+
+    @Override
+    public void onMessage(int from, DirectBuffer buffer, int offset, int length) {
+        if (length < BODY) {
+            return;
+        }
+        int textLength = buffer.getInt(offset + 4, ORDER);
+        if (textLength < 0 || textLength > Math.min(length - BODY, CollectiveCall.MAX_TEXT)) {
+            return;
+        }
+        long itsSequence = buffer.getLong(offset + 8, ORDER);
+        long hash = buffer.getLong(offset + 16, ORDER);
+        long number = buffer.getLong(offset + 24, ORDER);
+        int text = offset + BODY;
+        switch (buffer.getInt(offset, ORDER)) {
+            case CALL -> calls.take(itsSequence, hash, buffer, text, textLength);
+            case READY -> readies.take(itsSequence, hash, buffer, text, textLength);
+            case BLOCKS -> {
+                if (number == 0) {
+                    calls.take(itsSequence, hash, buffer, text, textLength);
+                }
+                gather.take(from, itsSequence, hash, (int) number, buffer, text + textLength,
+                        length - BODY - textLength);
+            }
+            case CREDIT -> ring.granted(number);
+            default -> { }
+        }
+    }
+
+    @Override
+    public void onPut(int from, long immediate) {
+        if (from == predecessor && immediate == fabric.epoch()) {
+            ring.told();
+        }
+    }
+
+    @Override
+    public int awaited() {
+        if (done) {
+            return -1;
+        }
+        if (!agreed) {
+            return predecessor;
+        }
+        if (small) {
+            return gather.awaited();
+        }
+        return ring.isReceived() ? successor : predecessor;
+    }
+
+    @Override
+    public void close() {
+        gather.close();
+    }
 }

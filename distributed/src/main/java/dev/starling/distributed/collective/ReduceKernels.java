@@ -48,6 +48,11 @@ public final class ReduceKernels {
      * @throws IllegalArgumentException if the type {@linkplain #supports cannot be reduced}
      */
     public void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count) {
+        reduce(type, op, sources, targets, offset, count, sources.length);
+    }
+
+    /** As above, where a source may be of several ranks; {@code ranks} is the number that an average divides by. */
+    void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count, int ranks) {
         if (!supports(type)) {
             throw new IllegalArgumentException("elements of " + type + " cannot be reduced; convert them to i32");
         }
@@ -55,18 +60,20 @@ public final class ReduceKernels {
         long done = lanes == 0 ? 0 : count / lanes * lanes;
         for (long from = 0; from < done; from += blockLength(sources.length)) {
             int n = (int) Math.min(blockLength(sources.length), done - from);
-            reduceBlock(type, op, sources, targets, offset + from * type.bytes(), n);
+            reduceBlock(type, op, sources, targets, offset + from * type.bytes(), n, ranks);
         }
-        ScalarReduce.run(type, op, sources, targets, offset + done * type.bytes(), count - done);
+        ScalarReduce.run(type, op, sources, targets, offset + done * type.bytes(), count - done,
+                ranks);
     }
 
     private static int blockLength(int sources) {
         return sources <= FAN ? 1 << 20 : BLOCK;
     }
 
-    private void reduceBlock(DType type, ReduceOp op, long[] sources, long[] targets, long offset, int n) {
+    private void reduceBlock(DType type, ReduceOp op, long[] sources, long[] targets, long offset, int n,
+            int ranks) {
         int ends = Math.min(FAN, targets.length);
-        double scale = op == ReduceOp.AVERAGE ? 1.0 / sources.length : 1;
+        double scale = op == ReduceOp.AVERAGE ? 1.0 / ranks : 1;
         for (int first = 0; first < sources.length; first += FAN) {
             int fan = Math.min(FAN, sources.length - first);
             boolean last = first + fan == sources.length;

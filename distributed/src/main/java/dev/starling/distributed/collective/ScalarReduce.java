@@ -17,19 +17,21 @@ final class ScalarReduce {
     private ScalarReduce() {
     }
 
-    static void run(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count) {
+    static void run(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count,
+            int ranks) {
         long end = offset + count * type.bytes();
         for (long at = offset; at < end; at += type.bytes()) {
             switch (type) {
-                case F32, BF16, F16 -> reduceFloat(type, op, sources, targets, at);
-                case F64 -> reduceDouble(op, sources, targets, at);
-                case I32, I64 -> reduceLong(type, op, sources, targets, at);
+                case F32, BF16, F16 -> reduceFloat(type, op, sources, targets, at, ranks);
+                case F64 -> reduceDouble(op, sources, targets, at, ranks);
+                case I32, I64 -> reduceLong(type, op, sources, targets, at, ranks);
                 case I8, U8, BOOL -> throw new AssertionError(type);
             }
         }
     }
 
-    private static void reduceFloat(DType type, ReduceOp op, long[] sources, long[] targets, long at) {
+    private static void reduceFloat(DType type, ReduceOp op, long[] sources, long[] targets, long at,
+            int ranks) {
         float result = getFloat(type, sources[0] + at);
         for (int s = 1; s < sources.length; s++) {
             float next = getFloat(type, sources[s] + at);
@@ -41,14 +43,15 @@ final class ScalarReduce {
             };
         }
         if (op == ReduceOp.AVERAGE) {
-            result *= (float) (1.0 / sources.length);
+            result *= (float) (1.0 / ranks);
         }
         for (long target : targets) {
             setFloat(type, target + at, result);
         }
     }
 
-    private static void reduceDouble(ReduceOp op, long[] sources, long[] targets, long at) {
+    private static void reduceDouble(ReduceOp op, long[] sources, long[] targets, long at,
+            int ranks) {
         double result = ALL.get(DOUBLE, sources[0] + at);
         for (int s = 1; s < sources.length; s++) {
             double next = ALL.get(DOUBLE, sources[s] + at);
@@ -60,14 +63,15 @@ final class ScalarReduce {
             };
         }
         if (op == ReduceOp.AVERAGE) {
-            result *= 1.0 / sources.length;
+            result *= 1.0 / ranks;
         }
         for (long target : targets) {
             ALL.set(DOUBLE, target + at, result);
         }
     }
 
-    private static void reduceLong(DType type, ReduceOp op, long[] sources, long[] targets, long at) {
+    private static void reduceLong(DType type, ReduceOp op, long[] sources, long[] targets, long at,
+            int ranks) {
         long result = getLong(type, sources[0] + at);
         for (int s = 1; s < sources.length; s++) {
             long next = getLong(type, sources[s] + at);
@@ -79,7 +83,7 @@ final class ScalarReduce {
             };
         }
         if (op == ReduceOp.AVERAGE) {
-            result /= sources.length;
+            result /= ranks;
         }
         for (long target : targets) {
             if (type == DType.I32) {

@@ -1,0 +1,232 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.collective.CollectiveCall.Kind;
+import dev.starling.transport.Completion;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RemoteRegion;
+
+/**
+ * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so that
+ * one is reduced while the next is on its way. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)
+ *
+ * <p>Partial sums travel to scratch slots of the successor, final values straight to where they belong.
+ *
+ * <p><b>Why no slot is overwritten too early.</b> Slots are used in turns, and numbers of pieces only grow, from one
+ * collective to the next. The predecessor sends piece n only when it was told that piece n - SLOTS was reduced; so it
+ * does not matter how far ahead it is.
+ *
+ * <p><b>Why no elements are overwritten too early.</b> A final value in an all-reduce is computed from what every rank
+ * has sent of that piece before; so when it comes, this rank has begun, and its own elements of the piece were sent and
+ * have arrived. In an all-gather and a broadcast values are only sent after a READY of the successor.
+ *
+ * <p><b>Why it does not stand still.</b> In an all-reduce partial sums go into the elements themselves, so that reducing
+ * waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter elements of
+ * others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which the next step
+ * is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later, as number
+ * n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n - SLOTS.
+ */
+final class Ring {
+    static final int PIECE = 128 << 10;
+    static final int SLOTS = 32;
+    static final int OUTGOING = 16;
+    static final int SEGMENT = 8;
+    static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
+
+    private static final int CREDIT_EVERY = SLOTS / 4;
+    private static final int AT_ONCE = 4;
+
+    private final Fabric fabric;
+    private final int rank;
+    private final int world;
+    private final int successor;
+    private final PieceCursor sending = new PieceCursor(PIECE);
+    private final PieceCursor receiving = new PieceCursor(PIECE);
+    private final ReduceKernels kernels;
+    private final long[] sources = new long[2];
+    private final long[] target = new long[1];
+    private final Completion arrivedThere;
+    private final Completion leftSlot;
+    private MemoryRegion scratch;
+    private RemoteRegion scratchThere;
+    private long scratchOffset;
+
+    /** Numbers that only grow: pieces that arrived, and of them those dealt with. */
+    private long arrived;
+    private long taken;
+    /** Pieces that went to slots of the successor, and those it has reduced. */
+    private long slotsSent;
+    private long slotsGranted;
+    /** Pieces in slots here that were reduced, and those the predecessor knows of. */
+    private long reduced;
+    private long credited;
+    /** Partial sums that went into outgoing slots, were sent from there, and left them for good. */
+    private long filled;
+    private long drained;
+    private long left;
+
+    private CollectiveCall call;
+    private SymmetricMemory memory;
+    private long offset;
+    private int reductions;
+    private int underWay;
+
+    Ring(Fabric fabric, ReduceKernels kernels) {
+        this.fabric = fabric;
+        this.kernels = kernels;
+        rank = fabric.rank();
+        world = fabric.world();
+        successor = (rank + 1) % world;
+        // A peer that is lost needs no value any more: whoever waits for one of its is told.
+        arrivedThere = success -> underWay--;
+        leftSlot = success -> {
+            underWay--;
+            left++;
+        };
+    }
+
+    /** Takes the memory for pieces on their way, from {@code at} on. */
+    void open(SymmetricMemory control, long at) {
+        scratch = control.region();
+        scratchThere = control.remote(successor);
+        scratchOffset = at;
+    }
+
+    void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
+        call = newCall;
+        memory = newMemory;
+        offset = newOffset;
+        long bytes = call.bytes();
+        switch (call.kind()) {
+            case ALL_REDUCE -> begin(bytes, false, rank, 2 * (world - 1), world - 1, Long.MAX_VALUE / PIECE / 4);
+            case REDUCE_SCATTER -> begin(bytes, true, rank - 1, world - 1, world - 1, SEGMENT);
+            case ALL_GATHER -> begin(bytes, true, rank, world - 1, 0, Long.MAX_VALUE / PIECE / 4);
+            case BROADCAST -> beginBroadcast(bytes);
+            case BARRIER -> throw new AssertionError(call);
+        }
+    }
+
+    private void begin(long bytes, boolean equal, int chunk, int steps, int reducingSteps, long segment) {
+        reductions = reducingSteps;
+        sending.begin(bytes, world, equal, chunk, 0, steps, segment);
+        receiving.begin(bytes, world, equal, chunk - 1, 0, steps, segment);
+    }
+
+    /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
+    private void beginBroadcast(long bytes) {
+        long all = Long.MAX_VALUE / PIECE / 4;
+        reductions = 0;
+        if (rank == call.root()) {
+            sending.begin(bytes, 1, true, 0, 0, 1, all);
+            receiving.beginEmpty();
+        } else {
+            receiving.begin(bytes, 1, true, 0, 0, 1, all);
+            if (successor == call.root()) {
+                sending.beginEmpty();
+            } else {
+                sending.begin(bytes, 1, true, 0, 1, 2, all);
+            }
+        }
+    }
+
+    /** Learns that a piece has arrived. */
+    void told() {
+        arrived++;
+    }
+
+    /** Learns how many pieces the successor has reduced. */
+    void granted(long count) {
+        slotsGranted = Math.max(slotsGranted, count);
+    }
+
+    /** Returns the number of pieces reduced if the predecessor should be told, else -1. */
+    long dueCredit() {
+        return reduced - credited >= CREDIT_EVERY ? reduced : -1;
+    }
+
+    void credited(long count) {
+        credited = count;
+    }
+
+    /** Gets on; {@code ready} tells whether values may be sent that the successor does not wait for yet. */
+    int doWork(boolean ready) {
+        int work = send(ready);
+        for (int i = 0; i < AT_ONCE && receive(); i++) {
+            work += 1 + send(ready);
+        }
+        return work;
+    }
+
+    private boolean receive() {
+        if (receiving.isAtEnd() || taken == arrived) {
+            return false;
+        }
+        int step = receiving.step();
+        if (step < reductions) {
+            boolean last = step == reductions - 1;
+            boolean apart = call.kind() == Kind.REDUCE_SCATTER && !last;
+            if (apart && filled - left >= OUTGOING) {
+                return false;
+            }
+            long own = memory.own().address() + offset + receiving.offset();
+            sources[0] = scratch.memory().address() + slot(reduced);
+            sources[1] = own;
+            target[0] = apart ? scratch.memory().address() + outgoing(filled++) : own;
+            ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
+            kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(), world);
+            reduced++;
+        }
+        taken++;
+        receiving.next();
+        return true;
+    }
+
+    private int send(boolean ready) {
+        int work = 0;
+        while (!sending.isAtEnd() && (sending.step() == 0 || receiving.isPast(sending)) && sendPiece(ready)) {
+            sending.next();
+            work++;
+        }
+        return work;
+    }
+
+    private boolean sendPiece(boolean ready) {
+        boolean partial = sending.step() < reductions;
+        if (partial ? slotsSent - slotsGranted >= SLOTS : !ready) {
+            return false;
+        }
+        boolean apart = partial && sending.step() > 0 && call.kind() == Kind.REDUCE_SCATTER;
+        MemoryRegion source = apart ? scratch : memory.region();
+        long from = apart ? outgoing(drained) : offset + sending.offset();
+        RemoteRegion to = partial ? scratchThere : memory.remote(successor);
+        long at = partial ? slot(slotsSent) : from;
+        underWay++;
+        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, sending.length(), fabric.epoch(),
+                apart ? leftSlot : arrivedThere);
+        if (code != Endpoint.OK) {
+            underWay--;
+            return false;
+        }
+        slotsSent += partial ? 1 : 0;
+        drained += apart ? 1 : 0;
+        return true;
+    }
+
+    private long slot(long number) {
+        return scratchOffset + number % SLOTS * PIECE;
+    }
+
+    private long outgoing(long number) {
+        return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
+    }
+
+    boolean isReceived() {
+        return receiving.isAtEnd();
+    }
+
+    /** Returns whether all has come, and all that was sent has arrived. */
+    boolean isDone() {
+        return receiving.isAtEnd() && sending.isAtEnd() && underWay == 0;
+    }
+}
