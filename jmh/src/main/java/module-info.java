@@ -1,7 +1,11 @@
-/** Benchmarks beside PyTorch and raw oneDNN, behind {@code starling bench}. */
+/** Benchmarks beside PyTorch, raw oneDNN, Open MPI, Gloo and gRPC, behind {@code starling bench}. */
 module dev.starling.jmh {
+    requires dev.starling.distributed;
     requires dev.starling.nn;
     requires info.picocli;
+    requires io.grpc;
+    requires io.grpc.netty.shaded;
+    requires io.grpc.stub;
     requires java.management;
     requires jdk.unsupported;
     requires jmh.core;
@@ -10,4 +14,5 @@ module dev.starling.jmh {
     requires org.bytedeco.pytorch;
 
     opens dev.starling.jmh to info.picocli;
+    opens dev.starling.jmh.cluster to info.picocli;
 }

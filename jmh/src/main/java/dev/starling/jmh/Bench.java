@@ -1,5 +1,6 @@
 package dev.starling.jmh;
 
+import dev.starling.jmh.cluster.ClusterBench;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -14,7 +15,8 @@ import picocli.CommandLine.Option;
 @Command(
         name = "bench",
         description = "Compares Starling's speed with PyTorch's, by turns, and prints the ratios.",
-        mixinStandardHelpOptions = true)
+        mixinStandardHelpOptions = true,
+        subcommands = ClusterBench.class)
 public final class Bench implements Callable<Integer> {
     private static final String ROW = "%-20s %12s %12s  %-10s %6s  %-8s %s";
 
@@ -49,7 +51,7 @@ public final class Bench implements Callable<Integer> {
     /** Runs the command and ends the process with its exit code. */
     public static void main(String[] arguments) {
         Locale.setDefault(Locale.ROOT);
-        System.exit(new CommandLine(new Bench()).execute(arguments));
+        System.exit(new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
     }
 
     @Override

@@ -4,7 +4,7 @@
  * in bytes and a number of runs:
  *   allreduce   sum of floats, in place
  *   roundtrip   a message from rank 0 to rank 1 and back
- *   put         a one-sided write from rank 0 to rank 1, until it has arrived there
+ *   put         a one-sided write from rank 0 to rank 1 or the other way, until it is seen there
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LARGEST = 256 << 20, ALIGNMENT = 2 << 20 };
+enum { LARGEST = 64 << 20, ALIGNMENT = 2 << 20 };
 
 static int rank;
 static float *data;
@@ -42,33 +42,53 @@ static void roundtrip(long bytes)
     }
 }
 
-static double run(const char *what, long bytes, int runs)
+/* One-sided writes from rank 0 to rank 1 and back; each waits until it sees the other's number. */
+static double put_and_wait(long bytes, int runs)
 {
-    MPI_Win window = MPI_WIN_NULL;
-    void *target = NULL;
-    double start, mine, slowest;
-    if (strcmp(what, "put") == 0) {
-        MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target, &window);
-        MPI_Win_lock_all(0, window);
-    }
+    MPI_Win window;
+    volatile long *seen;
+    char *target;
+    double nanos;
+    MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target, &window);
+    memset(target, 0, bytes);
+    seen = (volatile long *) (target + bytes - sizeof(long));
     MPI_Barrier(MPI_COMM_WORLD);
-    start = now();
-    for (int i = 0; i < runs; i++) {
-        if (window != MPI_WIN_NULL) {
-            if (rank == 0) {
-                MPI_Put(data, (int) bytes, MPI_BYTE, 1, 0, (int) bytes, MPI_BYTE, window);
-                MPI_Win_flush(1, window);
-            }
-        } else if (strcmp(what, "allreduce") == 0) {
-            allreduce(bytes);
+    MPI_Win_lock_all(0, window);
+    double start = now();
+    for (int turn = 0; turn < 2 * runs && rank < 2; turn++) {
+        long number = turn / 2 + 1;
+        if (turn % 2 == rank) {
+            memcpy((char *) data + bytes - sizeof number, &number, sizeof number);
+            MPI_Put(data, (int) bytes, MPI_BYTE, 1 - rank, 0, (int) bytes, MPI_BYTE, window);
+            MPI_Win_flush(1 - rank, window);
         } else {
-            roundtrip(bytes);
+            while (*seen != number) {
+                MPI_Win_sync(window);
+            }
         }
     }
-    mine = (now() - start) / runs;
-    if (window != MPI_WIN_NULL) {
-        MPI_Win_unlock_all(window);
-        MPI_Win_free(&window);
+    nanos = now() - start;
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    return nanos / 2;
+}
+
+static double run(const char *what, long bytes, int runs)
+{
+    double start, mine, slowest;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (strcmp(what, "put") == 0) {
+        mine = put_and_wait(bytes, runs) / runs;
+    } else {
+        start = now();
+        for (int i = 0; i < runs; i++) {
+            if (strcmp(what, "allreduce") == 0) {
+                allreduce(bytes);
+            } else {
+                roundtrip(bytes);
+            }
+        }
+        mine = (now() - start) / runs;
     }
     MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     return slowest;

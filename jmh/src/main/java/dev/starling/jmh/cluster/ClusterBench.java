@@ -1,0 +1,137 @@
+package dev.starling.jmh.cluster;
+
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** Prints how fast processes of this machine talk to each other: ours beside Open MPI's, Gloo's and grpc-java's. */
+@Command(
+        name = "cluster",
+        description = "Compares the speed of messages and all-reduce between processes with Open MPI, Gloo and gRPC, by"
+            + " turns. A ratio above 1 says that ours is faster.",
+        mixinStandardHelpOptions = true)
+public final class ClusterBench implements Callable<Integer> {
+    private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
+
+    @Option(names = "--processes", split = ",", description = "Numbers of processes (default: 2,4).",
+            defaultValue = "2,4")
+    private List<Integer> worlds;
+
+    @Option(names = "--sizes", split = ",", defaultValue = "1024,65536,1048576,16777216,67108864",
+            description = "Bytes to all-reduce, up to 67108864 (default: ${DEFAULT-VALUE}).")
+    private List<Integer> sizes;
+
+    @Option(names = "--only", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
+    private List<Measure> only = List.of();
+
+    @Option(names = "--parties", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
+    private List<Party> chosen = List.of();
+
+    @Option(names = "--rounds", description = "Rounds whose median counts (default: 9).", defaultValue = "9")
+    private int rounds;
+
+    @Option(names = "--sample", description = "Milliseconds of one sample (default: 200).", defaultValue = "200")
+    private long sampleMillis;
+
+    @Option(names = "--warmup", description = "Milliseconds of warm-up before each case (default: 1500).",
+            defaultValue = "1500")
+    private long warmupMillis;
+
+    @Option(names = "--json",
+            description = "End with one JSON object on standard output; the table goes to the error output.")
+    private boolean json;
+
+    /** Made by picocli. */
+    public ClusterBench() {
+    }
+
+    /** Runs the command and ends the process with its exit code. */
+    public static void main(String[] arguments) {
+        Locale.setDefault(Locale.ROOT);
+        System.exit(new CommandLine(new ClusterBench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
+    }
+
+    @Override
+    public Integer call() throws IOException, InterruptedException {
+        PrintStream table = json ? System.err : System.out;
+        Path directory = Files.createTempDirectory("starling-cluster");
+        List<Finding> findings = new ArrayList<>();
+        try {
+            String missing = OpenMpi.missing(directory.resolve("openmpi"));
+            if (missing != null) {
+                table.println("Without Open MPI: " + missing);
+            }
+            table.printf(ROW + "%n", "case", "procs", "ours", "", "peer", "", "unit", "ratio", "its fastest way");
+            for (int world : worlds) {
+                List<Party> parties = Stream.of(Party.values())
+                    .filter(party -> missing == null || !party.isOpenMpi())
+                    .filter(party -> chosen.isEmpty() || chosen.contains(party)).toList();
+                for (Measure measure : Measure.values()) {
+                    boolean asked = only.isEmpty() || only.contains(measure);
+                    if (asked && (world == 2 || measure == Measure.ALL_REDUCE)) {
+                        measure(measure, world, parties, directory, table, findings);
+                    }
+                }
+            }
+        } finally {
+            delete(directory);
+        }
+        if (json) {
+            System.out.println(findings.stream().map(Finding::json)
+                .collect(Collectors.joining(",", "{\"cases\":[", "]}")));
+        }
+        return CommandLine.ExitCode.OK;
+    }
+
+    private void measure(Measure measure, int world, List<Party> parties, Path directory, PrintStream table,
+            List<Finding> findings) {
+        List<Integer> bytes = switch (measure) {
+            case ALL_REDUCE -> sizes;
+            case ROUND_TRIP -> List.of(32);
+            case PUT -> List.of(8);
+        };
+        try (Contest contest = new Contest(directory.resolve(measure.label() + world), directory.resolve("openmpi"))) {
+            for (Party party : parties) {
+                if (party.does(measure)) {
+                    contest.enter(party, measure, world);
+                }
+            }
+            for (int size : bytes) {
+                for (Finding finding : contest.run(measure, size, rounds, sampleMillis, warmupMillis)) {
+                    findings.add(finding);
+                    table.println(row(finding));
+                }
+            }
+        }
+    }
+
+    private static String row(Finding f) {
+        return ROW.formatted(f.measure().label() + " " + size(f.bytes()), f.world(), f.ours().name(),
+            "%.2f".formatted(f.ourValue()), f.peer(), "%.2f".formatted(f.peerValue()), f.measure().unit(),
+            "%.2f".formatted(f.ratio()), f.how());
+    }
+
+    private static String size(long bytes) {
+        return bytes < 1024 ? bytes + " B" : bytes < 1 << 20 ? bytes / 1024 + " KiB" : (bytes >> 20) + " MiB";
+    }
+
+    private static void delete(Path directory) {
+        try (Stream<Path> all = Files.walk(directory)) {
+            all.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

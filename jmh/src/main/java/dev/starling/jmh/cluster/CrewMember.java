@@ -1,0 +1,61 @@
+package dev.starling.jmh.cluster;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The process of one member: takes orders line by line on standard input until that ends, answers each with a line that
+ * starts with {@link #MARK} and holds the nanoseconds of one run.
+ */
+final class CrewMember {
+    /** Starts an answer, because native libraries may print too. */
+    static final String MARK = "@ ";
+
+    private static final String END = "end";
+
+    private CrewMember() {
+    }
+
+    /** Runs with the party's name, its way's setting, the rank, the number of members and the directory they share. */
+    public static void main(String[] arguments) throws Exception {
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        BlockingQueue<String> orders = new LinkedBlockingQueue<>();
+        Thread.ofPlatform().daemon().name("orders").start(() -> read(orders));
+        try (Member member = Party.valueOf(arguments[0]).join(arguments[1], Integer.parseInt(arguments[2]),
+                Integer.parseInt(arguments[3]), Path.of(arguments[4]))) {
+            for (String line = next(orders, member); !line.equals(END); line = next(orders, member)) {
+                String[] order = line.split(" ");
+                int runs = Integer.parseInt(order[2]);
+                long nanos = member.time(Measure.of(order[0]), Integer.parseInt(order[1]), runs);
+                out.println(MARK + (double) nanos / runs);
+            }
+        }
+        System.exit(0);
+    }
+
+    private static String next(BlockingQueue<String> orders, Member member) throws InterruptedException {
+        String line = orders.poll();
+        while (line == null) {
+            member.idle();
+            line = orders.poll(1, TimeUnit.MILLISECONDS);
+        }
+        return line;
+    }
+
+    private static void read(BlockingQueue<String> orders) {
+        try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            in.lines().forEach(orders::add);
+        } catch (IOException | UncheckedIOException brokenPipe) {
+            System.err.println("no more orders: " + brokenPipe);
+        }
+        orders.add(END);
+    }
+}

@@ -1,0 +1,54 @@
+package dev.starling.jmh.cluster;
+
+import java.nio.file.Path;
+import org.bytedeco.javacpp.PointerScope;
+import org.bytedeco.pytorch.FileStore;
+import org.bytedeco.pytorch.GlooDeviceVector;
+import org.bytedeco.pytorch.ProcessGroupGloo;
+import org.bytedeco.pytorch.Tensor;
+import org.bytedeco.pytorch.TensorVector;
+import org.bytedeco.pytorch.Work;
+import org.bytedeco.pytorch.global.torch;
+
+/** PyTorch's process group over Gloo, over TCP on loopback: all that it has between processes without a GPU. */
+final class GlooMember implements Member {
+    private final ProcessGroupGloo group;
+    private final Tensor all;
+
+    /** Joins; {@code threads} is the number of threads that Gloo works with. */
+    GlooMember(int threads, int rank, int world, Path directory) {
+        torch.set_num_threads(1);
+        ProcessGroupGloo.Options options = ProcessGroupGloo.Options.create();
+        options.devices(new GlooDeviceVector(ProcessGroupGloo.createDeviceForHostname("127.0.0.1")));
+        options.threads(threads);
+        group = new ProcessGroupGloo(new FileStore(directory.resolve("store").toString(), world), rank, world, options);
+        all = torch.zeros(new long[] {LARGEST / Float.BYTES});
+        all.retainReference();
+    }
+
+    @Override
+    public long time(Measure measure, int bytes, int runs) {
+        try (PointerScope scope = new PointerScope()) {
+            TensorVector part = new TensorVector(all.narrow(0, 0, bytes / Float.BYTES));
+            wait(group.barrier());
+            long start = System.nanoTime();
+            for (int i = 0; i < runs; i++) {
+                wait(group.allreduce(part));
+            }
+            return System.nanoTime() - start;
+        }
+    }
+
+    private static void wait(Work work) {
+        if (!work._wait()) {
+            throw new IllegalStateException("Gloo failed");
+        }
+        work.close();
+    }
+
+    @Override
+    public void close() {
+        all.close();
+        group.close();
+    }
+}
