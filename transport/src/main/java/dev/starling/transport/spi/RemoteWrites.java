@@ -12,7 +12,9 @@ public interface RemoteWrites {
     int MAX_KEY_LENGTH = 512;
 
     /**
-     * Lets peers that are told the key write into native memory. The memory must outlive the registration.
+     * Lets peers that are told the key write into native memory. The memory must outlive the registration; where the
+     * network itself writes ({@link Target#isOrdered} is false) and is only emulated in software, it must outlive the
+     * wire, as nobody checks writes that are late.
      *
      * @throws dev.starling.transport.TransportException if it cannot be registered
      */
@@ -40,15 +42,22 @@ public interface RemoteWrites {
     interface Target extends AutoCloseable {
         /**
          * Begins to write. The source must be native memory and stay as it is until the completion is called; writes
-         * are not ordered among each other. Offsets and lengths are not checked against the target's.
+         * are not ordered among each other.
          *
          * @param offset in the target's memory, in bytes
          * @param source to copy, all of it
          * @param completion called once by {@link Wire#poll}, unless this method returns another code than SENT
          * @param tag handed to the completion
          * @return {@link Wire#SENT}, {@link Wire#BACK_PRESSURED} or {@link Wire#CLOSED}
+         * @throws dev.starling.transport.TransportException if it is not within the target's memory
          */
         int put(long offset, MemorySegment source, Completion completion, long tag);
+
+        /**
+         * Returns whether messages that are sent by the link after a write are handed over after its data are there,
+         * so that the peer can be told of a write at once, without awaiting its completion.
+         */
+        boolean isOrdered();
 
         /** Ends writing; what was begun is still completed. */
         @Override

@@ -1,27 +1,43 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.spi.Inbox;
-import java.util.HashMap;
-import java.util.Map;
+import java.util.List;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableRingBuffer;
 import org.agrona.MutableDirectBuffer;
-import org.agrona.collections.Long2LongHashMap;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.openucx.jucx.ucp.UcpEndpoint;
 
-/** Puts messages in the order in which each link sent them, and keeps those that nobody wants at the moment. */
+/**
+ * Puts what comes in the order in which each link sent it: messages go to the inbox, or are kept if nobody wants them
+ * at the moment; writes go into registered memory.
+ */
 final class Arrivals {
-    private final Long2LongHashMap expected = new Long2LongHashMap(0);
-    private final Long2ObjectHashMap<Map<Long, byte[]>> early = new Long2ObjectHashMap<>();
+    private final Long2ObjectHashMap<Inflow> inflows = new Long2ObjectHashMap<>();
+    private final List<UcpEndpoint> accepted;
+    private final List<UcpEndpoint> failed;
+    private final Registrations registrations;
     private final ExpandableRingBuffer kept = new ExpandableRingBuffer();
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
-    private final UnsafeBuffer copy = new UnsafeBuffer(0, 0);
+    private final UnsafeBuffer data = new UnsafeBuffer(0, 0);
     private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::handOverKept;
     private Inbox inbox;
     private int room;
     private int taken;
     private Throwable failure;
+
+    /**
+     * Begins with nothing.
+     *
+     * @param accepted endpoints of peers
+     * @param failed where those go that are to be closed
+     */
+    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations) {
+        this.accepted = accepted;
+        this.failed = failed;
+        this.registrations = registrations;
+    }
 
     /** Begins to hand over; first what was kept. */
     void begin(Inbox newInbox, int limit) {
@@ -48,57 +64,109 @@ final class Arrivals {
         return room > 0;
     }
 
+    Iterable<Inflow> inflows() {
+        return inflows.values();
+    }
+
+    /** Forgets the links that came by an endpoint. */
+    void forget(UcpEndpoint endpoint) {
+        inflows.values().removeIf(inflow -> inflow.endpoint() == endpoint);
+    }
+
     /** Takes a message from UCX. */
-    void take(long address, int length) {
+    void message(long address, int length, UcpEndpoint replyTo) {
         if (length < Envelope.LENGTH) {
             return;
         }
         view.wrap(address, length);
-        long link = Envelope.link(view, 0);
+        Inflow inflow = inflow(view, replyTo);
         long sequence = Envelope.sequence(view, 0);
-        long next = expected.get(link);
-        if (sequence != next) {
-            byte[] bytes = new byte[length - Envelope.LENGTH];
-            view.getBytes(Envelope.LENGTH, bytes);
-            early.computeIfAbsent(link, _ -> new HashMap<>()).put(sequence, bytes);
+        if (sequence != inflow.expected()) {
+            inflow.keep(sequence, new Inflow.Early(false, bytes(view)));
             return;
         }
-        expected.put(link, ++next);
+        inflow.advance();
         handOver(view, Envelope.LENGTH, length - Envelope.LENGTH);
-        if (!early.isEmpty()) {
-            handOverEarly(link, next);
-        }
+        takeEarly(inflow);
     }
 
-    /** Forgets a link if all its messages have come. Returns whether they have. */
-    boolean finish(long address, int length) {
+    /** Takes a piece of a put from UCX. */
+    void write(long header, int headerLength, long address, int length, UcpEndpoint replyTo) {
+        if (headerLength != Envelope.WRITE_LENGTH) {
+            return;
+        }
+        view.wrap(header, headerLength);
+        data.wrap(address, length);
+        Inflow inflow = inflow(view, replyTo);
+        long sequence = Envelope.sequence(view, 0);
+        if (sequence != inflow.expected()) {
+            byte[] bytes = new byte[headerLength + length];
+            view.getBytes(0, bytes, 0, headerLength);
+            data.getBytes(0, bytes, headerLength, length);
+            inflow.keep(sequence, new Inflow.Early(true, bytes));
+            return;
+        }
+        inflow.advance();
+        write(inflow, data, 0, length);
+        takeEarly(inflow);
+    }
+
+    /** A link wants to hear when all it sent has come. */
+    void goodbye(long address, int length, UcpEndpoint replyTo) {
         if (length < Envelope.LENGTH) {
-            return false;
+            return;
         }
         view.wrap(address, length);
-        long link = Envelope.link(view, 0);
-        // A link that is not known has sent nothing, or was forgotten when it first said goodbye.
-        boolean all = !expected.containsKey(link) || expected.get(link) == Envelope.sequence(view, 0);
-        if (all) {
-            expected.remove(link);
+        Inflow inflow = inflow(view, replyTo);
+        if (inflow.expected() == Envelope.sequence(view, 0)) {
+            inflow.leave();
         }
-        return all;
     }
 
-    private void handOverEarly(long link, long first) {
-        Map<Long, byte[]> waiting = early.get(link);
-        if (waiting == null) {
-            return;
+    // The first message of a link, and a goodbye, come with the endpoint for answers.
+    private Inflow inflow(DirectBuffer envelope, UcpEndpoint replyTo) {
+        long link = Envelope.link(envelope, 0);
+        Inflow inflow = inflows.get(link);
+        if (inflow == null) {
+            inflow = new Inflow(link);
+            inflows.put(link, inflow);
         }
-        long next = first;
-        for (byte[] bytes = waiting.remove(next); bytes != null; bytes = waiting.remove(next)) {
-            expected.put(link, ++next);
-            copy.wrap(bytes);
-            handOver(copy, 0, bytes.length);
+        if (replyTo != null && inflow.endpoint() == null) {
+            for (UcpEndpoint endpoint : accepted) {
+                if (endpoint.getNativeId().equals(replyTo.getNativeId())) {
+                    inflow.answerTo(endpoint);
+                }
+            }
         }
-        if (waiting.isEmpty()) {
-            early.remove(link);
+        return inflow;
+    }
+
+    private void takeEarly(Inflow inflow) {
+        for (Inflow.Early next = inflow.next(); next != null; next = inflow.next()) {
+            inflow.advance();
+            data.wrap(next.bytes());
+            if (next.write()) {
+                view.wrap(next.bytes(), 0, Envelope.WRITE_LENGTH);
+                write(inflow, data, Envelope.WRITE_LENGTH, data.capacity() - Envelope.WRITE_LENGTH);
+            } else {
+                handOver(data, Envelope.LENGTH, data.capacity() - Envelope.LENGTH);
+            }
         }
+    }
+
+    private void write(Inflow inflow, DirectBuffer from, int offset, int length) {
+        if (!registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0), Envelope.offset(view, 0),
+                from, offset, length)) {
+            failed.add(inflow.endpoint());
+        } else if (Envelope.isLast(view, 0)) {
+            inflow.put();
+        }
+    }
+
+    private static byte[] bytes(DirectBuffer buffer) {
+        byte[] bytes = new byte[buffer.capacity()];
+        buffer.getBytes(0, bytes);
+        return bytes;
     }
 
     private void handOver(DirectBuffer buffer, int offset, int length) {

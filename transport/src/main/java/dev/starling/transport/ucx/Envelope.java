@@ -7,26 +7,57 @@ import org.agrona.MutableDirectBuffer;
 /**
  * What precedes each message: which link it came by, and its number on this link. UCX may hand long messages over
  * later than short ones that were sent after them, for example where it has several devices; the number puts them in
- * order again.
+ * order again. A write has besides where it goes: the number and the token of a registration, an offset in bytes, and
+ * whether it is the last piece of a put.
  */
 final class Envelope {
     /** Bytes. */
     static final int LENGTH = 16;
+    static final int WRITE_LENGTH = 48;
 
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int SEQUENCE = 8;
+    private static final int REGISTRATION = 16;
+    private static final int TOKEN = 24;
+    private static final int OFFSET = 32;
+    private static final int LAST = 40;
 
     private Envelope() { }
 
     static void write(MutableDirectBuffer buffer, int at, long link, long sequence) {
-        buffer.putLong(at, link, ByteOrder.LITTLE_ENDIAN);
-        buffer.putLong(at + SEQUENCE, sequence, ByteOrder.LITTLE_ENDIAN);
+        buffer.putLong(at, link, ORDER);
+        buffer.putLong(at + SEQUENCE, sequence, ORDER);
+    }
+
+    static void writeTarget(MutableDirectBuffer buffer, int at, long registration, long token, long offset,
+            boolean last) {
+        buffer.putLong(at + REGISTRATION, registration, ORDER);
+        buffer.putLong(at + TOKEN, token, ORDER);
+        buffer.putLong(at + OFFSET, offset, ORDER);
+        buffer.putLong(at + LAST, last ? 1 : 0, ORDER);
     }
 
     static long link(DirectBuffer buffer, int at) {
-        return buffer.getLong(at, ByteOrder.LITTLE_ENDIAN);
+        return buffer.getLong(at, ORDER);
     }
 
     static long sequence(DirectBuffer buffer, int at) {
-        return buffer.getLong(at + SEQUENCE, ByteOrder.LITTLE_ENDIAN);
+        return buffer.getLong(at + SEQUENCE, ORDER);
+    }
+
+    static long registration(DirectBuffer buffer, int at) {
+        return buffer.getLong(at + REGISTRATION, ORDER);
+    }
+
+    static long token(DirectBuffer buffer, int at) {
+        return buffer.getLong(at + TOKEN, ORDER);
+    }
+
+    static long offset(DirectBuffer buffer, int at) {
+        return buffer.getLong(at + OFFSET, ORDER);
+    }
+
+    static boolean isLast(DirectBuffer buffer, int at) {
+        return buffer.getLong(at + LAST, ORDER) != 0;
     }
 }

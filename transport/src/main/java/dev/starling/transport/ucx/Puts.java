@@ -3,6 +3,7 @@ package dev.starling.transport.ucx;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.openucx.jucx.UcxException;
@@ -12,7 +13,7 @@ import org.openucx.jucx.ucp.UcpRequest;
 import org.openucx.jucx.ucs.UcsConstants;
 
 /**
- * The writes of one link that are under way. UCX says that a write has left; that it has arrived is known when a flush
+ * Puts of one link that the network does by itself. UCX says that a write has left; that it has arrived is known when a flush
  * begun after it completes. One flush at a time: it covers all writes since the one before.
  */
 final class Puts {
@@ -34,13 +35,21 @@ final class Puts {
         this.endpoint = endpoint;
     }
 
-    /** Lets writes with the key begin. */
-    void open(UcpRemoteKey key) {
-        openKeys.add(key);
+    RemoteWrites.Target attach(UcxKey key) {
+        long address = key.rest().getLong();
+        // UCX reads what it packed without being told how long that is: what follows is room that it may read.
+        ByteBuffer packed = ByteBuffer.allocateDirect(2 * RemoteWrites.MAX_KEY_LENGTH).put(key.rest()).clear();
+        try {
+            UcpRemoteKey unpacked = endpoint.unpackRemoteKey(packed);
+            openKeys.add(unpacked);
+            return new NetworkTarget(this, key, address, unpacked);
+        } catch (UcxException e) {
+            throw UcxKey.none(key.rest().capacity(), e);
+        }
     }
 
     /** Frees the key when no write needs it any more. */
-    void close(UcpRemoteKey key) {
+    private void close(UcpRemoteKey key) {
         if (openKeys.remove(key)) {
             closedKeys.add(key);
             freeKeys();
@@ -62,7 +71,7 @@ final class Puts {
         }
     }
 
-    int put(UcpRemoteKey key, long remoteAddress, MemorySegment source, RemoteWrites.Completion completion, long tag) {
+    private int put(UcpRemoteKey key, long remoteAddress, MemorySegment source, RemoteWrites.Completion completion, long tag) {
         if (broken) {
             return Wire.CLOSED;
         }
@@ -124,5 +133,25 @@ final class Puts {
 
     boolean isEmpty() {
         return head == tail;
+    }
+
+    /** Memory that a peer registered. */
+    private record NetworkTarget(Puts puts, UcxKey key, long address, UcpRemoteKey unpacked)
+            implements RemoteWrites.Target {
+        @Override
+        public int put(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag) {
+            key.check(offset, source.byteSize());
+            return puts.put(unpacked, address + offset, source, completion, tag);
+        }
+
+        @Override
+        public boolean isOrdered() {
+            return false;
+        }
+
+        @Override
+        public void close() {
+            puts.close(unpacked);
+        }
     }
 }

@@ -25,6 +25,7 @@ final class UcxLink implements Link {
     private final UcxWire wire;
     private final InetSocketAddress peer;
     private final SendRing ring = new SendRing(RING_CAPACITY);
+    private final Writes writes = new Writes(this);
     private State state = State.APART;
     private UcpEndpoint endpoint;
     private Puts puts;
@@ -46,12 +47,13 @@ final class UcxLink implements Link {
     @Override
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
-        if (state != State.CONNECTED || failed) {
+        if (!isConnected()) {
             return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : Wire.CLOSED;
         }
         int length = headerLength + bodyLength;
         UcxWire.checkLength(length);
-        int at = ring.claim(Envelope.LENGTH + length);
+        // Puts that wait for room are not overtaken.
+        int at = writes.send() ? ring.claim(Envelope.LENGTH + length) : -1;
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
@@ -60,22 +62,36 @@ final class UcxLink implements Link {
         if (bodyLength > 0) {
             ring.buffer().putBytes(at + Envelope.LENGTH + headerLength, body, bodyOffset, bodyLength);
         }
-        int code = send(UcxWire.MESSAGE, at, Envelope.LENGTH + length);
-        if (code == Wire.SENT) {
-            sequence++;
-        }
-        return code;
+        return send(UcxWire.MESSAGE, at, Envelope.LENGTH + length, 0, 0);
     }
 
-    private int send(int kind, int at, int length) {
+    /** Sends a piece of a put. The piece is not copied. */
+    int write(long registration, long token, long offset, boolean last, long address, int length) {
+        int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH);
+        if (at < 0) {
+            return Wire.BACK_PRESSURED;
+        }
+        Envelope.write(ring.buffer(), at, id, sequence);
+        Envelope.writeTarget(ring.buffer(), at, registration, token, offset, last);
+        return send(UcxWire.WRITE, at, Envelope.WRITE_LENGTH, address, length);
+    }
+
+    /** Sends bytes of the ring, which a write has in front of its data. */
+    private int send(int kind, int at, int length, long data, int dataLength) {
         try {
-            UcpRequest request = wire.send(endpoint, kind, ring.address() + at, length);
+            long from = ring.address() + at;
+            // The peer remembers by the first message where answers go.
+            boolean answered = kind == UcxWire.GOODBYE || sequence == 0;
+            UcpRequest request = kind == UcxWire.WRITE
+                    ? UcxWire.send(endpoint, kind, from, length, data, dataLength, answered)
+                    : UcxWire.send(endpoint, kind, 0, 0, from, length, answered);
             if (!request.isCompleted()) {
                 ring.hold(at, length, request);
             } else if (request.getStatus() != UcsConstants.STATUS.UCS_OK) {
                 failed = true;
                 return Wire.CLOSED;
             }
+            sequence += kind == UcxWire.GOODBYE ? 0 : 1;
             return Wire.SENT;
         } catch (UcxException e) {
             failed = true;
@@ -83,9 +99,17 @@ final class UcxLink implements Link {
         }
     }
 
+    boolean isConnected() {
+        return state == State.CONNECTED && !failed;
+    }
+
+    int pieceLength() {
+        return wire.bulkMessageLength();
+    }
+
     /** Does what is due; returns how much that was. */
     int work() {
-        int work = puts == null ? 0 : puts.work();
+        int work = writes.work() + (puts == null ? 0 : puts.work());
         switch (state) {
             case APART -> {
                 if (System.nanoTime() - attemptNs >= 0) {
@@ -113,7 +137,7 @@ final class UcxLink implements Link {
                     sayGoodbye();
                 }
             }
-            case OVER -> { }
+            case OVER -> work += ring.isEmpty() ? writes.fail() : 0;
         }
         return work;
     }
@@ -156,13 +180,16 @@ final class UcxLink implements Link {
         attemptNs = System.nanoTime() + GOODBYE_NS;
         int at = ring.claim(Envelope.LENGTH);
         Envelope.write(ring.buffer(), at, id, sequence);
-        send(UcxWire.GOODBYE, at, Envelope.LENGTH);
+        send(UcxWire.GOODBYE, at, Envelope.LENGTH, 0, 0);
     }
 
-    /** The peer has all that was sent by the link of this id. */
-    void delivered(long link) {
-        if (state == State.LEAVING && link == id) {
-            deadlineNs = System.nanoTime();
+    /** The peer of the link of this id has so many puts; and all messages, if it says so. */
+    void told(long link, long written, boolean all) {
+        if (link == id) {
+            writes.arrived(written);
+            if (all && state == State.LEAVING) {
+                deadlineNs = System.nanoTime();
+            }
         }
     }
 
@@ -193,7 +220,7 @@ final class UcxLink implements Link {
     }
 
     private boolean isQuiet() {
-        return ring.isEmpty() && (puts == null || puts.isEmpty());
+        return ring.isEmpty() && writes.isEmpty() && (puts == null || puts.isEmpty());
     }
 
     /** Frees what was sent from; the link is over or the worker is gone. */
@@ -202,16 +229,17 @@ final class UcxLink implements Link {
     }
 
     RemoteWrites.Target attach(byte[] key) {
-        if (state != State.CONNECTED || failed) {
+        if (!isConnected()) {
             throw new TransportException(TransportException.Problem.LOST, "the link to " + peer + " is not connected",
                     "attach a key when the peer has sent it and the link has sent, too");
         }
-        return UcxRegistration.attach(key, endpoint, puts);
+        UcxKey read = UcxKey.of(key);
+        return read.way() == UcxKey.NETWORK ? puts.attach(read) : writes.attach(read);
     }
 
     @Override
     public void close() {
-        if (state == State.CONNECTED && !failed) {
+        if (isConnected()) {
             state = State.LEAVING;
             attemptNs = System.nanoTime();
             deadlineNs = attemptNs + UcxWire.CLOSE_NS;

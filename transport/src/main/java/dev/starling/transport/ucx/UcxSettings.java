@@ -16,8 +16,9 @@ import java.util.regex.Pattern;
  * does not know; so only known options with plausible values are passed on.
  *
  * @param values by UCX's name, without the prefix that environment variables have
+ * @param networkWrites whether puts are left to UCX; else they go as messages
  */
-record UcxSettings(Map<String, String> values) {
+record UcxSettings(Map<String, String> values, boolean networkWrites) {
     private static final Pattern SIZE = Pattern.compile("\\d+[kmg]?b?|inf|auto", Pattern.CASE_INSENSITIVE);
     private static final Pattern NUMBER = Pattern.compile("\\d+|inf|auto");
     private static final Pattern TIME = Pattern.compile("\\d+(\\.\\d+)?(m|s|ms|us)|inf");
@@ -39,6 +40,7 @@ record UcxSettings(Map<String, String> values) {
         Map<String, Option> all = new TreeMap<>();
         all.put("tls", new Option("TLS", TRANSPORTS));
         all.put("devices", new Option("NET_DEVICES", DEVICES));
+        all.put("writes", new Option("", Pattern.compile("network|messages")));
         all.put("log", new Option("LOG_LEVEL", Pattern.compile("fatal|error|warn|diag|info|debug")));
         for (String name : List.of("BCOPY_THRESH", "ZCOPY_THRESH", "RNDV_THRESH", "SEG_SIZE")) {
             all.put("UCX_" + name, new Option(name, SIZE));
@@ -86,6 +88,7 @@ record UcxSettings(Map<String, String> values) {
                     + "'", "values look like " + option.pattern);
             values.put(option.setting, value);
         });
+        String writes = values.remove("");
         String tls = values.get("TLS");
         List<String> names = Arrays.asList(tls.split(","));
         if (!tls.startsWith("^") && names.stream().noneMatch(name -> NETWORK.matcher(name).matches())) {
@@ -99,7 +102,11 @@ record UcxSettings(Map<String, String> values) {
         if (tls.equals("tcp")) {
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
-        return new UcxSettings(values);
+        return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"));
+    }
+
+    private static boolean hasRdma(String tls) {
+        return Files.isDirectory(Path.of("/sys/class/infiniband")) && !tls.equals("tcp");
     }
 
     private static boolean exists(String device) {

@@ -39,35 +39,44 @@ final class UcxWire implements Wire, RemoteWrites {
 
     static final int MAX_MESSAGE = 1 << 20;
 
-    /** Numbers of active messages: an {@link Envelope} and a message; an envelope that wants an answer; a link's id. */
+    /** Numbers of active messages: an {@link Envelope} and a message. */
     static final int MESSAGE = 1;
-    static final int GOODBYE = 2;
-    static final int DELIVERED = 3;
+    /** An envelope and a piece of a put. */
+    static final int WRITE = 2;
+    /** An envelope that wants an answer when all before it has come. */
+    static final int GOODBYE = 3;
+    /** How far a link has come: its id, the number of its puts that are there, 1 if all its messages are. */
+    static final int PROGRESS = 4;
 
     /** For how long a peer may take what was sent before a link was closed. */
     static final long CLOSE_NS = 500_000_000;
 
     private static final System.Logger LOG = System.getLogger(UcxWire.class.getName());
     private static final int MAX_PROGRESS = 16;
+    private static final int PROGRESS_LENGTH = 3 * Long.BYTES;
 
     private final UcpContext context;
     private final UcpWorker worker;
     private final UcpListener listener;
     private final String address;
     private final int bulkLength;
-    private final Arrivals arrivals = new Arrivals();
     private final List<UcxLink> links = new ArrayList<>();
     private final List<UcxLink> forgotten = new ArrayList<>();
     private final Queue<UcpConnectionRequest> callers = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted = new ArrayList<>();
     private final List<UcpEndpoint> failed = new ArrayList<>();
     private final SendRing replies = new SendRing(4096);
+    private final UnsafeBuffer answer = new UnsafeBuffer(0, 0);
+    private final Registrations registrations = new Registrations();
+    private final Arrivals arrivals = new Arrivals(accepted, failed, registrations);
+    private final boolean networkWrites;
     private Waiting waiting = Waiting.forThreads(1);
     private boolean closed;
 
     UcxWire(TransportConfig config) {
         UcxSettings settings = UcxSettings.of(config);
         bulkLength = settings.bulkLength();
+        networkWrites = settings.networkWrites();
         List<AutoCloseable> opened = new ArrayList<>();
         try {
             UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
@@ -76,9 +85,10 @@ final class UcxWire implements Wire, RemoteWrites {
             opened.addFirst(context);
             worker = context.newWorker(new UcpWorkerParams());
             opened.addFirst(worker);
-            handle(MESSAGE, (address, length, _) -> arrivals.take(address, length));
-            handle(GOODBYE, this::onGoodbye);
-            handle(DELIVERED, (address, length, _) -> onDelivered(address, length));
+            handle(MESSAGE, (_, _, data, length, replyTo) -> arrivals.message(data, length, replyTo));
+            handle(WRITE, arrivals::write);
+            handle(GOODBYE, (_, _, data, length, replyTo) -> arrivals.goodbye(data, length, replyTo));
+            handle(PROGRESS, (_, _, data, length, _) -> onProgress(data, length));
             listener = listen(config);
             opened.addFirst(listener);
             address = HostPort.format(config.host(), listener.getAddress().getPort());
@@ -94,42 +104,57 @@ final class UcxWire implements Wire, RemoteWrites {
 
     /** What is called from native code: must not throw, nor make progress. */
     private interface Handler {
-        void onMessage(long address, int length, UcpEndpoint replyTo);
+        void onMessage(long header, int headerLength, long data, int length, UcpEndpoint replyTo);
     }
 
     private void handle(int kind, Handler handler) {
-        worker.setAmRecvHandler(kind, (_, _, data, replyTo) -> {
+        worker.setAmRecvHandler(kind, (header, headerLength, data, replyTo) -> {
             // Nobody who speaks our language sends anything that would have to be fetched.
             if (data.isDataValid() && data.getLength() <= Envelope.LENGTH + MAX_MESSAGE) {
-                handler.onMessage(data.getDataAddress(), (int) data.getLength(), replyTo);
+                handler.onMessage(header, (int) headerLength, data.getDataAddress(), (int) data.getLength(), replyTo);
             }
             return UcsConstants.STATUS.UCS_OK;
         }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
     }
 
-    private void onGoodbye(long from, int length, UcpEndpoint replyTo) {
-        if (replyTo == null || !arrivals.finish(from, length)) {
-            return;
-        }
-        int at = replies.claim(Long.BYTES);
-        if (at >= 0) {
-            replies.buffer().putLong(at, new UnsafeBuffer(from, length).getLong(0));
-            try {
-                UcpRequest request = send(replyTo, DELIVERED, replies.address() + at, Long.BYTES);
-                if (!request.isCompleted()) {
-                    replies.hold(at, Long.BYTES, request);
-                }
-            } catch (UcxException e) {
-                LOG.log(Level.DEBUG, "a link that leaves is gone already", e);
+    private void onProgress(long from, int length) {
+        if (length == PROGRESS_LENGTH) {
+            answer.wrap(from, length);
+            long link = answer.getLong(0);
+            long written = answer.getLong(Long.BYTES);
+            boolean all = answer.getLong(2 * Long.BYTES) != 0;
+            for (int i = 0; i < links.size(); i++) {
+                links.get(i).told(link, written, all);
+            }
+            for (int i = 0; i < forgotten.size(); i++) {
+                forgotten.get(i).told(link, written, all);
             }
         }
     }
 
-    private void onDelivered(long from, int length) {
-        if (length == Long.BYTES) {
-            long link = new UnsafeBuffer(from, length).getLong(0);
-            forgotten.forEach(leaving -> leaving.delivered(link));
+    private int tellProgress() {
+        int told = 0;
+        for (Inflow inflow : arrivals.inflows()) {
+            int at = inflow.isToTell() ? replies.claim(PROGRESS_LENGTH) : -1;
+            if (at < 0) {
+                continue;
+            }
+            replies.buffer().putLong(at, inflow.link());
+            replies.buffer().putLong(at + Long.BYTES, inflow.written());
+            replies.buffer().putLong(at + 2 * Long.BYTES, inflow.isLeaving() ? 1 : 0);
+            try {
+                UcpRequest request = send(inflow.endpoint(), PROGRESS, 0, 0, replies.address() + at, PROGRESS_LENGTH,
+                        false);
+                if (!request.isCompleted()) {
+                    replies.hold(at, PROGRESS_LENGTH, request);
+                }
+            } catch (UcxException e) {
+                LOG.log(Level.DEBUG, "a link is gone that waits for an answer", e);
+            }
+            inflow.tell();
+            told++;
         }
+        return told;
     }
 
     private UcpListener listen(TransportConfig config) {
@@ -213,10 +238,12 @@ final class UcxWire implements Wire, RemoteWrites {
         }
         for (UcpEndpoint endpoint : failed) {
             if (accepted.remove(endpoint)) {
+                arrivals.forget(endpoint);
                 drop(endpoint);
             }
         }
         failed.clear();
+        work += tellProgress();
         for (int i = 0; i < links.size(); i++) {
             work += links.get(i).work();
         }
@@ -245,10 +272,10 @@ final class UcxWire implements Wire, RemoteWrites {
                 .setErrorHandler((_, _, _) -> onFailure.run()));
     }
 
-    UcpRequest send(UcpEndpoint endpoint, int kind, long from, int length) {
-        long flags = UcpConstants.UCP_AM_SEND_FLAG_EAGER
-                | (kind == GOODBYE ? UcpConstants.UCP_AM_SEND_FLAG_REPLY : 0);
-        return endpoint.sendAmNonBlocking(kind, 0, 0, from, length, flags, null, HOST_MEMORY);
+    static UcpRequest send(UcpEndpoint endpoint, int kind, long header, int headerLength, long from, int length,
+            boolean answered) {
+        long flags = UcpConstants.UCP_AM_SEND_FLAG_EAGER | (answered ? UcpConstants.UCP_AM_SEND_FLAG_REPLY : 0);
+        return endpoint.sendAmNonBlocking(kind, header, headerLength, from, length, flags, null, HOST_MEMORY);
     }
 
     /** Ends an endpoint, which must not be used any more. Closing it gently may take for ever if the peer sleeps. */
@@ -273,7 +300,11 @@ final class UcxWire implements Wire, RemoteWrites {
     @Override
     public Registration register(MemorySegment memory) {
         checkOpen();
-        return new UcxRegistration(context, memory);
+        if (!memory.isNative() || memory.byteSize() == 0) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "only native memory of at least 1 byte can be registered, got " + memory, "");
+        }
+        return networkWrites ? new UcxRegistration(context, memory) : registrations.register(memory);
     }
 
     @Override

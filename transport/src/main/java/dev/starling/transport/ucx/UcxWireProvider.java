@@ -17,6 +17,9 @@ import org.openucx.jucx.ucp.UcpConstants;
  * <li>{@code tls}: the transports that UCX may use, such as {@code tcp}, {@code sm,self} or {@code rc,tcp}. By default
  * all, those by shared memory only if the configuration allows it.
  * <li>{@code devices}: the network devices that UCX may use, such as {@code eth0} or {@code mlx5_0:1}; by default all.
+ * <li>{@code writes}: {@code network} lets UCX write into peers' memory, {@code messages} sends what is to be written
+ * in messages. By default the first where there is RDMA: elsewhere UCX would only emulate it, with more copies, and
+ * without checks.
  * <li>{@code log}: what UCX prints on standard output, from {@code fatal}, the default, to {@code debug}. One setting
  * for all wires of a process.
  * <li>some of the variables that UCX documents, such as {@code UCX_TCP_RX_SEG_SIZE}; an unknown one is refused with the

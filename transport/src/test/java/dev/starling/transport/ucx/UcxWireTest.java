@@ -246,10 +246,10 @@ class UcxWireTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"tcp", "sm,self"})
-    void shouldOutliveAKilledPeer(String tls) throws Exception {
-        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls);
-        try (Wire wire = open(config(tls)); Wire other = open(config(tls)); Arena arena = Arena.ofShared()) {
+    @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
+    void shouldOutliveAKilledPeer(String tls, String writes) throws Exception {
+        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls, "writes=" + writes);
+        try (Wire wire = open(config(tls).option("writes", writes)); Wire other = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
             Link lasting = wire.open(other.address());
             byte[] key = meet(wire, link);
@@ -310,10 +310,10 @@ class UcxWireTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"tcp", "sm,self"})
-    void shouldWriteIntoThePeersMemory(String tls) throws Exception {
-        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls);
-        try (Wire wire = open(config(tls)); Arena arena = Arena.ofShared()) {
+    @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
+    void shouldWriteIntoThePeersMemory(String tls, String writes) throws Exception {
+        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls, "writes=" + writes);
+        try (Wire wire = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
             RemoteWrites.Target target = ((RemoteWrites) wire).attach(link, meet(wire, link));
             MemorySegment source = arena.allocate(UcxPeer.MEMORY);
@@ -344,9 +344,9 @@ class UcxWireTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"tcp", "sm,self", "all"})
-    void shouldWriteBothWaysAtOnce(String tls) {
-        try (Wire left = open(config(tls)); Wire right = open(config(tls)); Arena arena = Arena.ofShared()) {
+    @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
+    void shouldWriteBothWaysAtOnce(String tls, String writes) {
+        try (Wire left = open(config(tls).option("writes", writes)); Wire right = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link there = left.open(right.address());
             Link back = right.open(left.address());
             await(() -> offer(there, new byte[4]) == Wire.SENT, left, right);

@@ -1,0 +1,49 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.spi.RemoteWrites;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.security.SecureRandom;
+import org.agrona.DirectBuffer;
+import org.agrona.collections.Long2ObjectHashMap;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** Memory that writes which come as messages may go to. Each has a number, and a token that no other has had. */
+final class Registrations {
+    private final Long2ObjectHashMap<Entry> entries = new Long2ObjectHashMap<>();
+    private final SecureRandom random = new SecureRandom();
+    private long last;
+
+    private record Entry(long token, MemorySegment memory, UnsafeBuffer buffer) { }
+
+    RemoteWrites.Registration register(MemorySegment memory) {
+        long number = ++last;
+        long token = random.nextLong();
+        entries.put(number, new Entry(token, memory, new UnsafeBuffer(0, 0)));
+        byte[] key = ByteBuffer.allocate(UcxKey.MESSAGES_LENGTH).order(ByteOrder.LITTLE_ENDIAN).put(UcxKey.MESSAGES)
+                .putLong(memory.byteSize()).putLong(number).putLong(token).array();
+        return new RemoteWrites.Registration() {
+            @Override
+            public byte[] key() {
+                return key.clone();
+            }
+
+            @Override
+            public void close() {
+                entries.remove(number);
+            }
+        };
+    }
+
+    /** Writes, or returns false if there is no such memory. */
+    boolean write(long number, long token, long offset, DirectBuffer from, int at, int length) {
+        Entry entry = entries.get(number);
+        if (entry == null || entry.token != token || offset < 0 || offset > entry.memory.byteSize() - length) {
+            return false;
+        }
+        entry.buffer.wrap(entry.memory.address() + offset, length);
+        entry.buffer.putBytes(0, from, at, length);
+        return true;
+    }
+}

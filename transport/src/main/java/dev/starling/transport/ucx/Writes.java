@@ -1,0 +1,152 @@
+package dev.starling.transport.ucx;
+
+import dev.starling.transport.spi.RemoteWrites;
+import dev.starling.transport.spi.Wire;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Puts of one link that go as messages, in pieces, straight from the source; for networks that cannot write by
+ * themselves. The peer tells how many puts it has.
+ */
+final class Writes {
+    private static final int CAPACITY = 1024;
+
+    private final UcxLink link;
+    private final Put[] puts = new Put[CAPACITY];
+    /** Numbers of puts: all below {@code completed} are completed, below {@code sent} on their way. */
+    private long completed;
+    private long sent;
+    private long added;
+    private long arrived;
+
+    private static final class Put {
+        private MessageTarget target;
+        private long offset;
+        private MemorySegment source;
+        private long done;
+        private RemoteWrites.Completion completion;
+        private long tag;
+    }
+
+    Writes(UcxLink link) {
+        this.link = link;
+    }
+
+    RemoteWrites.Target attach(UcxKey key) {
+        return new MessageTarget(key, key.rest().getLong(), key.rest().getLong());
+    }
+
+    private int put(MessageTarget target, long offset, MemorySegment source, RemoteWrites.Completion completion,
+            long tag) {
+        if (!link.isConnected()) {
+            return Wire.CLOSED;
+        }
+        if (added - completed == CAPACITY) {
+            return Wire.BACK_PRESSURED;
+        }
+        int slot = (int) (added % CAPACITY);
+        if (puts[slot] == null) {
+            puts[slot] = new Put();
+        }
+        Put put = puts[slot];
+        put.target = target;
+        put.offset = offset;
+        put.source = source;
+        put.done = 0;
+        put.completion = completion;
+        put.tag = tag;
+        added++;
+        send();
+        return Wire.SENT;
+    }
+
+    /** Sends what there is room for. Returns whether that is all. */
+    boolean send() {
+        while (sent < added) {
+            Put put = puts[(int) (sent % CAPACITY)];
+            long bytes = put.source.byteSize();
+            int length = (int) Math.min(bytes - put.done, link.pieceLength());
+            boolean last = put.done + length == bytes;
+            if (link.write(put.target.number, put.target.token, put.offset + put.done, last,
+                    put.source.address() + put.done, length) != Wire.SENT) {
+                return false;
+            }
+            put.done += length;
+            if (last) {
+                sent++;
+            }
+        }
+        return true;
+    }
+
+    /** The peer has so many puts. */
+    void arrived(long count) {
+        if (count > arrived && count <= sent) {
+            arrived = count;
+        }
+    }
+
+    /** Tells what has completed; returns how much that was. */
+    int work() {
+        int work = 0;
+        while (completed < arrived) {
+            complete(true);
+            work++;
+        }
+        if (sent < added && link.isConnected()) {
+            send();
+        }
+        return work;
+    }
+
+    /** The link has ended and UCX needs none of the sources any more. */
+    int fail() {
+        int work = 0;
+        while (completed < added) {
+            complete(completed < arrived);
+            work++;
+        }
+        sent = added;
+        return work;
+    }
+
+    private void complete(boolean written) {
+        Put put = puts[(int) (completed++ % CAPACITY)];
+        RemoteWrites.Completion completion = put.completion;
+        put.completion = null;
+        put.source = null;
+        put.target = null;
+        completion.onComplete(put.tag, written);
+    }
+
+    boolean isEmpty() {
+        return completed == added;
+    }
+
+    /** Memory that a peer registered. */
+    private final class MessageTarget implements RemoteWrites.Target {
+        private final UcxKey key;
+        private final long number;
+        private final long token;
+
+        MessageTarget(UcxKey key, long number, long token) {
+            this.key = key;
+            this.number = number;
+            this.token = token;
+        }
+
+        @Override
+        public int put(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag) {
+            key.check(offset, source.byteSize());
+            return Writes.this.put(this, offset, source, completion, tag);
+        }
+
+        @Override
+        public boolean isOrdered() {
+            return true;
+        }
+
+        @Override
+        public void close() { }
+    }
+}
