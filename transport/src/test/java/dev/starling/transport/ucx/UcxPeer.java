@@ -75,14 +75,20 @@ final class UcxPeer {
         }
     }
 
-    /** Starts a process of the class, with the arguments, whose standard output is read. */
-    static Process start(Class<?> main, List<String> flags, String... args) throws IOException {
+    /** Starts a process of this class, with options of the wire, whose standard output is read. */
+    static Process start(String... options) throws IOException {
+        ProcessBuilder builder = builder(UcxPeer.class, List.of());
+        Collections.addAll(builder.command(), options);
+        return builder.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    /** Returns how a process of the class is started. */
+    static ProcessBuilder builder(Class<?> main, List<String> flags) {
         List<String> command = new ArrayList<>(List.of(ProcessHandle.current().info().command().orElseThrow(),
                 "--add-exports", "java.base/jdk.internal.misc=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow",
                 "--enable-native-access=ALL-UNNAMED", "-Xmx64m", "-XX:+UseSerialGC"));
         command.addAll(flags);
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
-        Collections.addAll(command, args);
-        return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        return new ProcessBuilder(command);
     }
 }

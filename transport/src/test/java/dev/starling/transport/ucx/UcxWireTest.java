@@ -22,14 +22,17 @@ import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.BeforeEach;
@@ -248,7 +251,7 @@ class UcxWireTest {
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
     void shouldOutliveAKilledPeer(String tls, String writes) throws Exception {
-        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls, "writes=" + writes);
+        Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
         try (Wire wire = open(config(tls).option("writes", writes)); Wire other = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
             Link lasting = wire.open(other.address());
@@ -292,7 +295,7 @@ class UcxWireTest {
     @ParameterizedTest
     @ValueSource(strings = {"tcp", "sm,self"})
     void shouldCloseInTimeThoughAPeerIsStopped(String tls) throws Exception {
-        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls);
+        Process peer = UcxPeer.start("tls=" + tls);
         try {
             Wire wire = open(config(tls));
             Link link = wire.open(peer.inputReader().readLine());
@@ -312,7 +315,7 @@ class UcxWireTest {
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
     void shouldWriteIntoThePeersMemory(String tls, String writes) throws Exception {
-        Process peer = UcxPeer.start(UcxPeer.class, java.util.List.of(), "tls=" + tls, "writes=" + writes);
+        Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
         try (Wire wire = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
             RemoteWrites.Target target = ((RemoteWrites) wire).attach(link, meet(wire, link));
@@ -379,6 +382,83 @@ class UcxWireTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"tcp", "sm,self"})
+    void shouldHandOverMessagesAfterTheWritesBeforeThem(String tls) {
+        TransportConfig config = config(tls).option("writes", "messages");
+        try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            int rounds = 50;
+            int bytes = 3_000_000;
+            MemorySegment target = arena.allocate(bytes);
+            MemorySegment[] sources = new MemorySegment[rounds];
+            try (RemoteWrites.Registration registration = ((RemoteWrites) to).register(target);
+                    RemoteWrites.Target writer = ((RemoteWrites) from).attach(link, registration.key())) {
+                assertThat(writer.isOrdered()).isTrue();
+                int[] sent = {0};
+                int[] told = {0};
+                int[] written = {0};
+                await(() -> {
+                    int round = sent[0];
+                    // The next put waits until the target has been looked at.
+                    if (round < rounds && told[0] == round) {
+                        if (sources[round] == null) {
+                            sources[round] = arena.allocate(bytes).fill((byte) (round + 1));
+                            assertThat(writer.put(0, sources[round], (tag, done) -> written[0] += done ? 1 : 0, 0))
+                                    .isEqualTo(Wire.SENT);
+                        }
+                        sent[0] += offer(link, new byte[] {(byte) round}) == Wire.SENT ? 1 : 0;
+                    }
+                    to.poll((buffer, offset, length) -> {
+                        if (length == 9) {
+                            assertThat(buffer.getByte(offset + 8)).isEqualTo((byte) told[0]++);
+                            assertThat(target.mismatch(sources[told[0] - 1])).isEqualTo(-1);
+                        }
+                    }, 4);
+                    return written[0] == rounds && told[0] == rounds;
+                }, from);
+            }
+        }
+    }
+
+    @Test
+    void shouldEndALinkThatWritesWhereItMayNot() {
+        TransportConfig config = config("tcp").option("writes", "messages");
+        try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
+            Link link = from.open(to.address());
+            Link lasting = to.open(from.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
+            MemorySegment target = arena.allocate(100);
+            RemoteWrites.Registration registration = ((RemoteWrites) to).register(target);
+            RemoteWrites.Target writer = ((RemoteWrites) from).attach(link, registration.key());
+            registration.close();
+            boolean[] done = new boolean[2];
+            MemorySegment source = arena.allocate(100).fill((byte) 1);
+            assertThat(writer.put(0, source, (tag, written) -> {
+                done[0] = true;
+                done[1] = written;
+            }, 7)).isEqualTo(Wire.SENT);
+            await(() -> done[0], from, to);
+            assertThat(done[1]).as("written").isFalse();
+            assertThat(target.get(ValueLayout.JAVA_BYTE, 0)).isZero();
+            assertThat(offer(link, new byte[4])).isEqualTo(Wire.CLOSED);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 24, 25, 100, 513})
+    void shouldRefuseWhatIsNoKey(int length) {
+        try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            assertThatThrownBy(() -> ((RemoteWrites) from).attach(link, new byte[length]))
+                    .isInstanceOf(TransportException.class).hasMessageContaining("these " + length + " bytes are no key");
+        }
+    }
+
     @Test
     void shouldWaitForAPeerThatComesLater() throws IOException {
         int port;
@@ -413,7 +493,7 @@ class UcxWireTest {
                     out.write(noise);
                     out.flush();
                     await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
-                } catch (java.net.SocketException e) {
+                } catch (SocketException e) {
                     assertThat(e).as("turned away").hasMessageMatching(".*(reset|Broken pipe|closed).*");
                 }
             }
@@ -484,7 +564,7 @@ class UcxWireTest {
     private static Set<String> shared() throws IOException {
         try (Stream<Path> all = Files.list(Path.of("/dev/shm"))) {
             return all.map(Path::toString).filter(name -> name.contains("ucx"))
-                    .collect(java.util.stream.Collectors.toCollection(TreeSet::new));
+                    .collect(Collectors.toCollection(TreeSet::new));
         }
     }
 
