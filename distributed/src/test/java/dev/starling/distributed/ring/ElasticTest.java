@@ -1,0 +1,280 @@
+package dev.starling.distributed.ring;
+
+import static dev.starling.distributed.ring.Runs.assertAlike;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ring.Runs.Outcome;
+import dev.starling.nn.Layer;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Members come and go. */
+@Timeout(120)
+class ElasticTest {
+    private static final float ROUNDING = 5e-5f;
+
+    private final TransportConfig transport = TransportConfig.of("local", Secret.random())
+            .silence(Duration.ofSeconds(1));
+    private CoordinatorThread coordinator;
+
+    /** As if the process had been killed. */
+    private static final class Killed extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+    }
+
+    /** What a rank is subjected to. */
+    private static class Fate implements TrainingListener {
+        Group group;
+
+        /** Is called in each forward pass. */
+        void forward(long step) {
+        }
+
+        void die() {
+            group.locked(() -> group.transport().close());
+            throw new Killed();
+        }
+    }
+
+    private record Fated(Layer inner, Fate fate, Progress[] progress) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            if (progress[0] != null) {
+                fate.forward(progress[0].step());
+            }
+            return inner.forward(x);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("inner", inner);
+        }
+    }
+
+    private void gather(int world, Coordinator.OnLoss onLoss) {
+        coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1, Duration.ofSeconds(30)));
+    }
+
+    @AfterEach
+    void dismiss() {
+        coordinator.close();
+    }
+
+    /** Starts a process; {@code null} comes of one that was killed. */
+    private FutureTask<Outcome> start(int wish, boolean elastic, Fate fate) {
+        Callable<Outcome> body = () -> {
+            GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(wish)
+                    .patience(Duration.ofSeconds(20));
+            try (Group group = Group.join(config)) {
+                fate.group = group;
+                RingAllReduce.Builder how = RingAllReduce.over(group).bucketBytes(512);
+                Progress[] progress = new Progress[1];
+                return Runs.train(g -> new Fated(Runs.mlp(g), fate, progress), (elastic ? how.elastic() : how).build(),
+                        b -> b.listeners(new TrainingListener() {
+                            @Override
+                            public void started(Progress of) {
+                                progress[0] = of;
+                            }
+                        }, fate));
+            } catch (Killed e) {
+                return null;
+            }
+        };
+        FutureTask<Outcome> task = new FutureTask<>(body);
+        Thread.ofPlatform().daemon().name("rank-" + wish).start(task);
+        return task;
+    }
+
+    private static Outcome outcome(FutureTask<Outcome> task) throws Exception {
+        return task.get(60, TimeUnit.SECONDS);
+    }
+
+    private static Outcome alone() {
+        return Runs.train(g -> new Fated(Runs.mlp(g), new Fate(), new Progress[1]), new SingleProcess(), b -> { });
+    }
+
+    private static Fate dyingIn(long step) {
+        return new Fate() {
+            @Override
+            void forward(long at) {
+                if (at == step) {
+                    die();
+                }
+            }
+        };
+    }
+
+    private static void assertWhole(Outcome outcome, Outcome alone) {
+        assertAlike(outcome, alone, ROUNDING);
+        assertThat(outcome.history().last().step()).isEqualTo(Runs.STEPS);
+        assertThat(outcome.history().epochs()).extracting(EpochReport::epoch)
+                .containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"0, 17", "1, 17", "2, 0", "2, 11", "1, 109"})
+    void shouldGoOnWithoutALostRank(int lost, long step) throws Exception {
+        Outcome alone = alone();
+        gather(3, Coordinator.OnLoss.REFORM);
+        List<FutureTask<Outcome>> ranks = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            ranks.add(start(rank, true, rank == lost ? dyingIn(step) : new Fate()));
+        }
+        assertThat(outcome(ranks.remove(lost))).isNull();
+        Outcome first = outcome(ranks.get(0));
+        assertWhole(first, alone);
+        assertAlike(outcome(ranks.get(1)), first, 0);
+    }
+
+    @Test
+    void shouldGoOnAlone() throws Exception {
+        gather(3, Coordinator.OnLoss.REFORM);
+        FutureTask<Outcome> zero = start(0, true, dyingIn(30));
+        FutureTask<Outcome> one = start(1, true, dyingIn(31));
+        FutureTask<Outcome> two = start(2, true, new Fate());
+        outcome(zero);
+        outcome(one);
+        assertWhole(outcome(two), alone());
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
+    void shouldGoOnWheneverARankIsLost(long seed) throws Exception {
+        Random random = new Random(seed);
+        Outcome alone = alone();
+        gather(3, Coordinator.OnLoss.REFORM);
+        int lost = random.nextInt(3);
+        long step = random.nextInt(Runs.STEPS - 20);
+        long delayNs = random.nextInt(3_000_000);
+        List<FutureTask<Outcome>> ranks = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            ranks.add(start(rank, true, rank != lost ? new Fate() : new Fate() {
+                @Override
+                void forward(long at) {
+                    if (at == step) {
+                        // Strikes in the midst of whatever happens then.
+                        Thread.ofPlatform().daemon().start(() -> {
+                            LockSupport.parkNanos(delayNs);
+                            group.locked(() -> group.transport().close());
+                        });
+                    }
+                }
+            }));
+        }
+        FutureTask<Outcome> victim = ranks.remove(lost);
+        Outcome first = outcome(ranks.get(0));
+        assertWhole(first, alone);
+        assertAlike(outcome(ranks.get(1)), first, 0);
+        victim.cancel(true);
+    }
+
+    @Test
+    void shouldTakeInANewcomer() throws Exception {
+        Outcome alone = alone();
+        gather(2, Coordinator.OnLoss.REFORM);
+        CountDownLatch reached = new CountDownLatch(1);
+        CountDownLatch joined = new CountDownLatch(1);
+        Fate waiting = new Fate() {
+            @Override
+            void forward(long step) {
+                if (step == 25) {
+                    reached.countDown();
+                    await(joined);
+                }
+            }
+        };
+        FutureTask<Outcome> zero = start(0, true, waiting);
+        FutureTask<Outcome> one = start(1, true, new Fate());
+        assertThat(reached.await(20, TimeUnit.SECONDS)).isTrue();
+        List<Integer> steps = new ArrayList<>();
+        FutureTask<Outcome> two = start(-1, true, new Fate() {
+            @Override
+            public void started(Progress progress) {
+                steps.add((int) progress.step());
+            }
+        });
+        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(300));
+        joined.countDown();
+        Outcome first = outcome(zero);
+        assertWhole(first, alone);
+        assertAlike(outcome(one), first, 0);
+        assertAlike(outcome(two), first, 0);
+        assertThat(steps).hasSize(1).allSatisfy(s -> assertThat(s).isBetween(25, 26));
+    }
+
+    @Test
+    void shouldReplaceALostRank() throws Exception {
+        Outcome alone = alone();
+        gather(2, Coordinator.OnLoss.REFORM);
+        FutureTask<Outcome> zero = start(0, true, new Fate() {
+            @Override
+            void forward(long step) {
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
+            }
+        });
+        assertThat(outcome(start(1, true, dyingIn(20)))).isNull();
+        FutureTask<Outcome> two = start(-1, true, new Fate());
+        Outcome first = outcome(zero);
+        assertWhole(first, alone);
+        assertAlike(outcome(two), first, 0);
+        assertThat(outcome(two).history().epochs().getFirst().epoch()).isGreaterThan(0);
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            latch.await(20, TimeUnit.SECONDS);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Test
+    void shouldEndEverywhereWithTheLostRankUnlessElastic() throws Exception {
+        gather(3, Coordinator.OnLoss.END);
+        Map<Integer, Long> ended = new ConcurrentHashMap<>();
+        List<FutureTask<Outcome>> ranks = new ArrayList<>();
+        for (int rank = 0; rank < 3; rank++) {
+            int number = rank;
+            ranks.add(start(rank, false, rank == 1 ? dyingIn(40) : new Fate() {
+                @Override
+                public void ended(Progress progress) {
+                    ended.put(number, progress.step());
+                }
+            }));
+        }
+        for (int rank : new int[] {0, 2}) {
+            assertThatThrownBy(() -> outcome(ranks.get(rank))).isInstanceOf(ExecutionException.class)
+                    .cause().isInstanceOf(PeerLostException.class).hasMessageContaining("rank 1 is lost, last heard");
+        }
+        assertThat(ended).containsOnlyKeys(0, 2).containsValues(40L);
+    }
+}
