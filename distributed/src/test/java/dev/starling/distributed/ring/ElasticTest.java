@@ -167,34 +167,59 @@ class ElasticTest {
     }
 
     @ParameterizedTest
-    @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
     void shouldGoOnWheneverARankIsLost(long seed) throws Exception {
         Random random = new Random(seed);
         Outcome alone = alone();
         gather(3, Coordinator.OnLoss.REFORM);
         int lost = random.nextInt(3);
-        long step = random.nextInt(Runs.STEPS - 20);
-        long delayNs = random.nextInt(3_000_000);
+        int where = random.nextInt(4);
+        long step = 1 + random.nextInt(Runs.STEPS - 20);
         List<FutureTask<Outcome>> ranks = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
-            ranks.add(start(rank, true, rank != lost ? new Fate() : new Fate() {
+            long delayNs = random.nextInt(2_000_000);
+            ranks.add(start(rank, true, rank == lost ? dyingAt(where, step) : new Fate() {
                 @Override
                 void forward(long at) {
                     if (at == step) {
-                        // Strikes in the midst of whatever happens then.
-                        Thread.ofPlatform().daemon().start(() -> {
-                            LockSupport.parkNanos(delayNs);
-                            group.locked(() -> group.transport().close());
-                        });
+                        LockSupport.parkNanos(delayNs);
                     }
                 }
             }));
         }
-        FutureTask<Outcome> victim = ranks.remove(lost);
+        assertThat(outcome(ranks.remove(lost))).isNull();
         Outcome first = outcome(ranks.get(0));
         assertWhole(first, alone);
         assertAlike(outcome(ranks.get(1)), first, 0);
-        victim.cancel(true);
+    }
+
+    /** Dies, or leaves, before its part of a step, after it, or when it has measured the epoch. */
+    private static Fate dyingAt(int where, long step) {
+        return new Fate() {
+            @Override
+            void forward(long at) {
+                if (where == 0 && at == step) {
+                    die();
+                }
+            }
+
+            @Override
+            public void stepEnded(Progress progress) {
+                if (where == 1 && progress.step() == step) {
+                    die();
+                }
+                if (where == 2 && progress.step() == step) {
+                    throw new Killed();
+                }
+            }
+
+            @Override
+            public void epochEnded(Progress progress, EpochReport report) {
+                if (where == 3 && progress.step() >= step) {
+                    die();
+                }
+            }
+        };
     }
 
     @Test
