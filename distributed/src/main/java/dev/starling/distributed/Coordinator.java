@@ -258,8 +258,12 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void suspect(Seat from, Control.Suspect suspicion) {
-        if (suspicion.epoch() != view.epoch() || view.byId(suspicion.id()) == null
-                || seats.stream().noneMatch(s -> s.id == suspicion.id())) {
+        if (suspicion.epoch() != view.epoch() || view.byId(suspicion.id()) == null) {
+            return;
+        }
+        if (seats.stream().noneMatch(s -> s.id == suspicion.id())) {
+            // It has left, and is missed: the others are not done yet.
+            stale = onLoss == OnLoss.REFORM;
             return;
         }
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank(view.members(), from.id),
@@ -319,7 +323,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void leave(Seat seat) {
         seats.remove(seat);
         seat.outbox.endpoint().attach(null);
-        if (!everStarted) {
+        if (!everStarted || onLoss == OnLoss.REFORM && suspicions.containsKey(seat.id)) {
             stale = true;
         }
     }

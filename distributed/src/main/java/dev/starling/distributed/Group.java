@@ -267,8 +267,11 @@ public final class Group implements AutoCloseable {
             work += connect();
         } else if (phase == Phase.RUNNING) {
             work += engine.doWork();
-            if (!left.isEmpty() && phase == Phase.RUNNING && left.containsKey(engine.awaitedRank())) {
-                breakWith(left.get(engine.awaitedRank()));
+            PeerLostException gone = left.isEmpty() ? null : left.get(engine.awaitedRank());
+            if (gone != null && phase == Phase.RUNNING) {
+                long id = view.members().get(gone.rank()).id();
+                breakWith(gone);
+                coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, "it has left"));
             }
         }
         return work;
