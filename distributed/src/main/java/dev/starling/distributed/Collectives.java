@@ -9,10 +9,10 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 
 /**
- * What the members of an epoch do together. Every rank calls for the same, in the same order; if one does not, all learn
- * of it by a {@link CollectiveMismatchException} that names both calls. Results have the same bits on every rank, and
- * the same from run to run. Ranks that map each other's memory compute in it directly; others send pieces around a ring,
- * or, when there is little to send, double their distance each round.
+ * What the members of an epoch do together. Every rank calls for the same, in the same order; if one does not, all
+ * learn of it by a {@link CollectiveMismatchException} that names both calls. Results have the same bits on every rank,
+ * and the same from run to run. Ranks that map each other's memory compute in it directly; others send pieces around a
+ * ring or, when there is little to send, double their distance each round.
  *
  * <p>Offsets are in bytes and multiples of 64; counts are in elements.
  */

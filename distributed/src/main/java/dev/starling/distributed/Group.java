@@ -1,7 +1,6 @@
 package dev.starling.distributed;
 
 import dev.starling.distributed.collective.Engine;
-import dev.starling.distributed.collective.Fabric;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -80,7 +79,8 @@ public final class Group implements AutoCloseable {
         coordinator = new Outbox(transport.connect(
                 Rendezvous.resolve(config.coordinator(), config.joining()), new byte[0]));
         coordinator.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
-        progress = new Progress(transport, this::work, this::isBusy, background, "starling-group-" + transport.address());
+        progress = new Progress(transport, this::work, this::isBusy, background,
+                "starling-group-" + transport.address());
     }
 
     /**
@@ -379,7 +379,7 @@ public final class Group implements AutoCloseable {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new Epoch(view), Channels.COLLECTIVES);
+        engine = new Engine(new EpochFabric(view, ownId, endpoints, transport), Channels.COLLECTIVES);
         collectives = new Collectives(this, engine);
         readySent = true;
         coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
@@ -462,47 +462,6 @@ public final class Group implements AutoCloseable {
             throw e;
         } catch (Exception e) {
             throw new DistributedException("cannot close what goes with the group: " + e.getMessage(), e);
-        }
-    }
-
-    /** What collectives see. */
-    private final class Epoch implements Fabric {
-        private final View members;
-        private final int rank;
-
-        Epoch(View members) {
-            this.members = members;
-            rank = members.byId(ownId).rank();
-        }
-
-        @Override
-        public int rank() {
-            return rank;
-        }
-
-        @Override
-        public int world() {
-            return members.world();
-        }
-
-        @Override
-        public long epoch() {
-            return members.epoch();
-        }
-
-        @Override
-        public Endpoint endpoint(int of) {
-            return endpoints.get(members.members().get(of).id());
-        }
-
-        @Override
-        public String host(int of) {
-            return members.members().get(of).host();
-        }
-
-        @Override
-        public Transport transport() {
-            return transport;
         }
     }
 }

@@ -4,7 +4,8 @@ import dev.starling.distributed.collective.SymmetricMemory;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Registered memory of the same size on every rank, which collectives work on in place. Belongs to the epoch it was made
+ * Registered memory of the same size on every rank, which collectives work on in place. Belongs to the epoch it was
+ * made
  * in: in the next one, others may be there, and this buffer is of no use but for reading.
  */
 public final class SymmetricBuffer implements AutoCloseable {

@@ -7,7 +7,8 @@ import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RemoteRegion;
 
 /**
- * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held. Who
+ * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held.
+ * Who
  * writes what: the training thread, or the thread that works for the group, both under the group's lock; slots belong
  * to one side at a time.
  */

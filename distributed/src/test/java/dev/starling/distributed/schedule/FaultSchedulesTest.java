@@ -78,7 +78,7 @@ class FaultSchedulesTest {
         }));
     }
 
-    /** As {@link #alike}, but a rank that was excluded may have taken its last steps with others than those who went on. */
+    /** As {@link #alike}, but a rank that was excluded may have taken its last steps with others than the survivors. */
     private static void survivorsAlike(Map<String, Outcome> outcomes) {
         Map<String, Outcome> survivors = new HashMap<>(outcomes);
         survivors.values().removeIf(o -> !o.ended);
