@@ -5,6 +5,7 @@ import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.function.Consumer;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpContext;
 import org.openucx.jucx.ucp.UcpMemMapParams;
@@ -15,9 +16,11 @@ import org.openucx.jucx.ucs.UcsConstants;
 final class UcxRegistration implements RemoteWrites.Registration {
     private final UcpMemory memory;
     private final byte[] key;
+    private final Consumer<UcxRegistration> onClose;
     private boolean closed;
 
-    UcxRegistration(UcpContext context, MemorySegment segment) {
+    UcxRegistration(UcpContext context, MemorySegment segment, Consumer<UcxRegistration> onClose) {
+        this.onClose = onClose;
         try {
             memory = context.memoryMap(new UcpMemMapParams().setAddress(segment.address())
                     .setLength(segment.byteSize()).setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST));
@@ -41,6 +44,7 @@ final class UcxRegistration implements RemoteWrites.Registration {
         if (!closed) {
             closed = true;
             memory.deregister();
+            onClose.accept(this);
         }
     }
 }

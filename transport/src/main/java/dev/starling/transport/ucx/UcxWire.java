@@ -13,8 +13,10 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Queue;
+import java.util.Set;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpConnectionRequest;
@@ -70,6 +72,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private final Registrations registrations = new Registrations();
     private final Arrivals arrivals = new Arrivals(accepted, failed, registrations);
     private final boolean networkWrites;
+    private final Set<UcxRegistration> registered = new HashSet<>();
     private Waiting waiting = Waiting.forThreads(1);
     private boolean closed;
 
@@ -304,7 +307,12 @@ final class UcxWire implements Wire, RemoteWrites {
             throw new TransportException(TransportException.Problem.ARGUMENT,
                     "only native memory of at least 1 byte can be registered, got " + memory, "");
         }
-        return networkWrites ? new UcxRegistration(context, memory) : registrations.register(memory);
+        if (!networkWrites) {
+            return registrations.register(memory);
+        }
+        UcxRegistration registration = new UcxRegistration(context, memory, registered::remove);
+        registered.add(registration);
+        return registration;
     }
 
     @Override
@@ -334,6 +342,8 @@ final class UcxWire implements Wire, RemoteWrites {
         forgotten.forEach(UcxLink::end);
         accepted.forEach(this::drop);
         progress();
+        // UCX ends the process if memory is still registered.
+        List.copyOf(registered).forEach(UcxRegistration::close);
         closeAll(List.<AutoCloseable>of(listener, worker, context));
         forgotten.forEach(UcxLink::free);
         replies.close();

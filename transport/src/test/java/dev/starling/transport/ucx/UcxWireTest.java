@@ -449,6 +449,19 @@ class UcxWireTest {
     }
 
     @ParameterizedTest
+    @ValueSource(strings = {"network", "messages"})
+    void shouldCloseWithMemoryStillRegistered(String writes) {
+        RemoteWrites.Registration late;
+        try (Wire wire = open(config().option("writes", writes)); Arena arena = Arena.ofShared()) {
+            MemorySegment memory = arena.allocate(1 << 20);
+            ((RemoteWrites) wire).register(memory).close();
+            late = ((RemoteWrites) wire).register(memory);
+            assertThat(late.key()).hasSizeBetween(1, RemoteWrites.MAX_KEY_LENGTH);
+        }
+        late.close();
+    }
+
+    @ParameterizedTest
     @ValueSource(ints = {0, 1, 24, 25, 100, 513})
     void shouldRefuseWhatIsNoKey(int length) {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
