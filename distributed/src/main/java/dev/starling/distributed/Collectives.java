@@ -7,6 +7,7 @@ import dev.starling.distributed.collective.Task;
 import dev.starling.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.function.BooleanSupplier;
 
 /**
  * What the members of an epoch do together. Every rank calls for the same, in the same order; if one does not, all
@@ -105,7 +106,7 @@ public final class Collectives {
         for (long done = 0; done < bytes.byteSize(); done += STAGE) {
             long piece = Math.min(STAGE, bytes.byteSize() - done);
             MemorySegment.copy(bytes, done, stage.memory(), 0, piece);
-            started(prepare(call.of(piece / type.bytes()), stage, 0)).await(group.config().patience());
+            prepare(call.of(piece / type.bytes()), stage, 0).run(group.config().patience());
             MemorySegment.copy(stage.memory(), 0, bytes, done, piece);
         }
     }
@@ -127,10 +128,12 @@ public final class Collectives {
     private final class Prepared implements Work {
         private final Task task;
         private final Runnable starting;
+        private final BooleanSupplier done;
 
         Prepared(Task task) {
             this.task = task;
             starting = () -> engine.start(task);
+            done = task::isDone;
         }
 
         @Override
@@ -138,6 +141,13 @@ public final class Collectives {
             group.check();
             group.locked(starting);
             group.wake();
+        }
+
+        @Override
+        public void run(Duration atMost) {
+            group.check();
+            group.locked(starting);
+            await(atMost);
         }
 
         @Override
@@ -151,7 +161,7 @@ public final class Collectives {
         }
 
         void await(Duration atMost, String what) {
-            if (!group.await(task::isDone, atMost)) {
+            if (!group.await(done, atMost)) {
                 DistributedException late = new DistributedException("waited " + atMost + " for "
                         + (what == null ? task : what) + "; " + engine.awaited());
                 group.locked(() -> engine.fail(late));

@@ -33,6 +33,8 @@ import org.agrona.collections.Long2ObjectHashMap;
  */
 public final class Group implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    /** How often there is a look at the network while all that is to be done is done in shared memory. */
+    private static final long NETWORK_EVERY_NS = 20_000;
 
     private final GroupConfig config;
     private final Transport transport;
@@ -51,6 +53,7 @@ public final class Group implements AutoCloseable {
     private final Map<Integer, PeerLostException> left = new HashMap<>();
     private AutoCloseable last = () -> { };
     private long ownId;
+    private long networkNs;
     private boolean readySent;
     private boolean closed;
 
@@ -259,6 +262,13 @@ public final class Group implements AutoCloseable {
     }
 
     private int work() {
+        if (phase == Phase.RUNNING && engine.worksDirectly()) {
+            long now = System.nanoTime();
+            if (now - networkNs < NETWORK_EVERY_NS) {
+                return engine.doWork();
+            }
+            networkNs = now;
+        }
         int work = transport.doWork() + coordinator.doWork();
         if (!coordinatorLost && coordinator.endpoint().state() == Endpoint.State.LOST) {
             lost(coordinator.endpoint());

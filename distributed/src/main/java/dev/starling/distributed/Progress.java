@@ -15,6 +15,8 @@ final class Progress implements AutoCloseable {
     private static final long SPIN_NS = 5_000;
     private static final long YIELD_NS = 200_000;
     private static final long SLEEP_NS = 200_000;
+    /** While somebody else works. */
+    private static final long RELIEVED_SLEEP_NS = 2_000_000;
     private static final long BUSY_SLEEP_NS = 20_000;
     private static final long CLOSING_MS = 10_000;
 
@@ -59,7 +61,7 @@ final class Progress implements AutoCloseable {
             if (done > 0) {
                 lastWork = now;
             } else if (waiting > 0) {
-                LockSupport.parkNanos(this, SLEEP_NS);
+                LockSupport.parkNanos(this, RELIEVED_SLEEP_NS);
             } else if (busy.getAsBoolean()) {
                 pause(now - lastWork);
             } else {
