@@ -1,0 +1,235 @@
+package dev.starling.transport.contract;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.Pieces;
+import dev.starling.transport.RegionKey;
+import dev.starling.transport.RemoteRegion;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.contract.Cluster.Connection;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What every transport does with writes into a peer's memory. */
+@Timeout(60)
+@ParameterizedClass
+@MethodSource("dev.starling.transport.contract.Setting#all")
+class PutContractTest {
+    @Parameter
+    private Setting setting;
+
+    @BeforeEach
+    void check() {
+        Available.assume(setting);
+    }
+
+    private static MemoryRegion filled(Connection c, long bytes, long seed) {
+        MemoryRegion region = c.a().transport.register(bytes);
+        byte[] noise = new byte[(int) bytes];
+        new SplittableRandom(seed).nextBytes(noise);
+        MemorySegment.copy(noise, 0, region.memory(), ValueLayout.JAVA_BYTE, 0, noise.length);
+        return region;
+    }
+
+    @Test
+    void shouldWriteAnyNumberOfBytesAndCompleteOnBothSides() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            int piece = Pieces.length(c.a().transport);
+            long largest = 5 << 20;
+            MemoryRegion source = filled(c, largest + 64, 4);
+            MemoryRegion target = c.b().transport.register(largest + 64);
+            RemoteRegion remote = c.open(target);
+            assertThat(remote.bytes()).isEqualTo(largest + 64);
+            assertThat(remote.memory() != null).isEqualTo(setting.sharedMemory() && !setting.isSimulated());
+            long immediate = 1L << 40;
+            for (long bytes : new long[] {0, 1, 72, piece - 1, piece, piece + 1, largest}) {
+                for (long offset : new long[] {0, 7}) {
+                    target.memory().fill((byte) 0);
+                    boolean[] done = new boolean[1];
+                    long expected = ++immediate;
+                    c.b().transport.onPut((from, value) -> {
+                        assertThat(from).isSameAs(c.toA());
+                        assertThat(value).isEqualTo(expected);
+                        c.b().told.add(value);
+                        assertThat(MemorySegment.mismatch(source.memory(), 3, 3 + bytes, target.memory(), offset,
+                                offset + bytes)).as("data when told").isEqualTo(-1);
+                    });
+                    assertThat(c.toB().putAndTell(source, 3, remote, offset, bytes, expected, ok -> done[0] = ok))
+                            .isEqualTo(Endpoint.OK);
+                    cluster.await(() -> done[0] && c.b().told.contains(expected), "a put of " + bytes);
+                    assertThat(zeros(target.memory(), 0, offset)).isTrue();
+                    assertThat(zeros(target.memory(), offset + bytes, target.bytes())).isTrue();
+                }
+            }
+            remote.close();
+        }
+    }
+
+    private static boolean zeros(MemorySegment memory, long from, long to) {
+        for (long i = from; i < to; i++) {
+            if (memory.get(ValueLayout.JAVA_BYTE, i) != 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    @Test
+    void shouldTellInTheOrderOfThePutsWithoutCompletionsToo() {
+        int count = 5_000;
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            MemoryRegion source = c.a().transport.register(8L * count);
+            MemoryRegion target = c.b().transport.register(8L * count);
+            RemoteRegion remote = c.open(target);
+            for (int i = 0; i < count; i++) {
+                source.memory().setAtIndex(ValueLayout.JAVA_LONG, i, i * 3L + 1);
+            }
+            c.b().transport.onPut((from, value) -> {
+                assertThat(value).isEqualTo(c.b().told.size());
+                c.b().told.add(value);
+                for (long i = Math.max(0, value - 1); i <= value; i++) {
+                    assertThat(target.memory().getAtIndex(ValueLayout.JAVA_LONG, i)).isEqualTo(i * 3 + 1);
+                }
+            });
+            int[] next = new int[1];
+            int[] pressed = new int[1];
+            cluster.await(() -> {
+                while (next[0] < count) {
+                    int i = next[0];
+                    int code = i % 2 == 0 ? c.toB().put(source, 8L * i, remote, 8L * i, 8, null) : Endpoint.OK;
+                    if (code == Endpoint.OK) {
+                        code = c.toB().putAndTell(source, 8L * i, remote, 8L * i, 8, i, null);
+                    }
+                    if (code != Endpoint.OK) {
+                        assertThat(code).isEqualTo(Endpoint.BACK_PRESSURED);
+                        pressed[0]++;
+                        break;
+                    }
+                    next[0]++;
+                }
+                return c.b().told.size() == count;
+            }, "all puts");
+            assertThat(pressed[0]).isPositive();
+        }
+    }
+
+    @Test
+    void shouldRefuseRangesOutsideOfARegionBeforeAnythingIsSent() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            MemoryRegion source = filled(c, 100, 5);
+            MemoryRegion target = c.b().transport.register(50);
+            RemoteRegion remote = c.open(target);
+            long[][] wrong = {{0, 1, 50}, {0, 51, 0}, {0, -1, 1}, {51, 0, 50}, {-1, 0, 1}, {0, 0, -1}, {0, 40, 11},
+                {Long.MAX_VALUE, 0, 1}, {0, Long.MAX_VALUE, 1}, {1, 1, Long.MAX_VALUE}};
+            for (long[] w : wrong) {
+                assertThatThrownBy(() -> c.toB().put(source, w[0], remote, w[1], w[2], null))
+                        .isInstanceOf(TransportException.class).hasMessageContaining("range")
+                        .hasMessageContaining("outside");
+            }
+            source.close();
+            assertThatThrownBy(() -> c.toB().put(source, 0, remote, 0, 1, null)).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("closed");
+            cluster.work();
+            assertThat(zeros(target.memory(), 0, 50)).isTrue();
+            assertThat(c.toB().isConnected()).isTrue();
+        }
+    }
+
+    @Test
+    void shouldExpelWhoeverForgesAKey() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Cluster.Member b = cluster.member();
+            MemoryRegion target = b.transport.register(4096);
+            RegionKey key = target.key();
+            List<RegionKey> forged = List.of(
+                    new RegionKey(key.region(), key.token() + 1, key.bytes(), 0, 0, new byte[0]),
+                    new RegionKey(key.region() + 1, key.token(), key.bytes(), 0, 0, new byte[0]),
+                    new RegionKey(key.region(), key.token(), 1 << 20, 0, 0, new byte[0]));
+            Connection honest = cluster.connect(cluster.member(), b);
+            for (int i = 0; i < forged.size(); i++) {
+                Connection c = cluster.connect(cluster.member(), b);
+                MemoryRegion source = filled(c, 8192, 6);
+                RemoteRegion remote = c.toB().open(forged.get(i));
+                assertThat(remote.memory()).isNull();
+                List<Boolean> outcomes = new ArrayList<>();
+                assertThat(c.toB().put(source, 0, remote, i == 2 ? 4090 : 0, 100, outcomes::add))
+                        .isEqualTo(Endpoint.OK);
+                cluster.await(() -> !outcomes.isEmpty() && b.lost.contains(c.toA()), "the refusal");
+                assertThat(outcomes).containsExactly(false);
+                assertThat(c.toA().state()).isEqualTo(Endpoint.State.LOST);
+                assertThat(c.toA().reason()).contains("wrote");
+                assertThat(c.toB().state()).isEqualTo(Endpoint.State.LOST);
+                assertThat(c.toB().reason()).contains("ended the connection").contains("wrote");
+                assertThat(b.transport.counters().refusedWrites()).isEqualTo(i + 1);
+            }
+            assertThat(zeros(target.memory(), 0, 4096)).isTrue();
+            assertThat(honest.toB().isConnected()).isTrue();
+            assertThat(honest.toA().isConnected()).isTrue();
+        }
+    }
+
+    @Test
+    void shouldNotMapMemoryWithAForgedToken() {
+        assumeTrue(setting.sharedMemory() && !setting.isSimulated(), "without shared memory nothing is mapped");
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            RegionKey key = c.b().transport.register(4096).key();
+            for (RegionKey forged : List.of(
+                    new RegionKey(key.region(), key.token() + 1, key.bytes(), key.process(), key.descriptor(), key.remote()),
+                    new RegionKey(key.region(), key.token(), 8192, key.process(), key.descriptor(), key.remote()),
+                    new RegionKey(key.region(), key.token(), key.bytes(), key.process(), 0, key.remote()))) {
+                assertThat(c.toB().open(forged).memory()).isNull();
+            }
+        }
+    }
+
+    @Test
+    void shouldFailPutsThatAreUnderWayWhenThePeerIsLost() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            MemoryRegion source = filled(c, 5 << 20, 7);
+            RemoteRegion remote = c.toB().open(c.b().transport.register(5 << 20).key(), false);
+            assertThat(remote.memory()).isNull();
+            List<Boolean> outcomes = new ArrayList<>();
+            for (int i = 0; i < 20; i++) {
+                assertThat(c.toB().put(source, 0, remote, 0, 5 << 20, outcomes::add)).isEqualTo(Endpoint.OK);
+            }
+            c.b().close();
+            cluster.await(() -> outcomes.size() == 20, "the outcomes");
+            assertThat(outcomes).contains(false);
+            assertThat(c.toB().put(source, 0, remote, 0, 1, null)).isEqualTo(Endpoint.CLOSED);
+        }
+    }
+
+    @Test
+    void shouldExpelWhoeverWritesIntoAClosedRegion() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            MemoryRegion source = filled(c, 100, 8);
+            MemoryRegion target = c.b().transport.register(100);
+            RemoteRegion remote = c.toB().open(target.key(), false);
+            target.close();
+            List<Boolean> outcomes = new ArrayList<>();
+            assertThat(c.toB().put(source, 0, remote, 0, 100, outcomes::add)).isEqualTo(Endpoint.OK);
+            cluster.await(() -> outcomes.size() == 1, "the outcome");
+            assertThat(outcomes).containsExactly(false);
+            assertThat(c.toB().state()).isEqualTo(Endpoint.State.LOST);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+package dev.starling.transport.contract;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.simulated.Simulation;
+import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireProvider;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.stream.Stream;
+
+/**
+ * One of the ways to set up a transport that the contract holds for.
+ *
+ * @param name for reports
+ * @param provider of the wire
+ * @param sharedMemory whether processes may write into each other's memory
+ * @param options of the wire
+ */
+record Setting(String name, String provider, boolean sharedMemory, Map<String, String> options) {
+    /** Returns all of them. */
+    static Stream<Setting> all() {
+        return Stream.of(new Setting("local", "local", true, Map.of()),
+                new Setting("local without shared memory", "local", false, Map.of()),
+                new Setting("simulated", "simulated", true, Map.of()),
+                new Setting("aeron", "aeron", true, Map.of()),
+                new Setting("aeron over UDP", "aeron", false, Map.of()),
+                new Setting("aeron over UDP in small datagrams", "aeron", false, Map.of("mtu", "1408")),
+                new Setting("ucx", "ucx", true, Map.of()),
+                new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
+    }
+
+    boolean isSimulated() {
+        return provider.equals("simulated");
+    }
+
+    /** Returns what the provider says of this machine. */
+    WireProvider.Availability availability() {
+        return isSimulated() ? new WireProvider.Availability.Ready("by the test")
+                : Transport.providers().get(provider).availability();
+    }
+
+    /** Returns a place to open transports at. */
+    Site site() {
+        return new Site(this);
+    }
+
+    @Override
+    public String toString() {
+        return name;
+    }
+
+    /** A place where transports of a setting can reach each other, with a directory of its own. */
+    static final class Site implements AutoCloseable {
+        private final Setting setting;
+        private final Path directory;
+        private final Simulation simulation;
+
+        private Site(Setting setting) {
+            this.setting = setting;
+            simulation = setting.isSimulated() ? Simulation.of(20) : null;
+            try {
+                directory = Files.createTempDirectory("starling-contract");
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        TransportConfig config(Secret secret) {
+            TransportConfig config = TransportConfig.of(setting.provider, secret).sharedMemory(setting.sharedMemory)
+                    .directory(directory);
+            for (Map.Entry<String, String> option : setting.options.entrySet()) {
+                config = config.option(option.getKey(), option.getValue());
+            }
+            return config;
+        }
+
+        /** Opens a transport, at a port if that is not 0. */
+        Transport open(TransportConfig config) {
+            return simulation == null ? Transport.open(config) : Transport.over(wire(config), config);
+        }
+
+        /** Opens a bare wire, as a stranger would. */
+        Wire wire(TransportConfig config) {
+            return simulation == null ? Transport.providers().get(setting.provider).open(config)
+                    : simulation.wire(config.port() == 0 ? "process" : "port-" + config.port());
+        }
+
+        @Override
+        public void close() {
+            try (Stream<Path> files = Files.walk(directory)) {
+                if (files.count() > 1 && !setting.isSimulated()) {
+                    try (Stream<Path> left = Files.walk(directory)) {
+                        throw new AssertionError("left behind: " + left.toList());
+                    }
+                }
+                Files.delete(directory);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+    }
+}
