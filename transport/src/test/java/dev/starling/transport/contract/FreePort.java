@@ -1,0 +1,24 @@
+package dev.starling.transport.contract;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.DatagramSocket;
+import java.net.ServerSocket;
+
+/** Finds a port that is free for TCP and UDP. */
+final class FreePort {
+    private FreePort() { }
+
+    static int find() {
+        for (int i = 0; i < 100; i++) {
+            try (ServerSocket tcp = new ServerSocket(0); DatagramSocket udp = new DatagramSocket(tcp.getLocalPort())) {
+                return udp.getLocalPort();
+            } catch (java.net.BindException e) {
+                continue;
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+        throw new IllegalStateException("no port is free");
+    }
+}

@@ -1,0 +1,163 @@
+package dev.starling.transport.contract;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.sun.management.ThreadMXBean;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.PutHandler;
+import dev.starling.transport.RemoteRegion;
+import dev.starling.transport.Transport;
+import dev.starling.transport.contract.Cluster.Connection;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What every transport takes, and gives back. */
+@Timeout(120)
+@ParameterizedClass
+@MethodSource("dev.starling.transport.contract.Setting#all")
+class ResourceContractTest {
+    private static final int ROUNDS = 20_000;
+
+    @Parameter
+    private Setting setting;
+
+    @BeforeEach
+    void check() {
+        Available.assume(setting);
+    }
+
+    @Test
+    void shouldLeaveNoThreadNoFileAndNoMemory() throws IOException, InterruptedException {
+        use();
+        use();
+        TreeMap<String, Long> before = held();
+        for (int i = 0; i < 10; i++) {
+            use();
+        }
+        TreeMap<String, Long> after = held();
+        for (int i = 0; i < 50 && !fits(before, after); i++) {
+            // Threads take a moment to be gone.
+            TimeUnit.MILLISECONDS.sleep(100);
+            after = held();
+        }
+        assertThat(fits(before, after)).as("before: %s%nafter: %s", before, after).isTrue();
+    }
+
+    private void use() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            MemoryRegion source = c.a().transport.register(1 << 20);
+            MemoryRegion target = c.b().transport.register(1 << 20);
+            RemoteRegion remote = c.open(target);
+            boolean[] done = new boolean[1];
+            assertThat(c.toB().put(source, 0, remote, 0, 1 << 20, ok -> done[0] = ok)).isEqualTo(Endpoint.OK);
+            cluster.await(() -> done[0], "a put");
+            remote.close();
+        }
+    }
+
+    /** Counts what this process holds, by kind. */
+    private static TreeMap<String, Long> held() throws IOException {
+        TreeMap<String, Long> counts = new TreeMap<>();
+        Thread.getAllStackTraces().keySet().forEach(t -> counts.merge("thread " + t.getName().replaceAll("\\d+", "N"),
+                1L, Long::sum));
+        try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"))) {
+            counts.put("descriptors", descriptors.count());
+        }
+        try (Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {
+            maps.filter(l -> l.contains("memfd:") || l.contains("starling") || l.contains("/dev/shm"))
+                    .forEach(l -> counts.merge("mapping", 1L, Long::sum));
+        }
+        return counts;
+    }
+
+    private static boolean fits(TreeMap<String, Long> before, TreeMap<String, Long> after) {
+        return after.entrySet().stream().filter(e -> e.getKey().startsWith("thread starling")
+                || !e.getKey().startsWith("thread")).allMatch(e -> e.getValue() <= before.getOrDefault(e.getKey(), 0L));
+    }
+
+    @Test
+    void shouldAllocateNothingOnceItIsRunning() {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            Traffic traffic = new Traffic(c);
+            List<Long> allocated = new ArrayList<>();
+            for (int i = 0; i < 6; i++) {
+                long before = threads.getThreadAllocatedBytes(Thread.currentThread().threadId());
+                traffic.run(ROUNDS);
+                allocated.add(threads.getThreadAllocatedBytes(Thread.currentThread().threadId()) - before);
+            }
+            // A message and a put there and back in each round; what is left is not made by each.
+            assertThat(allocated.stream().mapToLong(l -> l).min().orElseThrow()).as("%s", allocated)
+                    .isLessThan(ROUNDS);
+        }
+    }
+
+    /** Messages and puts that go to and fro. */
+    private static final class Traffic {
+        private final Transport a;
+        private final Transport b;
+        private final Endpoint toB;
+        private final MemoryRegion source;
+        private final RemoteRegion small;
+        private final UnsafeBuffer message = new UnsafeBuffer(new byte[64]);
+        private int heard;
+        private int told;
+
+        Traffic(Connection c) {
+            a = c.a().transport;
+            b = c.b().transport;
+            toB = c.toB();
+            source = a.register(256);
+            small = c.open(b.register(256));
+            a.onMessage((from, buffer, offset, length) -> heard++);
+            b.onMessage((from, buffer, offset, length) -> from.send(buffer, offset, length));
+            PutHandler count = (from, immediate) -> told++;
+            b.onPut(count);
+        }
+
+        void run(int rounds) {
+            for (int i = 0; i < rounds; i++) {
+                int wantHeard = heard + 1;
+                int wantTold = told + 1;
+                while (toB.send(message, 0, 64) != Endpoint.OK
+                        || toB.putAndTell(source, 0, small, 0, 256, i, null) != Endpoint.OK) {
+                    turn();
+                }
+                long begin = System.nanoTime();
+                while (heard < wantHeard || told < wantTold) {
+                    if (turn() == 0) {
+                        a.idle(0);
+                        assertThatInTime(begin);
+                    }
+                }
+            }
+        }
+
+        private int turn() {
+            return a.doWork() + b.doWork();
+        }
+
+        private static void assertThatInTime(long begin) {
+            if (System.nanoTime() - begin > TimeUnit.SECONDS.toNanos(20)) {
+                throw new AssertionError("no answer");
+            }
+        }
+    }
+}
