@@ -17,7 +17,7 @@ final class SimulatedWire implements Wire {
     private final Simulation simulation;
     private final String process;
     private final String address;
-    private final long skewNs;
+    private final NanoClock clock;
     private final List<SimulatedLink> inbound = new ArrayList<>();
     /** Copies and noise, by their times. */
     private Message stray;
@@ -31,7 +31,7 @@ final class SimulatedWire implements Wire {
         this.simulation = simulation;
         this.process = process;
         this.address = address;
-        this.skewNs = skewNs;
+        clock = () -> simulation.nanoTime() + skewNs;
         lastWorkNs = simulation.nanoTime();
     }
 
@@ -135,7 +135,7 @@ final class SimulatedWire implements Wire {
 
     @Override
     public NanoClock clock() {
-        return () -> simulation.nanoTime() + skewNs;
+        return clock;
     }
 
     @Override

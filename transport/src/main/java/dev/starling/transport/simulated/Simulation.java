@@ -31,8 +31,8 @@ import java.util.function.BiConsumer;
  *
  * <p>A process runs until it idles on its wire, as everything that waits for a peer does; then the seed chooses who
  * runs next. Time passes when nobody has anything to do: to the next arrival, the next fault, or the end of an idle
- * moment, which gets longer the longer a process has been idle, up to 10 ms. Work itself takes no time, unless a process says
- * so with {@link #sleep}. Wires' clocks differ from each other, as those of machines do.
+ * moment, which gets longer the longer a process has been idle, up to 10 ms. Work itself takes no time, unless a
+ * process says so with {@link #sleep}. Wires' clocks differ from each other, as those of machines do.
  *
  * <p>Used by one thread, and by the processes that it runs.
  */
