@@ -5,8 +5,7 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Registered memory of the same size on every rank, which collectives work on in place. Belongs to the epoch it was
- * made
- * in: in the next one, others may be there, and this buffer is of no use but for reading.
+ * made in: in the next one, others may be there, and this buffer is of no use but for reading.
  */
 public final class SymmetricBuffer implements AutoCloseable {
     private final Group group;

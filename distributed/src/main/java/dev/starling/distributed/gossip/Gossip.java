@@ -26,9 +26,8 @@ import org.agrona.ExpandableArrayBuffer;
 /**
  * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
  * writes its weights into the memory of one peer, and mixes in what peers have written into its own. Weights travel
- * with
- * a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count alike
- * however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
+ * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
+ * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
  *
  * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. Rank 0
  * is measured and saved. Needs a group whose coordinator re-forms.

@@ -8,9 +8,8 @@ import dev.starling.transport.RemoteRegion;
 
 /**
  * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held.
- * Who
- * writes what: the training thread, or the thread that works for the group, both under the group's lock; slots belong
- * to one side at a time.
+ * Who writes what: the training thread, or the thread that works for the group, both under the group's lock; slots
+ * belong to one side at a time.
  */
 final class Peer {
     final Member member;
