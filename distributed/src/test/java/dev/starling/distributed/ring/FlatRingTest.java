@@ -1,0 +1,156 @@
+package dev.starling.distributed.ring;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.sun.management.ThreadMXBean;
+import dev.starling.distributed.Cluster;
+import dev.starling.nn.data.Share;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Tensor;
+import java.lang.management.ManagementFactory;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** What the strategy itself takes in a long run. */
+@Timeout(180)
+class FlatRingTest {
+    private static final int EPOCHS = 300;
+    private static final int STEPS = 11 * EPOCHS;
+
+    /** Counts what calls allocate on the heap. */
+    private static final class Metered implements DistributionStrategy, TrainingListener {
+        private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        private final RingAllReduce ring;
+        private long begun;
+        private long bytes;
+        private long warmBytes;
+        private long warmAllocations;
+        private long lastAllocations;
+
+        Metered(RingAllReduce ring) {
+            this.ring = ring;
+        }
+
+        private void begin() {
+            begun = threads.getCurrentThreadAllocatedBytes();
+        }
+
+        private void end() {
+            bytes += threads.getCurrentThreadAllocatedBytes() - begun;
+        }
+
+        double perStep() {
+            return (bytes - warmBytes) / (STEPS / 2.0);
+        }
+
+        @Override
+        public void stepEnded(Progress progress) {
+            if (progress.step() == STEPS / 2) {
+                warmBytes = bytes;
+                warmAllocations = Device.cpu().memory().allocations();
+            }
+            lastAllocations = Device.cpu().memory().allocations();
+        }
+
+        @Override
+        public int rank() {
+            return ring.rank();
+        }
+
+        @Override
+        public int world() {
+            return ring.world();
+        }
+
+        @Override
+        public Share share() {
+            begin();
+            Share share = ring.share();
+            end();
+            return share;
+        }
+
+        @Override
+        public void start(TrainingState state) {
+            ring.start(state);
+        }
+
+        @Override
+        public void beforeForward(Tensor input) {
+            begin();
+            ring.beforeForward(input);
+            end();
+        }
+
+        @Override
+        public void gradient(int index, Tensor gradient) {
+            begin();
+            ring.gradient(index, gradient);
+            end();
+        }
+
+        @Override
+        public boolean beforeStep(Tensor[] gradients) {
+            begin();
+            boolean local = ring.beforeStep(gradients);
+            end();
+            return local;
+        }
+
+        @Override
+        public void afterStep() {
+            begin();
+            ring.afterStep();
+            end();
+        }
+
+        @Override
+        public boolean stops(boolean wanted) {
+            begin();
+            boolean stops = ring.stops(wanted);
+            end();
+            return stops;
+        }
+
+        @Override
+        public void settle() {
+            ring.settle();
+        }
+
+        @Override
+        public void sum(double[] values) {
+            ring.sum(values);
+        }
+
+        @Override
+        public void finish() {
+            ring.finish();
+        }
+
+        @Override
+        public void close() {
+            ring.close();
+        }
+    }
+
+    @Test
+    void shouldTakeNoMemoryStepByStep() {
+        List<Metered> both = Cluster.local(2).run(group -> {
+            Metered metered = new Metered(RingAllReduce.over(group).bucketBytes(512).build());
+            Runs.train(Runs::mlp, metered, b -> b.epochs(EPOCHS).listeners(metered));
+            return metered;
+        });
+        for (Metered each : both) {
+            System.out.println(each.perStep() + " bytes per step");
+            // Four gradients are copied by an operation each, whose operands are an array.
+            assertThat(each.perStep()).isLessThan(4 * 200 + 100);
+            assertThat(each.lastAllocations).isEqualTo(each.warmAllocations);
+        }
+        assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-group"));
+    }
+}
