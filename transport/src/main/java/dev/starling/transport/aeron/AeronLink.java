@@ -65,7 +65,7 @@ final class AeronLink implements Link {
         }
         if (headerLength + bodyLength > wire.maxMessageLength()) {
             throw new TransportException(Problem.ARGUMENT, "a message has at most " + wire.maxMessageLength()
-                    + " bytes, got " + (headerLength + bodyLength), "choose longer terms: the options term and ipcTerm");
+                    + " bytes, got " + (headerLength + bodyLength), "choose longer terms: options term and ipcTerm");
         }
         long result = bodyLength == 0 ? publication.offer(header, headerOffset, headerLength)
                 : publication.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);

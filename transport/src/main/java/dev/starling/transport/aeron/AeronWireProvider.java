@@ -11,8 +11,8 @@ import org.agrona.concurrent.UnsafeBuffer;
  *
  * <table>
  * <caption>Options</caption>
- * <tr><td>{@code driver}</td><td>directory of a media driver that runs elsewhere, such as {@link AeronDriver}; else each
- * wire has its own</td></tr>
+ * <tr><td>{@code driver}</td><td>directory of a media driver that runs elsewhere, such as {@link AeronDriver}; else
+ * each wire has its own</td></tr>
  * <tr><td>{@code threads}</td><td>of the wire's own driver, 0 to 3; with 0, the default, polling drives it</td></tr>
  * <tr><td>{@code mtu}</td><td>longest datagram; 65504 on loopback, else what the interface carries</td></tr>
  * <tr><td>{@code term}</td><td>length of the buffers of a link over UDP; the longest message is an eighth</td></tr>

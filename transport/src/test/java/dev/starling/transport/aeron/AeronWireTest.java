@@ -384,7 +384,8 @@ class AeronWireTest {
                 links.add(from.open(to.address()));
             }
             TransportException e = catchThrowableOfType(TransportException.class,
-                    () -> await(() -> links.stream().allMatch(link -> offer(link, new byte[4]) == Wire.SENT), from, to));
+                    () -> await(() -> links.stream().allMatch(each -> offer(each, new byte[4]) == Wire.SENT), from,
+                            to));
             assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
             assertThat(e).hasMessageContaining("the link to " + to.address() + " has none");
             await(() -> offer(links.getFirst(), new byte[4]) == Wire.SENT, from, to);
