@@ -59,10 +59,11 @@ final class WireDirectory implements AutoCloseable {
     /** Makes a directory that only this user may enter. */
     static WireDirectory create(Path base) {
         String name = PREFIX + ProcessHandle.current().pid() + '-' + COUNT.incrementAndGet();
+        Path hidden = null;
         try {
             Files.createDirectories(base);
             // Nobody may find it before it is locked: it would be swept away.
-            Path hidden = Files.createTempDirectory(base, "." + name,
+            hidden = Files.createTempDirectory(base, "." + name,
                     PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
             FileChannel channel = FileChannel.open(hidden.resolve(LOCK), StandardOpenOption.CREATE,
                     StandardOpenOption.WRITE);
@@ -72,6 +73,10 @@ final class WireDirectory implements AutoCloseable {
             Files.move(hidden, path, StandardCopyOption.ATOMIC_MOVE);
             return new WireDirectory(path, channel);
         } catch (IOException e) {
+            if (hidden != null) {
+                hidden.resolve(LOCK).toFile().delete();
+                hidden.toFile().delete();
+            }
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot make a directory in " + base
                     + ": " + e, "name another directory", e);
         }
