@@ -2,7 +2,7 @@ package dev.starling.distributed.ps;
 
 /**
  * Where things are in requests and replies. All numbers are little-endian. A request's header is followed by floats,
- * or by keys and then floats.
+ * or by keys and then floats. What workers and servers tell each other beside these begins with a kind from 20 on.
  */
 final class Message {
     // ---- requests ----
@@ -56,6 +56,27 @@ final class Message {
     static final int REPLY_KIND = 32;
     static final int SERVER = 36;
     static final int REPLY_HEADER = 40;
+
+    // ---- around them ----
+
+    /** Server to all: kind, server's number. */
+    static final int HERE = 20;
+    /** Worker: kind, number, length of the plan, offset; part of the plan. */
+    static final int HELLO = 21;
+    /** Server: kind, server; the notes of the worker that is furthest. */
+    static final int WELCOME = 22;
+    /** Server: kind, server; why. */
+    static final int REFUSED = 23;
+    /** Worker: kind, number, round, how many; doubles to be summed over workers. */
+    static final int SUM = 24;
+    /** Server: kind, server, round, how many; doubles. */
+    static final int TOTAL = 25;
+    /** Worker: kind, number, step; notes of its place in the run. */
+    static final int NOTES = 26;
+    /** Worker: kind, number; it is done. */
+    static final int BYE = 27;
+    /** Server: kind, server. */
+    static final int FAREWELL = 28;
 
     private Message() {
     }

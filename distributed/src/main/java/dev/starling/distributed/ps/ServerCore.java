@@ -201,28 +201,27 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    /** Counts a worker as gone, which may free those that wait for it. */
-    void leave(int worker) {
-        for (int unit = 0; unit < shard.units; unit++) {
-            publish(Message.LEAVE, worker, unit);
+    /** Counts a worker as gone in one unit, which may free those that wait for it; returns false if there is no room. */
+    boolean leave(int worker, int unit) {
+        check();
+        long at = claim();
+        if (at >= 0) {
+            ring.get(at).internal(Message.LEAVE, worker, unit);
+            ring.publish(at);
         }
+        return at >= 0;
     }
 
     /** Makes a snapshot, and waits until it is on the disk. */
     void snapshot() {
-        long at = publish(Message.SNAPSHOT, 0, 0);
-        await(replyStage, at);
-    }
-
-    private long publish(int kind, int worker, int unit) {
         long deadline = System.nanoTime() + config.deadline().toNanos();
         long at;
         while ((at = claim()) < 0) {
             pause(deadline);
         }
-        ring.get(at).internal(kind, worker, unit);
+        ring.get(at).internal(Message.SNAPSHOT, 0, 0);
         ring.publish(at);
-        return at;
+        await(replyStage, at);
     }
 
     private void await(EventHandler<Request> stage, long at) {

@@ -125,7 +125,7 @@ class ConsistencyTest {
             d.push(0, 7, 0, 0, 1, ONE);
             d.send(d.wish.of(2, 0, 7, 1, 0, 1, 1, ONE));
             assertThat(d.pull(0)).as("applied, though not answered").containsOnly(-2f);
-            d.core.leave(1);
+            assertThat(d.core.leave(1, 0)).isTrue();
             assertThat(d.next().sequence()).isEqualTo(1);
             for (int k = 2; k < 10; k++) {
                 d.push(0, 7, k, 0, 1, ONE);
@@ -199,7 +199,7 @@ class ConsistencyTest {
             // In the next step worker 2 is gone, after the others gave theirs.
             d.send(d.wish.of(2, 1, 1, 1, 0, 1, 0.5, 1, 1));
             d.send(d.wish.of(2, 0, 1, 1, 0, 1, 0.5, 1, 1));
-            d.core.leave(2);
+            assertThat(d.core.leave(2, 0)).isTrue();
             assertThat(d.next().floats()).containsExactly(-2.5f, -4);
             d.next();
         }

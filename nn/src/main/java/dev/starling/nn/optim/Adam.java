@@ -62,6 +62,11 @@ public final class Adam implements Optimizer {
     }
 
     @Override
+    public Update rule(int parameter) {
+        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0, steps + 1);
+    }
+
+    @Override
     public Map<String, Parameter> state() {
         return slots.state();
     }

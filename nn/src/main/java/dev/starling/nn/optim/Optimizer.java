@@ -3,6 +3,7 @@ package dev.starling.nn.optim;
 import dev.starling.autograd.Gradients;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
 import java.util.List;
 import java.util.Map;
 
@@ -44,6 +45,14 @@ public interface Optimizer extends AutoCloseable {
 
     /** Returns the rate of learning that the next step will use. */
     double rate();
+
+    /**
+     * Returns the operation that the next step will do on a parameter, for those who take the step elsewhere, or
+     * {@code null} if the step is more than that.
+     */
+    default Update rule(int parameter) {
+        return null;
+    }
 
     /** Returns what was learned about the parameters, by path: all that a checkpoint must hold, with {@link #steps}. */
     Map<String, Parameter> state();

@@ -35,10 +35,8 @@ public final class Sgd implements Optimizer {
     @Override
     public void step(Tensor... gradients) {
         slots.check(gradients);
-        double rate = rate();
-        Update.Sgd plain = new Update.Sgd(rate, how.momentum, 0, 0, how.nesterov);
-        Update.Sgd decaying = how.weightDecay == 0 ? plain
-                : new Update.Sgd(rate, how.momentum, 0, how.weightDecay, how.nesterov);
+        Update.Sgd plain = how.op(rate(), 0);
+        Update.Sgd decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay);
         for (int i = 0; i < gradients.length; i++) {
             if (gradients[i] != null) {
                 Update.Sgd op = slots.decays[i] ? decaying : plain;
@@ -61,6 +59,11 @@ public final class Sgd implements Optimizer {
     @Override
     public double rate() {
         return how.schedule.rate(steps);
+    }
+
+    @Override
+    public Update rule(int parameter) {
+        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0);
     }
 
     @Override
@@ -132,6 +135,10 @@ public final class Sgd implements Optimizer {
         /** Makes the optimiser, with its state on the parameters' device. */
         public Sgd build() {
             return new Sgd(this);
+        }
+
+        private Update.Sgd op(double rate, double decay) {
+            return new Update.Sgd(rate, momentum, 0, decay, nesterov);
         }
     }
 }

@@ -1,0 +1,534 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Channels;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.data.Share;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import dev.starling.transport.Endpoint;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * Training with servers that hold the weights and take the optimiser's steps: workers push each gradient as soon as it
+ * is final and get the new weights back. Servers and workers are members of one group; each says what it is.
+ *
+ * <pre>{@code
+ * // in a server, until training ends:
+ * ParameterServer.serve(group, 0, ServerConfig.in(directory));
+ *
+ * // in a worker:
+ * try (ParameterServer servers = ParameterServer.worker(group, number).workers(4).servers(1)
+ *         .consistency(new Consistency.Stale(4)).build()) {
+ *     Trainer.of(model, loss, Adam.over(model).build()).data(batches).strategy(servers).build().run();
+ * }
+ * }</pre>
+ *
+ * <p>The servers follow the rule of the worker's {@link Optimizer}, whose rate goes with each gradient; what it learns
+ * stays with them. The weights at the beginning are those of the worker who comes first, normally number 0's; servers
+ * that find weights in their directory go on with those.
+ *
+ * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
+ * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
+ */
+public final class ParameterServer implements DistributionStrategy {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int BLOCK_LENGTH = 16_384;
+    private static final int MOST_SUMMED = 1024;
+    private static final int NOTE_EVERY = 16;
+    private static final Duration TURN = Duration.ofMillis(200);
+
+    private final Group group;
+    private final Builder how;
+    private final boolean isSynchronous;
+    private final Arena arena = Arena.ofShared();
+    private final SecureRandom random = new SecureRandom();
+    private TrainingState state;
+    private List<Parameter> parameters;
+    private ServerLink[] servers = {};
+    /** By parameter. */
+    private Unit[][] units;
+    private Tensor[] weights;
+    private boolean[] isPushed;
+    private volatile int awaited;
+    private volatile DistributedException failure;
+    private Map<String, String> furthest;
+    private double[] total;
+    private long round;
+    private long steps;
+
+    private ParameterServer(Group group, Builder how) {
+        this.group = group;
+        this.how = how;
+        isSynchronous = how.consistency instanceof Consistency.Synchronous;
+    }
+
+    /**
+     * Serves until all workers are done.
+     *
+     * @param number of this server, from 0
+     * @param config its directory, if any, is shared by servers: each keeps a directory of its own in it
+     * @throws ServerException if its files cannot be used
+     * @throws DistributedException if the group ends, or no worker is left
+     */
+    public static void serve(Group group, int number, ServerConfig config) {
+        new ServerNode(group, number, config).run();
+    }
+
+    /**
+     * Begins a worker.
+     *
+     * @param number of this worker, from 0; a process that replaces another takes its number
+     */
+    public static Builder worker(Group group, int number) {
+        return new Builder(group, number);
+    }
+
+    @Override
+    public int rank() {
+        return how.number;
+    }
+
+    @Override
+    public int world() {
+        return how.workers;
+    }
+
+    @Override
+    public Share share() {
+        return isSynchronous ? Share.part(how.number, how.workers) : Share.shard(how.number, how.workers);
+    }
+
+    // ---- beginning ----
+
+    @Override
+    public void start(TrainingState newState) {
+        state = newState;
+        parameters = state.optimizer().parameters();
+        int room = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
+        Plan plan = new Plan(how.servers, how.workers, room, how.consistency, dense(), List.of());
+        byte[] encoded = plan.encode();
+        servers = new ServerLink[how.servers];
+        for (int s = 0; s < servers.length; s++) {
+            servers[s] = new ServerLink(s, how.number, encoded);
+        }
+        isPushed = new boolean[parameters.size()];
+        layOut(plan);
+        group.channel(Channels.PARAMETERS, this::take);
+        askAll(Message.JOIN);
+        await("to begin");
+        adopt();
+        if (furthest != null && state.step() == 0 && !isSynchronous) {
+            state.restore(furthest);
+        }
+    }
+
+    private List<Plan.Dense> dense() {
+        List<Plan.Dense> dense = new ArrayList<>();
+        Map<Parameter, String> paths = new java.util.IdentityHashMap<>();
+        state.model().parameters().forEach((path, p) -> paths.put(p, path));
+        for (int i = 0; i < parameters.size(); i++) {
+            Parameter p = parameters.get(i);
+            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), p.shape().count(), rule(i)));
+        }
+        return dense;
+    }
+
+    private ServerOptimizer rule(int parameter) {
+        if (how.optimizer != null) {
+            return how.optimizer;
+        }
+        Update rule = state.optimizer().rule(parameter);
+        if (rule == null) {
+            throw new DistributedException("servers cannot take the steps of a " + state.optimizer().getClass()
+                    .getSimpleName() + "; train with Sgd, Adam or AdamW, or give the builder an optimizer");
+        }
+        return ServerOptimizer.of(rule);
+    }
+
+    /** Makes memory for the weights that come, and the units that they come in. */
+    private void layOut(Plan plan) {
+        units = new Unit[parameters.size()][];
+        weights = new Tensor[parameters.size()];
+        MemorySegment[] memory = new MemorySegment[parameters.size()];
+        List<List<Unit>> byParameter = new ArrayList<>();
+        for (int i = 0; i < weights.length; i++) {
+            memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
+            weights[i] = Tensor.wrap(memory[i], DType.F32, parameters.get(i).shape().dims());
+            Tensor.apply(new Update.Assign(), weights[i], parameters.get(i).value().to(Device.cpu()));
+            byParameter.add(new ArrayList<>());
+        }
+        for (ServerLink server : servers) {
+            List<Plan.Block> blocks = plan.blocks(server.number);
+            server.units = new Unit[blocks.size()];
+            for (int u = 0; u < server.units.length; u++) {
+                Plan.Block block = blocks.get(u);
+                Unit unit = new Unit(server, u, block, new UnsafeBuffer(memory[block.parameter()].address()
+                        + 4 * block.from(), 4 * block.length()));
+                unit.session = random.nextLong();
+                server.units[u] = unit;
+                byParameter.get(block.parameter()).add(unit);
+            }
+        }
+        for (int i = 0; i < weights.length; i++) {
+            units[i] = byParameter.get(i).toArray(Unit[]::new);
+        }
+    }
+
+    /** Copies the weights that came into the model. */
+    private void adopt() {
+        try (Scope scope = Scope.open("weights")) {
+            for (int i = 0; i < weights.length; i++) {
+                parameters.get(i).set(weights[i]);
+            }
+        }
+    }
+
+    // ---- a step ----
+
+    @Override
+    public void gradient(int index, Tensor gradient) {
+        isPushed[index] = true;
+        // Lives until the end of the step, as the gradient does.
+        Tensor dense = gradient.to(Device.cpu()).to(DType.F32).contiguous();
+        push(index, dense.segment().address());
+    }
+
+    /** Queues a gradient, or that there is none, and sends what there is room for. */
+    private void push(int index, long address) {
+        double rate = state.optimizer().rate();
+        group.locked(() -> {
+            for (Unit unit : units[index]) {
+                unit.rate = rate;
+                unit.gradient.wrap(address + 4 * unit.block.from(), address == 0 ? 0 : unit.bytes());
+                ask(unit, Message.PUSH);
+            }
+            pump();
+        });
+        group.wake();
+    }
+
+    @Override
+    public boolean beforeStep(Tensor[] gradients) {
+        for (int i = 0; i < isPushed.length; i++) {
+            if (!isPushed[i]) {
+                push(i, 0);
+            }
+            isPushed[i] = false;
+        }
+        await("for the weights after a step");
+        adopt();
+        state.optimizer().resume(state.optimizer().steps() + 1);
+        return false;
+    }
+
+    @Override
+    public void afterStep() {
+        if (!isSynchronous && steps++ % NOTE_EVERY == 0) {
+            StringBuilder lines = new StringBuilder();
+            state.notes().forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
+            byte[] text = lines.toString().getBytes(StandardCharsets.UTF_8);
+            byte[] body = ByteBuffer.allocate(8 + text.length).order(ORDER).putLong(state.step()).put(text).array();
+            group.locked(() -> servers[0].tell(Message.NOTES, body));
+        }
+    }
+
+    // ---- between steps ----
+
+    @Override
+    public void settle() {
+        if (isSynchronous) {
+            average();
+        } else {
+            askAll(Message.PULL);
+            await("for the weights");
+            adopt();
+        }
+    }
+
+    /** Averages running statistics over workers, each weighing as much as its part of a batch. */
+    private void average() {
+        try (Scope scope = Scope.open("settle")) {
+            for (Parameter p : state.model().state().values()) {
+                if (p.isBuffer() && p.value().dtype().isFloating()) {
+                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(1.0 / how.workers).toDoubles();
+                    sum(values);
+                    p.set(Tensor.of(values, p.shape().dims()));
+                }
+            }
+        }
+    }
+
+    @Override
+    public void sum(double[] values) {
+        for (int from = 0; from < values.length; from += MOST_SUMMED) {
+            int n = Math.min(MOST_SUMMED, values.length - from);
+            ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(ORDER).putLong(round).putInt(n);
+            for (int i = 0; i < n; i++) {
+                body.putDouble(values[from + i]);
+            }
+            total = null;
+            group.locked(() -> servers[0].ask(Message.SUM, body.array()));
+            await("for a sum over workers");
+            System.arraycopy(total, 0, values, from, n);
+            round++;
+        }
+    }
+
+    @Override
+    public void finish() {
+        group.locked(() -> {
+            for (ServerLink server : servers) {
+                server.ask(Message.BYE, new byte[0]);
+            }
+        });
+        await("to say goodbye");
+    }
+
+    // ---- waiting ----
+
+    private void askAll(int kind) {
+        group.locked(() -> {
+            for (Unit[] each : units) {
+                for (Unit unit : each) {
+                    ask(unit, kind);
+                }
+            }
+            pump();
+        });
+    }
+
+    private void ask(Unit unit, int kind) {
+        awaited++;
+        unit.server.ask(unit, kind);
+    }
+
+    private void pump() {
+        for (ServerLink server : servers) {
+            server.pump();
+        }
+    }
+
+    private boolean isThere() {
+        if (awaited > 0) {
+            return false;
+        }
+        for (ServerLink server : servers) {
+            if (!server.isAnswered()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Works until all that was asked is answered. */
+    private void await(String what) {
+        long begin = System.nanoTime();
+        long patience = group.config().patience().toNanos();
+        while (!isThere()) {
+            group.locked(this::pump);
+            group.await(() -> isThere() || failure != null || group.failure() != null, TURN);
+            if (failure != null) {
+                throw failure;
+            }
+            DistributedException broken = group.failure();
+            if (broken != null && (isSynchronous || group.isEnded())) {
+                throw broken;
+            }
+            if (System.nanoTime() - begin > patience && !isThere()) {
+                throw late(what);
+            }
+            if (broken != null) {
+                // The next epoch is on its way; servers are reached all the same.
+                group.await(this::isThere, Duration.ofMillis(1));
+            }
+        }
+    }
+
+    private DistributedException late(String what) {
+        StringBuilder who = new StringBuilder("worker " + how.number + " waited " + group.config().patience() + " "
+                + what + ":");
+        for (ServerLink server : servers) {
+            Endpoint endpoint = server.endpoint;
+            if (endpoint != null && !endpoint.isConnected()) {
+                Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs());
+                return new PeerLostException(how.workers + server.number, unheard, "it is " + server
+                        + ", and has not come back within " + group.config().patience());
+            }
+            who.append(' ').append(server);
+        }
+        return new DistributedException(who.toString());
+    }
+
+    // ---- under the group's lock ----
+
+    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        int kind = length < 8 ? 0 : buffer.getInt(offset, ORDER);
+        if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION) {
+            if (length >= Message.REPLY_HEADER) {
+                answer(buffer, offset, length);
+            }
+            return;
+        }
+        int number = length < 8 ? -1 : buffer.getInt(offset + 4, ORDER);
+        if (number < 0 || number >= servers.length) {
+            return;
+        }
+        ServerLink server = servers[number];
+        switch (kind) {
+            case Message.HERE -> server.connect(from);
+            case Message.WELCOME -> {
+                hear(buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
+                server.welcome();
+            }
+            case Message.REFUSED -> failure = new DistributedException("server " + number + " refused worker "
+                    + how.number + ": " + buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
+            case Message.TOTAL -> {
+                int n = length < 20 ? -1 : buffer.getInt(offset + 16, ORDER);
+                if (total == null && n >= 0 && length == 20 + 8L * n && buffer.getLong(offset + 8, ORDER) == round) {
+                    double[] values = new double[n];
+                    for (int i = 0; i < n; i++) {
+                        values[i] = buffer.getDouble(offset + 20 + 8 * i, ORDER);
+                    }
+                    total = values;
+                    server.answered();
+                }
+            }
+            case Message.FAREWELL -> server.answered();
+            default -> { }
+        }
+        server.pump();
+    }
+
+    private void hear(String notes) {
+        if (!notes.isEmpty()) {
+            furthest = new LinkedHashMap<>();
+            for (String line : notes.split("\n")) {
+                int equals = line.indexOf('=');
+                furthest.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
+            }
+        }
+    }
+
+    private void answer(DirectBuffer buffer, int offset, int length) {
+        int number = buffer.getInt(offset + Message.SERVER, ORDER);
+        int index = buffer.getInt(offset + Message.REPLY_UNIT, ORDER);
+        if (number < 0 || number >= servers.length || index < 0 || index >= servers[number].units.length) {
+            return;
+        }
+        Unit unit = servers[number].units[index];
+        boolean isPull = buffer.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL;
+        if (unit.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, ORDER) != unit.session
+                || isPull != (unit.asked == Message.PULL)) {
+            return;
+        }
+        long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
+        if (buffer.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
+            if (unit.asked == Message.PUSH && done == unit.sequence) {
+                LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again", number,
+                        how.number, index);
+                unit.session = random.nextLong();
+                unit.sequence = 0;
+                unit.pushesNext = true;
+                unit.server.ask(unit, Message.JOIN);
+            }
+        } else if (unit.asked == Message.JOIN || done == unit.sequence) {
+            if (length - Message.REPLY_HEADER != unit.bytes()) {
+                return;
+            }
+            unit.weights.putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
+            if (unit.pushesNext) {
+                unit.pushesNext = false;
+                unit.server.ask(unit, Message.PUSH);
+            } else {
+                unit.sequence += unit.asked == Message.PUSH ? 1 : 0;
+                unit.asked = 0;
+                awaited--;
+            }
+        }
+        unit.server.pump();
+    }
+
+    /** Gives the memory back. */
+    @Override
+    public void close() {
+        group.channel(Channels.PARAMETERS, null);
+        if (weights != null) {
+            for (Tensor each : weights) {
+                each.close();
+            }
+        }
+        arena.close();
+    }
+
+    /** Gathers how a worker trains; the same for all workers but for the number. */
+    public static final class Builder {
+        private final Group group;
+        private final int number;
+        private int workers;
+        private int servers = 1;
+        private Consistency consistency = new Consistency.Asynchronous();
+        private ServerOptimizer optimizer;
+
+        private Builder(Group group, int number) {
+            this.group = group;
+            this.number = number;
+            workers = Math.max(1, group.world() - 1);
+        }
+
+        /** Sets how many workers there are; all members but one unless told. */
+        public Builder workers(int count) {
+            workers = count;
+            return this;
+        }
+
+        /** Sets how many servers there are; 1 unless told. */
+        public Builder servers(int count) {
+            servers = count;
+            return this;
+        }
+
+        /** Sets how far workers may be apart; {@link Consistency.Asynchronous} unless told. */
+        public Builder consistency(Consistency together) {
+            consistency = together;
+            return this;
+        }
+
+        /** Sets the rule that servers follow, in place of that of the worker's optimiser, which gives the rate only. */
+        public Builder optimizer(ServerOptimizer rule) {
+            optimizer = rule;
+            return this;
+        }
+
+        /** Makes the strategy. */
+        public ParameterServer build() {
+            if (number < 0 || number >= workers || servers < 1) {
+                throw new IllegalArgumentException("0 <= number < workers and servers > 0 must hold, got number "
+                        + number + ", " + workers + " workers and " + servers + " servers");
+            }
+            return new ParameterServer(group, this);
+        }
+    }
+}

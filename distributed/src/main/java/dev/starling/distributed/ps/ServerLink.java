@@ -1,0 +1,191 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Channels;
+import dev.starling.transport.Endpoint;
+import java.nio.ByteOrder;
+import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.Deque;
+import org.agrona.DirectBuffer;
+import org.agrona.ExpandableDirectByteBuffer;
+
+/**
+ * A worker's way to one server, which may go away and come back, in another process even: then all that is under way is
+ * asked for again, and the server sees by the numbers what it has done already. To be used under the group's lock.
+ */
+final class ServerLink {
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int PART = 16_000;
+    private static final long RETRY_NS = 1_000_000_000L;
+    private static final byte[] NOTHING = new byte[0];
+
+    final int number;
+    private final int worker;
+    private final byte[] plan;
+    private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
+    private final Deque<Unit> queue = new ArrayDeque<>();
+    Unit[] units;
+    Endpoint endpoint;
+    private int greeted;
+    private boolean welcomed;
+    private long triedNs;
+    /** The last thing said beside requests that an answer is awaited to, or nothing. */
+    private byte[] question = NOTHING;
+    private boolean isAsking;
+
+    ServerLink(int number, int worker, byte[] plan) {
+        this.number = number;
+        this.worker = worker;
+        this.plan = plan;
+    }
+
+    /** Begins anew with a process that says that it is this server. */
+    void connect(Endpoint to) {
+        if (endpoint != to) {
+            endpoint = to;
+            greet();
+        }
+    }
+
+    private void greet() {
+        greeted = 0;
+        welcomed = false;
+        triedNs = System.nanoTime();
+    }
+
+    void welcome() {
+        if (welcomed) {
+            return;
+        }
+        welcomed = true;
+        queue.clear();
+        for (Unit unit : units) {
+            unit.isQueued = unit.asked != 0;
+            if (unit.isQueued) {
+                queue.add(unit);
+            }
+        }
+        isAsking = question.length > 0;
+    }
+
+    boolean isConnected() {
+        return endpoint != null && endpoint.isConnected();
+    }
+
+    /** Puts a unit's request in the queue. */
+    void ask(Unit unit, int kind) {
+        unit.asked = kind;
+        if (!unit.isQueued) {
+            unit.isQueued = true;
+            queue.add(unit);
+        }
+    }
+
+    /** Asks something that is asked again until {@link #answered}; the bytes come after kind and worker. */
+    void ask(int kind, byte[] body) {
+        byte[] whole = new byte[Channels.HEADER + 8 + body.length];
+        int at = header(kind);
+        message.getBytes(0, whole, 0, at);
+        System.arraycopy(body, 0, whole, at, body.length);
+        question = whole;
+        isAsking = true;
+    }
+
+    void answered() {
+        question = NOTHING;
+        isAsking = false;
+    }
+
+    boolean isAnswered() {
+        return question.length == 0;
+    }
+
+    /** Says something once, or not at all if there is no room. */
+    void tell(int kind, byte[] body) {
+        if (welcomed && isConnected()) {
+            int at = header(kind);
+            message.putBytes(at, body);
+            endpoint.send(message, 0, at + body.length);
+        }
+    }
+
+    private int header(int kind) {
+        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(Channels.HEADER, kind, ORDER);
+        message.putInt(Channels.HEADER + 4, worker, ORDER);
+        return Channels.HEADER + 8;
+    }
+
+    /** Sends what there is room for. */
+    void pump() {
+        if (!isConnected()) {
+            return;
+        }
+        if (!welcomed) {
+            hello();
+            return;
+        }
+        while (!queue.isEmpty() && send(queue.peek())) {
+            queue.remove().isQueued = false;
+        }
+        if (question.length > 0) {
+            long now = System.nanoTime();
+            if (isAsking || now - triedNs > RETRY_NS) {
+                message.putBytes(0, question);
+                isAsking = endpoint.send(message, 0, question.length) != Endpoint.OK;
+                triedNs = now;
+            }
+        }
+    }
+
+    private void hello() {
+        if (greeted == plan.length && System.nanoTime() - triedNs > RETRY_NS) {
+            greet();
+        }
+        while (greeted < plan.length) {
+            int n = Math.min(PART, plan.length - greeted);
+            int at = header(Message.HELLO);
+            message.putInt(at, plan.length, ORDER);
+            message.putInt(at + 4, greeted, ORDER);
+            message.putBytes(at + 8, plan, greeted, n);
+            if (endpoint.send(message, 0, at + 8 + n) != Endpoint.OK) {
+                return;
+            }
+            greeted += n;
+            triedNs = System.nanoTime();
+        }
+    }
+
+    private boolean send(Unit unit) {
+        int kind = unit.asked;
+        boolean isPush = kind == Message.PUSH;
+        // Weights go along with every join, for a server that has none.
+        DirectBuffer payload = isPush ? unit.gradient : kind == Message.JOIN ? unit.weights : null;
+        int count = payload == null ? 0 : payload.capacity() / 4;
+        int at = Channels.HEADER;
+        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(at + Message.KIND, kind, ORDER);
+        message.putInt(at + Message.WORKER, worker, ORDER);
+        message.putLong(at + Message.SESSION, unit.session, ORDER);
+        message.putLong(at + Message.SEQUENCE, unit.sequence, ORDER);
+        message.putInt(at + Message.UNIT, unit.number, ORDER);
+        message.putInt(at + Message.COUNT, count, ORDER);
+        message.putDouble(at + Message.RATE, isPush ? unit.rate : 0, ORDER);
+        message.putDouble(at + Message.WEIGHT, 1, ORDER);
+        message.putLong(at + Message.FLAGS, 0, ORDER);
+        if (count > 0) {
+            message.putBytes(at + Message.HEADER, payload, 0, 4 * count);
+        }
+        int code = endpoint.send(message, 0, at + Message.HEADER + 4 * count);
+        // If it is closed, all is asked again when the server is back.
+        return code == Endpoint.OK;
+    }
+
+    @Override
+    public String toString() {
+        return "server " + number + (endpoint == null ? ", which nobody has been yet"
+                : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
+                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(units == null ? new Unit[0] : units)
+                .filter(u -> u.asked != 0).count() + " blocks";
+    }
+}

@@ -1,0 +1,349 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Channels;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.Member;
+import dev.starling.transport.Endpoint;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import org.agrona.DirectBuffer;
+import org.agrona.ExpandableDirectByteBuffer;
+import org.agrona.concurrent.ControlledMessageHandler;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.agrona.concurrent.ringbuffer.OneToOneRingBuffer;
+import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
+
+/**
+ * A server in its group: carries requests to the core and answers back, and says who is there. Messages are handled
+ * under the group's lock, by whichever thread works for the group; all else in {@link #run}'s thread.
+ */
+final class ServerNode {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int MOST_PLAN = 64 << 20;
+    private static final int REPLIES = 4 << 20;
+    private static final Duration TURN = Duration.ofSeconds(1);
+
+    private final Group group;
+    private final int number;
+    private final ServerConfig config;
+    private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
+    private final Backlog backlog = new Backlog();
+    private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(new byte[REPLIES
+            + RingBufferDescriptor.TRAILER_LENGTH]));
+    private final ControlledMessageHandler sender = this::send;
+    private final Runnable turn = this::turn;
+    private final Set<Endpoint> told = new HashSet<>();
+    private final Set<Endpoint> servers = new HashSet<>();
+    private final Map<Endpoint, byte[]> arriving = new HashMap<>();
+    private byte[] encodedPlan;
+    private Plan plan;
+    private Endpoint[] workers;
+    private boolean[] finished;
+    /** By worker, the unit from which on it has yet to leave. */
+    private int[] leaving;
+    private Sums sums;
+    private long notedStep = -1;
+    private byte[] notes = new byte[0];
+    private volatile ServerCore core;
+    private volatile boolean done;
+    private volatile long lastSeenNs = System.nanoTime();
+    private volatile RuntimeException failure;
+
+    ServerNode(Group group, int number, ServerConfig config) {
+        this.group = group;
+        this.number = number;
+        this.config = config;
+    }
+
+    /** Serves until all workers are done. */
+    void run() {
+        group.channel(Channels.PARAMETERS, this::take);
+        try {
+            while (!done) {
+                group.await(this::isInterrupted, TURN);
+                if (failure != null) {
+                    throw failure;
+                }
+                if (plan != null && core == null) {
+                    open();
+                }
+                if (!done && group.isEnded()) {
+                    throw group.failure();
+                }
+                if (!done && System.nanoTime() - lastSeenNs > group.config().patience().toNanos()) {
+                    throw new DistributedException("server " + number + " has seen no worker for "
+                            + group.config().patience());
+                }
+            }
+        } finally {
+            group.channel(Channels.PARAMETERS, null);
+            if (core != null) {
+                core.close();
+            }
+        }
+    }
+
+    /** Does what is to do; tells whether there is something that must not be done while waiting. */
+    private boolean isInterrupted() {
+        if (core != null) {
+            core.check();
+        }
+        group.locked(turn);
+        return done || failure != null || plan != null && core == null || group.isEnded();
+    }
+
+    /** Opens what the directory holds, which may take seconds: outside of the lock, so that peers are heard. */
+    private void open() {
+        ServerConfig own = config.directory() == null ? config
+                : config.directory(config.directory().resolve("server-" + number));
+        ServerCore opened = ServerCore.open(own, plan, number, this::offer);
+        LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
+                own.directory() == null ? "in memory" : "in " + own.directory());
+        core = opened;
+        group.locked(() -> {
+            for (Endpoint worker : workers) {
+                if (worker != null) {
+                    welcome(worker);
+                }
+            }
+        });
+    }
+
+    /** Queues an answer; called by the reply stage. */
+    private boolean offer(int worker, DirectBuffer buffer, int length) {
+        int at = replies.tryClaim(worker + 1, Channels.HEADER + length);
+        if (at < 0) {
+            return false;
+        }
+        replies.buffer().putInt(at, Channels.PARAMETERS, Channels.ORDER);
+        replies.buffer().putBytes(at + Channels.HEADER, buffer, 0, length);
+        replies.commit(at);
+        return true;
+    }
+
+    // ---- under the group's lock ----
+
+    private void turn() {
+        announce();
+        if (core == null) {
+            return;
+        }
+        backlog.drainTo(core);
+        replies.controlledRead(sender, 64);
+        boolean isAnyFinished = false;
+        for (int w = 0; w < workers.length; w++) {
+            isAnyFinished |= finished[w];
+            if (workers[w] != null && !workers[w].isConnected()) {
+                LOG.log(finished[w] ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
+                        workers[w].reason());
+                workers[w] = null;
+                leaving[w] = 0;
+            }
+            while (leaving[w] < core.units() && backlog.isEmpty() && core.leave(w, leaving[w])) {
+                leaving[w]++;
+            }
+            if (workers[w] != null) {
+                lastSeenNs = System.nanoTime();
+            }
+        }
+        done = isAnyFinished && isDeserted();
+    }
+
+    /** Tells whether all members that are connected are servers or have said goodbye. */
+    private boolean isDeserted() {
+        for (Member member : group.view().members()) {
+            Endpoint endpoint = group.endpoint(member.id());
+            boolean isDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
+            for (int w = 0; !isDone && w < workers.length; w++) {
+                isDone = workers[w] == endpoint && finished[w] && leaving[w] >= core.units();
+            }
+            if (!isDone) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private void announce() {
+        for (Member member : group.view().members()) {
+            Endpoint endpoint = group.endpoint(member.id());
+            if (endpoint != null && endpoint.isConnected() && !told.contains(endpoint)
+                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK) {
+                told.add(endpoint);
+            }
+        }
+    }
+
+    private int header(int kind) {
+        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(Channels.HEADER, kind, ORDER);
+        message.putInt(Channels.HEADER + 4, number, ORDER);
+        return Channels.HEADER + 8;
+    }
+
+    private ControlledMessageHandler.Action send(int type, DirectBuffer buffer, int offset, int length) {
+        Endpoint to = workers[type - 1];
+        return to != null && to.send(buffer, offset, length) == Endpoint.BACK_PRESSURED
+                ? ControlledMessageHandler.Action.ABORT : ControlledMessageHandler.Action.CONTINUE;
+    }
+
+    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        if (length < 8) {
+            return;
+        }
+        int kind = buffer.getInt(offset, ORDER);
+        int worker = buffer.getInt(offset + 4, ORDER);
+        if (kind == Message.HERE) {
+            servers.add(from);
+        } else if (kind == Message.HELLO) {
+            hello(from, worker, buffer, offset + 8, length - 8);
+        } else if (plan == null || worker < 0 || worker >= workers.length || workers[worker] != from) {
+            LOG.log(Level.DEBUG, "server {0} refused a message of who is not worker {1}", number, worker);
+        } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS) {
+            receive(buffer, offset, length);
+        } else {
+            note(from, kind, worker, buffer, offset + 8, length - 8);
+        }
+    }
+
+    private void receive(DirectBuffer buffer, int offset, int length) {
+        try {
+            if (core == null || !backlog.isEmpty() || !core.offer(buffer, offset, length)) {
+                backlog.add(buffer, offset, length);
+            }
+        } catch (ServerException e) {
+            // Not this thread's to deal with: it works for the whole group.
+            failure = e;
+        }
+    }
+
+    private void note(Endpoint from, int kind, int worker, DirectBuffer buffer, int offset, int length) {
+        switch (kind) {
+            case Message.SUM -> {
+                int n = length < 12 ? -1 : buffer.getInt(offset + 8, ORDER);
+                if (n < 0 || length != 12 + 8L * n) {
+                    return;
+                }
+                double[] values = new double[n];
+                for (int i = 0; i < n; i++) {
+                    values[i] = buffer.getDouble(offset + 12 + 8 * i, ORDER);
+                }
+                long round = buffer.getLong(offset, ORDER);
+                if (sums.add(worker, round, values)) {
+                    for (Endpoint each : workers) {
+                        total(each);
+                    }
+                } else if (sums.round() == round) {
+                    total(from);
+                }
+            }
+            case Message.NOTES -> {
+                long step = length < 8 ? -1 : buffer.getLong(offset, ORDER);
+                if (step > notedStep && length < Channels.HEADER + 16_000) {
+                    notedStep = step;
+                    notes = new byte[length - 8];
+                    buffer.getBytes(offset + 8, notes);
+                }
+            }
+            case Message.BYE -> {
+                finished[worker] = true;
+                leaving[worker] = Math.min(leaving[worker], 0);
+                // Lost only if there is no room for so short a message; then the worker asks again.
+                from.send(message, 0, header(Message.FAREWELL));
+            }
+            default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
+                    worker);
+        }
+    }
+
+    private void total(Endpoint to) {
+        if (to == null) {
+            return;
+        }
+        int at = header(Message.TOTAL);
+        message.putLong(at, sums.round(), ORDER);
+        message.putInt(at + 8, sums.total().length, ORDER);
+        for (int i = 0; i < sums.total().length; i++) {
+            message.putDouble(at + 12 + 8 * i, sums.total()[i], ORDER);
+        }
+        to.send(message, 0, at + 12 + 8 * sums.total().length);
+    }
+
+    /** Puts the parts of a plan together. */
+    private void hello(Endpoint from, int worker, DirectBuffer buffer, int offset, int length) {
+        int total = length < 8 ? -1 : buffer.getInt(offset, ORDER);
+        int at = total < 0 ? -1 : buffer.getInt(offset + 4, ORDER);
+        if (total < 1 || total > MOST_PLAN || at < 0 || length - 8 > total - at) {
+            refuse(from, "a plan of " + total + " bytes is malformed");
+            return;
+        }
+        byte[] bytes = at == 0 ? new byte[total] : arriving.get(from);
+        if (bytes == null || bytes.length != total) {
+            refuse(from, "the beginning of the plan is missing");
+            return;
+        }
+        buffer.getBytes(offset + 8, bytes, at, length - 8);
+        arriving.put(from, bytes);
+        if (at + length - 8 == total) {
+            arriving.remove(from);
+            admit(from, worker, bytes);
+        }
+    }
+
+    private void admit(Endpoint from, int worker, byte[] bytes) {
+        if (plan == null) {
+            try {
+                Plan decoded = Plan.decode(bytes);
+                if (number >= decoded.servers()) {
+                    refuse(from, "there are " + decoded.servers() + " servers in the plan, this is number " + number);
+                    return;
+                }
+                encodedPlan = bytes;
+                workers = new Endpoint[decoded.workers()];
+                finished = new boolean[decoded.workers()];
+                leaving = new int[decoded.workers()];
+                Arrays.fill(leaving, Integer.MAX_VALUE);
+                sums = new Sums(decoded.workers());
+                plan = decoded;
+            } catch (IOException | RuntimeException e) {
+                refuse(from, "the plan is malformed: " + e.getMessage());
+                return;
+            }
+        }
+        if (!Arrays.equals(bytes, encodedPlan) || worker < 0 || worker >= workers.length) {
+            refuse(from, "worker " + worker + " has another model, optimiser, consistency or number of workers or "
+                    + "servers than the first; set all up alike");
+            return;
+        }
+        workers[worker] = from;
+        finished[worker] = false;
+        leaving[worker] = Integer.MAX_VALUE;
+        if (core != null) {
+            welcome(from);
+        }
+    }
+
+    private void welcome(Endpoint to) {
+        int at = header(Message.WELCOME);
+        message.putBytes(at, notes);
+        to.send(message, 0, at + notes.length);
+    }
+
+    private void refuse(Endpoint to, String why) {
+        LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
+        int at = header(Message.REFUSED);
+        byte[] text = why.getBytes(StandardCharsets.UTF_8);
+        message.putBytes(at, text);
+        to.send(message, 0, at + text.length);
+    }
+}
