@@ -46,8 +46,8 @@ import org.agrona.concurrent.UnsafeBuffer;
  * }</pre>
  *
  * <p>The servers follow the rule of the worker's {@link Optimizer}, whose rate goes with each gradient; what it learns
- * stays with them. The weights at the beginning are those of the worker who comes first, normally number 0's; servers
- * that find weights in their directory go on with those.
+ * stays with them. The weights at the beginning are those of worker 0; servers that find weights in their directory go on
+ * with those.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
  * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
@@ -132,7 +132,7 @@ public final class ParameterServer implements DistributionStrategy {
         byte[] encoded = plan.encode();
         servers = new ServerLink[how.servers];
         for (int s = 0; s < servers.length; s++) {
-            servers[s] = new ServerLink(s, how.number, encoded);
+            servers[s] = new ServerLink(s, how.number, encoded, group.transport()::nanoTime);
         }
         isPushed = new boolean[parameters.size()];
         layOut(plan);
@@ -345,7 +345,7 @@ public final class ParameterServer implements DistributionStrategy {
 
     /** Works until all that was asked is answered. */
     private void await(String what) {
-        long begin = System.nanoTime();
+        long begin = group.transport().nanoTime();
         long patience = group.config().patience().toNanos();
         while (!isThere()) {
             group.locked(this::pump);
@@ -357,7 +357,7 @@ public final class ParameterServer implements DistributionStrategy {
             if (broken != null && (isSynchronous || group.isEnded())) {
                 throw broken;
             }
-            if (System.nanoTime() - begin > patience && !isThere()) {
+            if (group.transport().nanoTime() - begin > patience && !isThere()) {
                 throw late(what);
             }
             if (broken != null) {

@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.Deque;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
+import org.agrona.concurrent.NanoClock;
 
 /**
  * A worker's way to one server, which may go away and come back, in another process even: then all that is under way is
@@ -22,6 +23,7 @@ final class ServerLink {
     final int number;
     private final int worker;
     private final byte[] plan;
+    private final NanoClock clock;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final Deque<Unit> queue = new ArrayDeque<>();
     Unit[] units;
@@ -30,10 +32,11 @@ final class ServerLink {
     private boolean welcomed;
     private long triedNs;
     /** The last thing said beside requests that an answer is awaited to, or nothing. */
-    private byte[] question = NOTHING;
+    private volatile byte[] question = NOTHING;
     private boolean isAsking;
 
-    ServerLink(int number, int worker, byte[] plan) {
+    ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
+        this.clock = clock;
         this.number = number;
         this.worker = worker;
         this.plan = plan;
@@ -50,7 +53,7 @@ final class ServerLink {
     private void greet() {
         greeted = 0;
         welcomed = false;
-        triedNs = System.nanoTime();
+        triedNs = clock.nanoTime();
     }
 
     void welcome() {
@@ -129,7 +132,7 @@ final class ServerLink {
             queue.remove().isQueued = false;
         }
         if (question.length > 0) {
-            long now = System.nanoTime();
+            long now = clock.nanoTime();
             if (isAsking || now - triedNs > RETRY_NS) {
                 message.putBytes(0, question);
                 isAsking = endpoint.send(message, 0, question.length) != Endpoint.OK;
@@ -139,7 +142,7 @@ final class ServerLink {
     }
 
     private void hello() {
-        if (greeted == plan.length && System.nanoTime() - triedNs > RETRY_NS) {
+        if (greeted == plan.length && clock.nanoTime() - triedNs > RETRY_NS) {
             greet();
         }
         while (greeted < plan.length) {
@@ -152,15 +155,16 @@ final class ServerLink {
                 return;
             }
             greeted += n;
-            triedNs = System.nanoTime();
+            triedNs = clock.nanoTime();
         }
     }
 
     private boolean send(Unit unit) {
         int kind = unit.asked;
         boolean isPush = kind == Message.PUSH;
-        // Weights go along with every join, for a server that has none.
-        DirectBuffer payload = isPush ? unit.gradient : kind == Message.JOIN ? unit.weights : null;
+        // The weights of worker 0 are those at the beginning, or of who comes back to a server that has lost its own.
+        boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.pushesNext);
+        DirectBuffer payload = isPush ? unit.gradient : isGiver ? unit.weights : null;
         int count = payload == null ? 0 : payload.capacity() / 4;
         int at = Channels.HEADER;
         message.putInt(0, Channels.PARAMETERS, Channels.ORDER);

@@ -7,6 +7,7 @@ import dev.starling.distributed.Member;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -31,6 +32,7 @@ final class ServerNode {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int MOST_PLAN = 64 << 20;
     private static final int REPLIES = 4 << 20;
+    private static final long TELL_NS = 50_000_000L;
     private static final Duration TURN = Duration.ofSeconds(1);
 
     private final Group group;
@@ -38,11 +40,11 @@ final class ServerNode {
     private final ServerConfig config;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final Backlog backlog = new Backlog();
-    private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(new byte[REPLIES
-            + RingBufferDescriptor.TRAILER_LENGTH]));
+    private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(
+            ByteBuffer.allocateDirect(REPLIES + RingBufferDescriptor.TRAILER_LENGTH)));
     private final ControlledMessageHandler sender = this::send;
     private final Runnable turn = this::turn;
-    private final Set<Endpoint> told = new HashSet<>();
+    private long toldNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
     private final Map<Endpoint, byte[]> arriving = new HashMap<>();
     private byte[] encodedPlan;
@@ -56,13 +58,14 @@ final class ServerNode {
     private byte[] notes = new byte[0];
     private volatile ServerCore core;
     private volatile boolean done;
-    private volatile long lastSeenNs = System.nanoTime();
+    private long lastSeenNs;
     private volatile RuntimeException failure;
 
     ServerNode(Group group, int number, ServerConfig config) {
         this.group = group;
         this.number = number;
         this.config = config;
+        lastSeenNs = group.transport().nanoTime();
     }
 
     /** Serves until all workers are done. */
@@ -80,7 +83,7 @@ final class ServerNode {
                 if (!done && group.isEnded()) {
                     throw group.failure();
                 }
-                if (!done && System.nanoTime() - lastSeenNs > group.config().patience().toNanos()) {
+                if (!done && group.transport().nanoTime() - lastSeenNs > group.config().patience().toNanos()) {
                     throw new DistributedException("server " + number + " has seen no worker for "
                             + group.config().patience());
                 }
@@ -153,7 +156,7 @@ final class ServerNode {
                 leaving[w]++;
             }
             if (workers[w] != null) {
-                lastSeenNs = System.nanoTime();
+                lastSeenNs = group.transport().nanoTime();
             }
         }
         done = isAnyFinished && isDeserted();
@@ -174,12 +177,18 @@ final class ServerNode {
         return true;
     }
 
+    /** Tells all who have not shown yet what they are that this is a server; workers answer when they begin. */
     private void announce() {
+        long now = group.transport().nanoTime();
+        if (toldNs != Long.MIN_VALUE && now - toldNs < TELL_NS) {
+            return;
+        }
+        toldNs = now;
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected() && !told.contains(endpoint)
-                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK) {
-                told.add(endpoint);
+            if (endpoint != null && endpoint.isConnected() && !servers.contains(endpoint)
+                    && (workers == null || !Arrays.asList(workers).contains(endpoint))) {
+                endpoint.send(message, 0, header(Message.HERE));
             }
         }
     }

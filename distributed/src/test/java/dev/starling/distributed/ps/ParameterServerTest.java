@@ -1,0 +1,127 @@
+package dev.starling.distributed.ps;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.ps.Corners.Outcome;
+import dev.starling.nn.Layer;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.ClipByNorm;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.tensor.Generator;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Function;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(120)
+class ParameterServerTest {
+    private static final float ROUNDING = 5e-5f;
+
+    @TempDir
+    Path directory;
+
+    private static Optimizer momentum(Layer model) {
+        return Sgd.over(model).rate(Schedule.constant(0.05).warmUp(10)).momentum(0.9).weightDecay(1e-3)
+                .withoutDecay(path -> path.endsWith("bias")).build();
+    }
+
+    private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
+            Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
+        return Cluster.local(workers + servers).run(group -> {
+            if (group.rank() >= workers) {
+                ParameterServer.serve(group, group.rank() - workers, config);
+                return null;
+            }
+            return Corners.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
+                    .workers(workers).servers(servers).consistency(consistency).build(), b -> { });
+        }).stream().filter(Objects::nonNull).toList();
+    }
+
+    private static void assertAlike(Outcome outcome, Outcome expected, float tolerance) {
+        expected.weights().forEach((path, t) -> assertThat(outcome.weights().get(path)).as(path)
+                .containsExactly(t, within(tolerance)));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"1, 1", "2, 1", "2, 2", "3, 2", "4, 1"})
+    void synchronousWorkersTrainAsOneProcessDoes(int workers, int servers) {
+        Outcome alone = Corners.train(Corners::perceptron, ParameterServerTest::momentum, 10, new SingleProcess(),
+                b -> { });
+        List<Outcome> all = train(workers, servers, new Consistency.Synchronous(), ServerConfig.inMemory(),
+                Corners::perceptron, ParameterServerTest::momentum, 10);
+        assertThat(all).hasSize(workers);
+        assertAlike(all.getFirst(), alone, ROUNDING);
+        for (Outcome each : all) {
+            assertAlike(each, all.getFirst(), 0);
+            assertThat(each.history().last().step()).isEqualTo(110);
+            assertThat(each.history().last().training().loss()).isCloseTo(alone.history().last().training().loss(),
+                    within(1e-4));
+            assertThat(each.history().last().heldOut()).isEqualTo(all.getFirst().history().last().heldOut());
+        }
+        assertThat(alone.accuracy()).isGreaterThan(0.9);
+        List<Outcome> again = train(workers, servers, new Consistency.Synchronous(), ServerConfig.inMemory(),
+                Corners::perceptron, ParameterServerTest::momentum, 10);
+        assertAlike(again.getLast(), all.getFirst(), 0);
+    }
+
+    @Test
+    void synchronousWorkersAgreeOnRunningStatistics() {
+        List<Outcome> all = train(3, 1, new Consistency.Synchronous(), ServerConfig.inMemory(), Corners::normed,
+                m -> Adam.over(m).rate(0.01).build(), 4);
+        assertAlike(all.get(1), all.get(0), 0);
+        assertAlike(all.get(2), all.get(0), 0);
+        assertThat(all.getFirst().accuracy()).isGreaterThan(0.9);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {-1, 0, 3})
+    void workersThatDoNotWaitLearn(int bound) {
+        List<Outcome> all = train(3, 2, bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound),
+                ServerConfig.in(directory), Corners::perceptron, m -> Adam.over(m).rate(0.002).build(), 12);
+        assertThat(all).hasSize(3);
+        // Rank 0 alone measures.
+        assertThat(all.getFirst().accuracy()).isGreaterThan(0.9);
+        assertThat(Files.exists(directory.resolve("server-1").resolve("snapshot"))).isTrue();
+    }
+
+    @Test
+    void aServerAloneHasTheBitsOfTheOptimizerAlone() {
+        Outcome alone = Corners.train(Corners::perceptron, m -> Adam.over(m).rate(0.002).build(), 3,
+                new SingleProcess(), b -> { });
+        List<Outcome> one = train(1, 2, new Consistency.Asynchronous(), ServerConfig.inMemory(), Corners::perceptron,
+                m -> Adam.over(m).rate(0.002).build(), 3);
+        assertAlike(one.getFirst(), alone, 1e-5f);
+    }
+
+    @Test
+    void namesWhatDoesNotFit() {
+        assertThatThrownBy(() -> train(1, 1, new Consistency.Asynchronous(), ServerConfig.inMemory(),
+                Corners::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
+                .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm").hasMessageContaining("Sgd");
+        assertThatThrownBy(() -> Cluster.local(3).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                return null;
+            }
+            // Worker 1 comes when worker 0 is there.
+            int rank = group.rank();
+            Function<Layer, Optimizer> optimizer = m -> rank == 0 ? Sgd.over(m).build() : Adam.over(m).build();
+            return Corners.train(Corners::perceptron, optimizer, 2, ParameterServer.worker(group, rank).build(),
+                    b -> { });
+        })).isInstanceOf(DistributedException.class);
+    }
+}
