@@ -46,7 +46,8 @@ public interface RemoteWrites {
          *
          * @param offset in the target's memory, in bytes
          * @param source to copy, all of it
-         * @param completion called once by {@link Wire#poll}, unless this method returns another code than SENT
+         * @param completion called once by {@link Wire#poll}, unless this method returns another code than SENT or the
+         *     wire is closed
          * @param tag handed to the completion
          * @return {@link Wire#SENT}, {@link Wire#BACK_PRESSURED} or {@link Wire#CLOSED}
          * @throws dev.starling.transport.TransportException if it is not within the target's memory

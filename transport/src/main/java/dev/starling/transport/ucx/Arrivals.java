@@ -60,8 +60,9 @@ final class Arrivals {
         return taken;
     }
 
-    boolean hasRoom() {
-        return room > 0;
+    /** Returns whether nothing has been handed over yet and something may be. */
+    boolean isIdle() {
+        return taken == 0 && room > 0;
     }
 
     Iterable<Inflow> inflows() {

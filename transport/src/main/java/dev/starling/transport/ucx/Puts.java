@@ -13,8 +13,8 @@ import org.openucx.jucx.ucp.UcpRequest;
 import org.openucx.jucx.ucs.UcsConstants;
 
 /**
- * Puts of one link that the network does by itself. UCX says that a write has left; that it has arrived is known when a flush
- * begun after it completes. One flush at a time: it covers all writes since the one before.
+ * Puts of one link that the network does by itself. UCX says that a write has left; that it has arrived is known when
+ * a flush begun after it completes. One flush at a time: it covers all writes since the one before.
  */
 final class Puts {
     private static final int CAPACITY = 1024;
@@ -71,7 +71,8 @@ final class Puts {
         }
     }
 
-    private int put(UcpRemoteKey key, long remoteAddress, MemorySegment source, RemoteWrites.Completion completion, long tag) {
+    private int put(UcpRemoteKey key, long remoteAddress, MemorySegment source, RemoteWrites.Completion completion,
+            long tag) {
         if (broken) {
             return Wire.CLOSED;
         }

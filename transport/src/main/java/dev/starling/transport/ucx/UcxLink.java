@@ -103,6 +103,11 @@ final class UcxLink implements Link {
         return state == State.CONNECTED && !failed;
     }
 
+    /** Returns whether what waits can still be sent. */
+    boolean isAlive() {
+        return isConnected() || state == State.LEAVING && !failed;
+    }
+
     int pieceLength() {
         return wire.bulkMessageLength();
     }

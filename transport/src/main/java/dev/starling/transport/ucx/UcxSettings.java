@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
@@ -31,6 +32,8 @@ record UcxSettings(Map<String, String> values, boolean networkWrites) {
     private static final Pattern NETWORK = Pattern.compile(NETWORKS);
     private static final Pattern TRANSPORTS = Pattern.compile("\\^?(T)(,(T))*".replace("T", NETWORKS + "|" + OTHERS));
     private static final String NOT_SHARED_MEMORY = "^posix,sysv,cma,xpmem,knem";
+
+    private static final int DEFAULT_BULK = 128 << 10;
 
     private static final Map<String, Option> OPTIONS = options();
 
@@ -79,8 +82,9 @@ record UcxSettings(Map<String, String> values, boolean networkWrites) {
         values.put("TLS", config.sharedMemory() ? "all" : NOT_SHARED_MEMORY);
         // Without it, links that notice a dead peer are never made of shared memory.
         values.put("MM_ERROR_HANDLING", "y");
-        values.put("TX_SEG_SIZE", "256k");
-        values.put("RX_SEG_SIZE", "256k");
+        // One segment takes a message of half a megabyte and its envelope, so that nothing is put together in memory.
+        values.put("TX_SEG_SIZE", "520k");
+        values.put("RX_SEG_SIZE", "520k");
         config.options().forEach((name, value) -> {
             Option option = OPTIONS.get(name);
             require(option != null, "the ucx wire has no option '" + name + "'", "it has " + OPTIONS.keySet());
@@ -99,7 +103,8 @@ record UcxSettings(Map<String, String> values, boolean networkWrites) {
             require(device.equals("all") || exists(device), "there is no network device '" + device + "' here",
                     "see: ip link, and /sys/class/infiniband");
         }
-        if (tls.equals("tcp")) {
+        if (tls.equals("tcp") || tls.equals(NOT_SHARED_MEMORY) && !hasRdma(tls)) {
+            // A peer is reached by one device; the others would carry messages of this host out of order.
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
         return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"));
@@ -114,9 +119,14 @@ record UcxSettings(Map<String, String> values, boolean networkWrites) {
         return Files.exists(Path.of("/sys/class/net", name)) || Files.exists(Path.of("/sys/class/infiniband", name));
     }
 
-    /** Returns the length of the messages that carry bulk data fastest. */
+    /** Returns the length of the messages that carry bulk data fastest: what TCP takes in one segment. */
     int bulkLength() {
-        return 128 << 10;
+        String size = values.get("RX_SEG_SIZE").toLowerCase(Locale.ROOT);
+        if (!size.matches("\\d{1,6}k?b?")) {
+            return DEFAULT_BULK;
+        }
+        int bytes = Integer.parseInt(size.replaceAll("\\D", "")) * (size.contains("k") ? 1024 : 1);
+        return Math.clamp(Integer.highestOneBit(Math.max(1, bytes - 1)), 32 << 10, UcxWire.MAX_MESSAGE);
     }
 
     private static void require(boolean holds, String what, String remedy) {

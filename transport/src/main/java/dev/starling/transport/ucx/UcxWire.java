@@ -211,12 +211,10 @@ final class UcxWire implements Wire, RemoteWrites {
         arrivals.begin(inbox, limit);
         int work = 0;
         try {
-            for (int i = 0; i < MAX_PROGRESS && arrivals.hasRoom(); i++) {
-                int progress = progress();
+            int progress = 1;
+            for (int i = 0; i < MAX_PROGRESS && progress > 0 && arrivals.isIdle(); i++) {
+                progress = progress();
                 work += progress;
-                if (progress == 0) {
-                    break;
-                }
             }
             work += tend();
         } finally {

@@ -93,7 +93,7 @@ final class Writes {
             complete(true);
             work++;
         }
-        if (sent < added && link.isConnected()) {
+        if (sent < added && link.isAlive()) {
             send();
         }
         return work;

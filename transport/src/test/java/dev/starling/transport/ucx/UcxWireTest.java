@@ -252,7 +252,9 @@ class UcxWireTest {
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
     void shouldOutliveAKilledPeer(String tls, String writes) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
-        try (Wire wire = open(config(tls).option("writes", writes)); Wire other = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
+        try (Wire wire = open(config(tls).option("writes", writes));
+                Wire other = open(config(tls).option("writes", writes));
+                Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
             Link lasting = wire.open(other.address());
             byte[] key = meet(wire, link);
@@ -349,7 +351,9 @@ class UcxWireTest {
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
     void shouldWriteBothWaysAtOnce(String tls, String writes) {
-        try (Wire left = open(config(tls).option("writes", writes)); Wire right = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
+        try (Wire left = open(config(tls).option("writes", writes));
+                Wire right = open(config(tls).option("writes", writes));
+                Arena arena = Arena.ofShared()) {
             Link there = left.open(right.address());
             Link back = right.open(left.address());
             await(() -> offer(there, new byte[4]) == Wire.SENT, left, right);
@@ -468,7 +472,8 @@ class UcxWireTest {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
             assertThatThrownBy(() -> ((RemoteWrites) from).attach(link, new byte[length]))
-                    .isInstanceOf(TransportException.class).hasMessageContaining("these " + length + " bytes are no key");
+                    .isInstanceOf(TransportException.class)
+                    .hasMessageContaining("these " + length + " bytes are no key");
         }
     }
 
