@@ -1,6 +1,7 @@
 package dev.starling.distributed.ring;
 
 import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
@@ -179,8 +180,18 @@ final class Buckets implements AutoCloseable {
         return slots[index].to(parameter.dtype()).to(parameter.device());
     }
 
+    /** Gives the memory back. What is under way on it ends, for this rank with all that it does in this epoch. */
     @Override
     public void close() {
+        for (Work work : works) {
+            if (!work.isDone()) {
+                try {
+                    work.await(Duration.ZERO);
+                } catch (DistributedException e) {
+                    // Nobody waits for it any more.
+                }
+            }
+        }
         buffer.close();
     }
 }

@@ -85,8 +85,8 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
             }
             return new Standing(fresh, step, epoch, batch, notes, checks);
         } catch (IOException e) {
-            throw new DistributedException("rank " + rank + " describes its state in a way that is not understood; give "
-                    + "all ranks the same version", e);
+            throw new DistributedException("rank " + rank + " describes its state in a way that is not understood; "
+                    + "give all ranks the same version", e);
         }
     }
 
@@ -95,7 +95,7 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
         if (fresh || other.fresh) {
             return !fresh;
         }
-        // Of two after the same step, the one that has not yet measured the epoch that ended with it: others repeat that.
+        // Of two after the same step, the one that has not measured the epoch yet that ended with it: all do that again.
         return step != other.step ? step > other.step : epoch < other.epoch;
     }
 
@@ -108,8 +108,8 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
         for (int i = 0; i < Math.max(checks.length, first.checks.length); i++) {
             if (i >= checks.length || i >= first.checks.length || checks[i] != first.checks[i]) {
                 List<String> tensors = describe(own);
-                throw new DistributedException("rank " + rank + " trains another model than rank 0: their tensors number "
-                        + i + " differ, here it is " + (i < tensors.size() ? tensors.get(i) : "absent")
+                throw new DistributedException("rank " + rank + " trains another model than rank 0: their tensors "
+                        + "number " + i + " differ, here it is " + (i < tensors.size() ? tensors.get(i) : "absent")
                         + "; build the same model and optimiser on all ranks");
             }
         }

@@ -7,17 +7,20 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.Layer;
-import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.nio.file.Path;
 import java.util.List;
@@ -186,6 +189,22 @@ class RingAllReduceTest {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> Runs.train(group.rank() == 0 ? Runs::mlp : Runs::cnn,
                 RingAllReduce.over(group).build(), b -> { }))).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("rank 1 trains another model than rank 0");
+    }
+
+    @Test
+    void shouldLeaveInTheMidstOfAStep() {
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+            try (Layer net = Runs.mlp(Generator.seeded(1)); Sgd sgd = Sgd.over(net).build();
+                    RingAllReduce ring = RingAllReduce.over(group).bucketBytes(512).build(); Scope scope = Scope.open()) {
+                ring.start(TrainingState.of(net, sgd));
+                Tensor[] gradients = new Tensor[4];
+                for (int i = 3; i > group.rank(); i--) {
+                    gradients[i] = sgd.parameters().get(i).value().copy();
+                    ring.gradient(i, gradients[i]);
+                }
+                return group.rank() == 0 ? null : ring.beforeStep(gradients);
+            }
+        })).isInstanceOf(PeerLostException.class).hasMessageContaining("rank 0");
     }
 
     // ---- unequal ranks ----

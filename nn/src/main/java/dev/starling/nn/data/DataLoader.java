@@ -42,8 +42,8 @@ public final class DataLoader implements AutoCloseable {
         this.how = how;
         plan = EpochPlan.of(0, how, share);
         ParkingWaitStrategy waiting = new ParkingWaitStrategy(how.deadline.toNanos());
-        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields()), how.workers == 0 ? 1 : how.prefetch,
-                waiting);
+        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields()),
+                how.workers == 0 ? 1 : how.prefetch, waiting);
         ring.addGatingSequences(read);
         published = ring.newBarrier();
         own = new Example(how.dataset.fields(), how.seed);

@@ -165,7 +165,9 @@ public final class Trainer {
         }
         how.heldOut.share(strategy.isSynchronous() ? strategy.share() : Share.WHOLE);
         Averages measured = new Averages(how.metrics);
-        return measured.scores(overRanks(Scores.sums(how.model, how.loss, how.heldOut, measured)));
+        double[] sums = Scores.sums(how.model, how.loss, how.heldOut, measured);
+        how.heldOut.share(Share.WHOLE);
+        return measured.scores(overRanks(sums));
     }
 
     /** Adds sums up over ranks that are at the same step; not any more if the state was restored meanwhile. */
@@ -248,7 +250,10 @@ public final class Trainer {
             return this;
         }
 
-        /** Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told. */
+        /**
+         * Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told. The
+         * loss has to be a mean over rows.
+         */
         public Builder accumulate(int batches) {
             if (batches < 1) {
                 throw new IllegalArgumentException("a step needs a batch or more, got " + batches);
@@ -276,7 +281,7 @@ public final class Trainer {
         }
 
         /**
-         * Makes this run one of many processes. All are given the same data, batch size, seeds, number of epochs and
+         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, batch size, seeds, number of epochs and
          * interval of checkpoints; rank 0 alone reads and writes them.
          */
         public Builder strategy(DistributionStrategy together) {

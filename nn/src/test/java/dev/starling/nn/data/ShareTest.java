@@ -118,8 +118,8 @@ class ShareTest {
                     assertThat(batch.rows()).isEqualTo(expected.size());
                     int from = loader.share().place(0, batch.rows(), 0);
                     long[] mine = batch.input().toLongs();
-                    assertThat(mine).hasSize(batch.size()).isEqualTo(Arrays.copyOfRange(expected.input().toLongs(), from,
-                            from + mine.length));
+                    assertThat(mine).hasSize(batch.size())
+                            .isEqualTo(Arrays.copyOfRange(expected.input().toLongs(), from, from + mine.length));
                 }
                 assertThat(batches.hasNext()).isFalse();
             }

@@ -63,7 +63,8 @@ class DistributedTrainerTest {
 
     private record Outcome(Map<String, float[]> tensors, History history) { }
 
-    private static Outcome train(DistributionStrategy strategy, int batch, double dropout, Consumer<Trainer.Builder> more) {
+    private static Outcome train(DistributionStrategy strategy, int batch, double dropout,
+            Consumer<Trainer.Builder> more) {
         Generator g = Generator.seeded(strategy.rank() + 5);
         try (Sequential net = Sequential.of(Linear.of(4, 16, g), new Relu(), new Dropout(dropout),
                 Linear.of(16, 4, g));
