@@ -5,6 +5,8 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.distributed.ring.RingAllReduce;
@@ -76,17 +78,22 @@ final class Team {
         Split split = me.isServer() ? null : run.load(directory);
         try (Clusters.Ending coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
                 Group group = Clusters.join(me, how.transport, how.silence())) {
-            work(group, split, me.rank() == 0);
+            work(group, split, me.rank(), me.workers());
         }
     }
 
-    private void work(Group group, Split split, boolean first) {
-        try (DistributionStrategy strategy = strategy(group)) {
-            run.train(split, strategy, first, out);
+    private void work(Group group, Split split, int number, int workers) {
+        if (number >= workers) {
+            ParameterServer.serve(group, number - workers, how.serverData == null ? ServerConfig.inMemory()
+                    : ServerConfig.in(how.serverData));
+            return;
+        }
+        try (DistributionStrategy strategy = strategy(group, number, workers)) {
+            run.train(split, strategy, number == 0, out);
         }
     }
 
-    private DistributionStrategy strategy(Group group) {
+    private DistributionStrategy strategy(Group group, int number, int workers) {
         return switch (how.strategy()) {
             case RING -> {
                 RingAllReduce.Builder ring = RingAllReduce.over(group);
@@ -95,7 +102,8 @@ final class Team {
                 yield (how.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);
-            case PS -> throw new DistributedException("not yet");
+            case PS -> ParameterServer.worker(group, number).workers(workers).servers(how.servers())
+                    .consistency(how.consistency()).build();
         };
     }
 
@@ -121,7 +129,7 @@ final class Team {
                 Callable<Void> body = () -> {
                     GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank);
                     try (Group group = Group.join(config)) {
-                        work(group, split, rank == 0);
+                        work(group, split, rank, how.workers);
                     }
                     return null;
                 };

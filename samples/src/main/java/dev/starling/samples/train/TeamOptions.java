@@ -1,6 +1,7 @@
 package dev.starling.samples.train;
 
 import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.ps.Consistency;
 import java.nio.file.Path;
 import java.time.Duration;
 import picocli.CommandLine.Option;
@@ -68,6 +69,12 @@ final class TeamOptions {
 
     int servers() {
         return strategy() == Strategy.PS ? servers : 0;
+    }
+
+    /** Returns how far workers of parameter servers may be apart. */
+    Consistency consistency() {
+        return staleness == null ? new Consistency.Asynchronous()
+                : staleness == 0 ? new Consistency.Synchronous() : new Consistency.Stale(staleness);
     }
 
     /** Returns whether the others go on when a worker is lost. */
