@@ -28,7 +28,7 @@ import java.util.function.BiConsumer;
  * Our network with its optimiser. Parameters are in the order in which the network uses them, weight before bias; in a
  * residual block the projection on the shortcut comes last.
  */
-final class StarlingModel implements AutoCloseable {
+public final class StarlingModel implements AutoCloseable {
     private static final BiConsumer<Optimizer, Gradients> UNSEEN = (optimizer, gradients) -> { };
 
     private final Generator generator = Generator.seeded(42);
@@ -38,13 +38,23 @@ final class StarlingModel implements AutoCloseable {
     private final Tape tape = new Tape();
 
     /** Builds a network with weights that are the same each time. */
-    StarlingModel(Model model, double learningRate) {
+    public StarlingModel(Model model, double learningRate) {
         network = switch (model) {
             case MLP -> mlp();
             case CNN -> cnn();
             case RESNET18 -> resnet18();
         };
         optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
+    }
+
+    /** Returns the network, which this owns. */
+    public Layer network() {
+        return network;
+    }
+
+    /** Returns the optimiser, which this owns. */
+    public Optimizer optimizer() {
+        return optimizer;
     }
 
     /** One training step: forward, mean cross-entropy, backward, SGD with momentum. Returns the loss before it. */

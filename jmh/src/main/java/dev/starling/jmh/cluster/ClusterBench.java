@@ -68,6 +68,7 @@ public final class ClusterBench implements Callable<Integer> {
         PrintStream table = json ? System.err : System.out;
         Path directory = Files.createTempDirectory("starling-cluster");
         List<Finding> findings = new ArrayList<>();
+        List<String> lines = new ArrayList<>();
         try {
             String missing = OpenMpi.missing(directory.resolve("openmpi"));
             if (missing != null) {
@@ -78,21 +79,35 @@ public final class ClusterBench implements Callable<Integer> {
                 List<Party> parties = Stream.of(Party.values())
                     .filter(party -> missing == null || !party.isOpenMpi())
                     .filter(party -> chosen.isEmpty() || chosen.contains(party)).toList();
-                for (Measure measure : Measure.values()) {
-                    boolean asked = only.isEmpty() || only.contains(measure);
-                    if (asked && (world == 2 || measure == Measure.ALL_REDUCE)) {
+                for (Measure measure : List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT)) {
+                    if (isAsked(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
                         measure(measure, world, parties, directory, table, findings);
                     }
                 }
             }
+            Training training = new Training(directory, rounds, sampleMillis, warmupMillis, table);
+            for (Party party : Party.values()) {
+                boolean takesPart = chosen.isEmpty() || chosen.contains(party);
+                if (takesPart && party.does(Measure.STEP_OVERLAPPED) && isAsked(Measure.STEP_OVERLAPPED)) {
+                    training.overlap(party, 2);
+                }
+                if (takesPart && party.does(Measure.TRAIN) && isAsked(Measure.TRAIN)) {
+                    training.throughput(party, 2);
+                }
+            }
+            lines.addAll(training.json());
         } finally {
             delete(directory);
         }
         if (json) {
-            System.out.println(findings.stream().map(Finding::json)
+            System.out.println(Stream.concat(findings.stream().map(Finding::json), lines.stream())
                 .collect(Collectors.joining(",", "{\"cases\":[", "]}")));
         }
         return CommandLine.ExitCode.OK;
+    }
+
+    private boolean isAsked(Measure measure) {
+        return only.isEmpty() || only.contains(measure);
     }
 
     private void measure(Measure measure, int world, List<Party> parties, Path directory, PrintStream table,
@@ -100,7 +115,7 @@ public final class ClusterBench implements Callable<Integer> {
         List<Integer> bytes = switch (measure) {
             case ALL_REDUCE -> sizes;
             case ROUND_TRIP -> List.of(32);
-            case PUT -> List.of(8);
+            default -> List.of(8);
         };
         try (Contest contest = new Contest(directory.resolve(measure.label() + world), directory.resolve("openmpi"))) {
             for (Party party : parties) {

@@ -15,7 +15,15 @@ enum Measure {
     /** A message from member 0 to member 1, and back. */
     ROUND_TRIP("µs"),
     /** A one-sided write from one of two members to the other, until the other sees it. */
-    PUT("µs");
+    PUT("µs"),
+    /** Training steps of a convolutional network; the number of bytes is that of images on each member. */
+    TRAIN("img/s"),
+    /** A training step with timed waits in place of computing, and nobody to talk to. */
+    STEP_ALONE("ms"),
+    /** The same, with all gradients sent at its end. */
+    STEP_LATE("ms"),
+    /** The same, with gradients sent as they come. */
+    STEP_OVERLAPPED("ms");
 
     private final String unit;
 

@@ -53,6 +53,30 @@ enum Party {
             return new TransportMember(config(setting).sharedMemory(false), rank, directory);
         }
     },
+    /** Our strategies, within a host. */
+    STARLING_TRAINING("starling", Measure.TRAIN, Measure.STEP_OVERLAPPED) {
+        @Override
+        List<Way> ways(Measure measure) {
+            return measure == Measure.TRAIN ? List.of(Way.of("ring"), Way.of("gossip")) : List.of(Way.of("ring"));
+        }
+
+        @Override
+        Member join(String setting, int rank, int world, Path directory) throws Exception {
+            return new TrainingMember(config("aeron"), setting, rank, world, directory);
+        }
+    },
+    /** Our strategies, as between hosts. */
+    STARLING_NETWORK_TRAINING("starling network", Measure.STEP_OVERLAPPED) {
+        @Override
+        List<Way> ways(Measure measure) {
+            return List.of(Way.of("ring"));
+        }
+
+        @Override
+        Member join(String setting, int rank, int world, Path directory) throws Exception {
+            return new TrainingMember(config("aeron").sharedMemory(false), setting, rank, world, directory);
+        }
+    },
     /** PyTorch's Gloo. */
     GLOO("gloo", Measure.ALL_REDUCE) {
         @Override
@@ -111,8 +135,7 @@ enum Party {
     }
 
     boolean isOurs() {
-        return this == STARLING || this == STARLING_NETWORK || this == STARLING_MESSAGES
-            || this == STARLING_NETWORK_MESSAGES;
+        return name().startsWith("STARLING");
     }
 
     /** Returns which of us this is measured beside. */
@@ -122,7 +145,7 @@ enum Party {
             case STARLING_NETWORK -> this == OPEN_MPI_TCP || this == GLOO;
             case STARLING_MESSAGES -> this == OPEN_MPI;
             case STARLING_NETWORK_MESSAGES -> this == OPEN_MPI_TCP || this == GRPC;
-            case GLOO, OPEN_MPI, OPEN_MPI_TCP, GRPC -> false;
+            case STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP, GRPC -> false;
         };
     }
 

@@ -1,0 +1,161 @@
+package dev.starling.jmh.cluster;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.jmh.Inputs;
+import dev.starling.jmh.Model;
+import dev.starling.jmh.StarlingModel;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
+
+/** One worker that trains a convolutional network with others, on one thread each. */
+final class TrainingMember implements Member {
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final int OVERLAP_BATCH = 32;
+    private static final long PRECISE_NS = 60_000;
+
+    private final int rank;
+    private final Path directory;
+    private final CoordinatorThread coordinator;
+    private final Group group;
+    private final StarlingModel model = new StarlingModel(Model.CNN, Model.LEARNING_RATE);
+    private final DistributionStrategy strategy;
+    private TrainingStep step;
+    private Tensor images;
+    private Tensor labels;
+    private Timeline timeline;
+    private DistributionStrategy alone;
+    private CoordinatorThread ownCoordinator;
+    private Group ownGroup;
+    private Tensor[] gradients;
+
+    TrainingMember(TransportConfig transport, String strategyName, int rank, int world, Path directory)
+            throws IOException, InterruptedException {
+        this.rank = rank;
+        this.directory = directory;
+        Threads.set(1);
+        coordinator = rank != 0 ? null : coordinator(transport, world);
+        if (rank == 0) {
+            Meeting.say(directory, "coordinator", coordinator.address());
+        }
+        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank));
+        strategy = switch (strategyName) {
+            case "ring" -> RingAllReduce.over(group).build();
+            case "ring bf16" -> RingAllReduce.over(group).halfPrecision().build();
+            case "gossip" -> Gossip.of(group);
+            default -> throw new IllegalArgumentException("no such strategy: " + strategyName);
+        };
+        strategy.start(TrainingState.of(model.network(), model.optimizer()));
+    }
+
+    private static CoordinatorThread coordinator(TransportConfig transport, int world) {
+        return CoordinatorThread.start(Coordinator.open(transport, world, Coordinator.OnLoss.END, 1, PATIENCE));
+    }
+
+    @Override
+    public long time(Measure measure, int bytes, int runs) throws Exception {
+        return switch (measure) {
+            case TRAIN -> train(bytes, runs);
+            case STEP_ALONE -> replay(runs, true, false);
+            case STEP_LATE -> replay(runs, false, true);
+            case STEP_OVERLAPPED -> replay(runs, false, false);
+            case ALL_REDUCE, ROUND_TRIP, PUT -> throw new IllegalArgumentException(measure.label());
+        };
+    }
+
+    private long train(int batch, int runs) {
+        if (step == null) {
+            images = Tensor.of(Inputs.normal(rank, Model.CNN.batchShape(batch)), Model.CNN.batchShape(batch));
+            labels = Tensor.of(Inputs.labels(rank, batch), batch);
+            step = new TrainingStep(model.network(), Loss.crossEntropy(), model.optimizer(), Generator.seeded(1), strategy);
+        }
+        if (strategy.isSynchronous()) {
+            group.collectives().barrier().await(PATIENCE);
+        }
+        long start = System.nanoTime();
+        for (int i = 0; i < runs; i++) {
+            step.run(images, labels);
+            strategy.stops(false);
+        }
+        return System.nanoTime() - start;
+    }
+
+    private long replay(int runs, boolean byItself, boolean late) throws Exception {
+        if (timeline == null) {
+            prepare();
+        }
+        group.collectives().barrier().await(PATIENCE);
+        DistributionStrategy with = byItself ? alone : strategy;
+        long start = System.nanoTime();
+        for (int i = 0; i < runs; i++) {
+            for (int k = 0; k < timeline.order().length; k++) {
+                pause(timeline.nanos()[k]);
+                if (!late) {
+                    with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
+                }
+            }
+            for (int k = 0; late && k < timeline.order().length; k++) {
+                with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
+            }
+            with.beforeStep(gradients.clone());
+            with.afterStep();
+            with.stops(false);
+        }
+        return System.nanoTime() - start;
+    }
+
+    /** Learns when the gradients of a real step come: rank 0 measures while the others wait. */
+    private void prepare() throws Exception {
+        if (rank == 0) {
+            Meeting.say(directory, "timeline", Timeline.measure(OVERLAP_BATCH).toString());
+        }
+        timeline = Timeline.parse(Meeting.hear(directory, "timeline"));
+        gradients = model.optimizer().parameters().stream().map(p -> p.value().onesLike()).toArray(Tensor[]::new);
+        TransportConfig local = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(10));
+        ownCoordinator = coordinator(local, 1);
+        ownGroup = Group.join(GroupConfig.of(local, ownCoordinator.address()));
+        alone = RingAllReduce.over(ownGroup).build();
+        alone.start(TrainingState.of(model.network(), model.optimizer()));
+    }
+
+    /** Waits without a core, but for the last moment. */
+    private static void pause(long nanos) {
+        long end = System.nanoTime() + nanos;
+        for (long left = nanos; left > 0; left = end - System.nanoTime()) {
+            if (left > PRECISE_NS) {
+                LockSupport.parkNanos(left - PRECISE_NS);
+            } else {
+                Thread.onSpinWait();
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        strategy.close();
+        group.close();
+        if (alone != null) {
+            alone.close();
+            ownGroup.close();
+            ownCoordinator.close();
+        }
+        if (coordinator != null) {
+            coordinator.close();
+        }
+    }
+}
