@@ -15,7 +15,14 @@ public final class CollectiveMismatchException extends DistributedException {
         this.peer = peer;
     }
 
-    /** Returns the rank that threw. */
+    /** Makes an exception of what was noticed somewhere. */
+    public CollectiveMismatchException(int rank, int peer, String message) {
+        super(message);
+        this.rank = rank;
+        this.peer = peer;
+    }
+
+    /** Returns the rank that noticed it. */
     public int rank() {
         return rank;
     }

@@ -85,6 +85,31 @@ public final class Collectives {
         return started(prepare(CollectiveCall.barrier(""), null, 0));
     }
 
+    /**
+     * Sends bytes to another rank, which receives as many with the same tag. Goes on independently of collectives; what
+     * has the same tag is received in the order in which it is sent.
+     *
+     * @param bytes that all threads may read; to be left alone until it is done
+     */
+    public Work send(MemorySegment bytes, int to, int tag) {
+        return started(prepareSend(bytes, to, tag));
+    }
+
+    /** Receives bytes from another rank, as many as it sends with the same tag; see {@link #send}. */
+    public Work receive(MemorySegment into, int from, int tag) {
+        return started(prepareReceive(into, from, tag));
+    }
+
+    /** Prepares {@link #send} for being started again and again. */
+    public Work prepareSend(MemorySegment bytes, int to, int tag) {
+        return new Prepared(engine.transfer(true, to, tag, bytes));
+    }
+
+    /** Prepares {@link #receive} for being started again and again. */
+    public Work prepareReceive(MemorySegment into, int from, int tag) {
+        return new Prepared(engine.transfer(false, from, tag, into));
+    }
+
     /** Gives all ranks the bytes of one, wherever they lie. Collective; waits. */
     public void broadcast(MemorySegment bytes, int root) {
         staged(bytes, DType.U8, (count) -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
@@ -163,8 +188,8 @@ public final class Collectives {
         void await(Duration atMost, String what) {
             if (!group.await(done, atMost)) {
                 DistributedException late = new DistributedException("waited " + atMost + " for "
-                        + (what == null ? task : what) + "; " + engine.awaited());
-                group.locked(() -> engine.fail(late));
+                        + (what == null ? task : what) + "; " + engine.awaited(task));
+                group.locked(() -> engine.abandon(late));
             }
             RuntimeException failure = task.failure();
             if (failure != null) {

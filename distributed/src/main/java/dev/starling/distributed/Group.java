@@ -277,14 +277,19 @@ public final class Group implements AutoCloseable {
             work += connect();
         } else if (phase == Phase.RUNNING) {
             work += engine.doWork();
-            PeerLostException gone = left.isEmpty() ? null : left.get(engine.awaitedRank());
-            if (gone != null && phase == Phase.RUNNING) {
-                long id = view.members().get(gone.rank()).id();
-                breakWith(gone);
-                coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, "it has left"));
+            if (!left.isEmpty() && phase == Phase.RUNNING) {
+                left.values().forEach(this::breakIfAwaited);
             }
         }
         return work;
+    }
+
+    private void breakIfAwaited(PeerLostException gone) {
+        if (phase == Phase.RUNNING && engine.awaits(gone.rank())) {
+            long id = view.members().get(gone.rank()).id();
+            breakWith(gone);
+            coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, "it has left"));
+        }
     }
 
     private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {

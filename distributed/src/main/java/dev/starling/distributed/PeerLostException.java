@@ -23,6 +23,13 @@ public final class PeerLostException extends DistributedException {
         this.unheard = unheard;
     }
 
+    /** Makes an exception of what another process has noticed. */
+    public PeerLostException(int rank, Duration unheard, int noticedBy, String message) {
+        super("rank " + noticedBy + " gave up: " + message);
+        this.rank = rank;
+        this.unheard = unheard;
+    }
+
     /** Returns the rank of the lost process; -1 for the coordinator. */
     public int rank() {
         return rank;

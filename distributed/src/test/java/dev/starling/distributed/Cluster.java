@@ -18,6 +18,7 @@ public final class Cluster {
     private final TransportConfig transport;
     private final int world;
     private final Coordinator.OnLoss onLoss;
+    private List<String> hosts = List.of();
 
     /** Makes a cluster over a transport. */
     public Cluster(TransportConfig transport, int world, Coordinator.OnLoss onLoss) {
@@ -32,6 +33,12 @@ public final class Cluster {
                 Coordinator.OnLoss.END);
     }
 
+    /** Has ranks pretend to be on hosts of these names. */
+    public Cluster hosts(String... names) {
+        hosts = List.of(names);
+        return this;
+    }
+
     /** What a rank does. */
     public interface Rank<T> {
         /** Does it. */
@@ -44,8 +51,9 @@ public final class Cluster {
                 Duration.ofSeconds(30)))) {
             List<FutureTask<T>> ranks = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
-                GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
+                GroupConfig here = GroupConfig.of(transport, coordinator.address()).wish(rank)
                         .patience(Duration.ofSeconds(20));
+                GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     try (Group group = Group.join(config)) {
                         return program.run(group);

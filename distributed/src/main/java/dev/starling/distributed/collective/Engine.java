@@ -2,8 +2,8 @@ package dev.starling.distributed.collective;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Endpoint;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import org.agrona.DirectBuffer;
@@ -21,9 +21,12 @@ public final class Engine implements AutoCloseable {
 
     private static final int EXCHANGE = 1;
     private static final int ABORT = 2;
-    private static final int NETWORK = 3;
+    static final int NETWORK = 3;
+    static final int POINT_TO_POINT = 4;
     private static final int MOST_BLOB = 16 << 10;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private static final Thread ANOTHER = Thread.ofPlatform().unstarted(() -> { });
 
     private final Fabric fabric;
     private final int channel;
@@ -31,6 +34,7 @@ public final class Engine implements AutoCloseable {
     private final Task controlKeys;
     private final SymmetricMemory control;
     private final NetworkCollectives network;
+    private final PointToPoint transfers;
     private Algorithm direct;
     private boolean settled;
     private Task first;
@@ -40,13 +44,16 @@ public final class Engine implements AutoCloseable {
     private boolean[] told;
     private long exchanges;
     private RuntimeException failure;
+    private UnsafeBuffer aborting;
+    private boolean[] aborted;
 
     /** Begins the collectives of an epoch; {@code channel} is what messages to peers begin with. */
     public Engine(Fabric fabric, int channel) {
         this.fabric = fabric;
         this.channel = channel;
         network = new NetworkCollectives(this);
-        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES + NetworkCollectives.SCRATCH_BYTES);
+        transfers = new PointToPoint(this);
+        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES + network.scratchBytes());
         controlKeys = control.keys();
     }
 
@@ -78,12 +85,29 @@ public final class Engine implements AutoCloseable {
         return new Task(call, memory, offset, null);
     }
 
+    /** Makes a task that sends bytes to another rank, or receives them; it is not started. */
+    public Task transfer(boolean sending, int peer, int tag, MemorySegment bytes) {
+        if (peer < 0 || peer >= fabric.world() || peer == fabric.rank()) {
+            throw new IllegalArgumentException("rank " + fabric.rank() + " of " + fabric.world()
+                    + " can send to and receive from other ranks, not rank " + peer);
+        }
+        if (!bytes.isAccessibleBy(ANOTHER)) {
+            throw new IllegalArgumentException("memory of an arena that is confined to a thread cannot be sent or"
+                    + " received; use a shared or automatic arena");
+        }
+        return new Task(new Transfer(sending, peer, tag, bytes));
+    }
+
     /** Appends a task to those that are to be done. */
     public void start(Task task) {
         if (failure != null) {
             throw failure;
         }
         task.begin();
+        if (task.transfer != null) {
+            transfers.start(task.transfer);
+            return;
+        }
         task.next = null;
         if (last == null) {
             first = task;
@@ -95,7 +119,7 @@ public final class Engine implements AutoCloseable {
 
     /** Returns whether there is something to do. */
     public boolean isBusy() {
-        return first != null;
+        return first != null || transfers.isBusy() || aborting != null;
     }
 
     /** Returns whether what there is to do needs no network, so that looking there would only take time. */
@@ -107,21 +131,20 @@ public final class Engine implements AutoCloseable {
     /** Gets on; returns the amount of work done. */
     public int doWork() {
         if (failure != null) {
-            return 0;
+            return tellAbort();
         }
         try {
             if (!settled) {
                 openControl();
             }
-            int work = 0;
+            int work = transfers.doWork();
             Task task = first;
             if (task != null) {
                 work += task.blob != null ? exchange(task) : collective(task);
             }
             return work;
         } catch (DistributedException e) {
-            abort(e.getMessage());
-            fail(e);
+            abandon(e);
             return 1;
         }
     }
@@ -223,9 +246,9 @@ public final class Engine implements AutoCloseable {
         return fabric.endpoint(rank).send(message, offset, length);
     }
 
-    /** Writes what a message of the network's algorithm begins with. */
-    void header(UnsafeBuffer message) {
-        write(message, NETWORK, 0);
+    /** Writes what a message begins with. */
+    void header(UnsafeBuffer message, int kind) {
+        write(message, kind, 0);
     }
 
     private void write(UnsafeBuffer message, int kind, long sequence) {
@@ -259,11 +282,11 @@ public final class Engine implements AutoCloseable {
                 }
             }
             case ABORT -> {
-                byte[] text = new byte[length - rest];
-                buffer.getBytes(offset + rest, text);
-                fail(new DistributedException("rank " + from + " gave up: " + new String(text,
-                        StandardCharsets.UTF_8)));
+                byte[] said = new byte[length - rest];
+                buffer.getBytes(offset + rest, said);
+                fail(Abort.decode(from, said));
             }
+            case POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + rest, length - rest);
             case NETWORK -> network.onMessage(from, buffer, offset + rest, length - rest);
             default -> { }
         }
@@ -274,14 +297,30 @@ public final class Engine implements AutoCloseable {
         network.onPut(from, immediate);
     }
 
-    /** Tells the other ranks that this one cannot go on. */
-    private void abort(String why) {
-        UnsafeBuffer message = message(ABORT, 0, why.getBytes(StandardCharsets.UTF_8));
-        for (int rank = 0; rank < fabric.world(); rank++) {
-            if (rank != fabric.rank()) {
-                fabric.endpoint(rank).send(message, 0, message.capacity());
+    /** Ends all that is under way or will be started, here and on the other ranks. */
+    public void abandon(RuntimeException why) {
+        if (failure == null) {
+            aborting = message(ABORT, 0, Abort.encode(why));
+            aborted = new boolean[fabric.world()];
+            aborted[fabric.rank()] = true;
+            fail(why);
+            tellAbort();
+        }
+    }
+
+    private int tellAbort() {
+        int work = 0;
+        boolean all = true;
+        for (int rank = 0; aborting != null && rank < aborted.length; rank++) {
+            if (!aborted[rank]) {
+                int code = fabric.endpoint(rank).send(aborting, 0, aborting.capacity());
+                aborted[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
+                work += aborted[rank] ? 1 : 0;
+                all &= aborted[rank];
             }
         }
+        aborting = all ? null : aborting;
+        return work;
     }
 
     /** Ends all that is under way or will be started. */
@@ -293,11 +332,17 @@ public final class Engine implements AutoCloseable {
             }
             first = null;
             last = null;
+            transfers.fail(why);
         }
     }
 
+    /** Returns whether something under way needs that rank. */
+    public boolean awaits(int rank) {
+        return failure == null && (awaitedRank() == rank || transfers.awaits(rank));
+    }
+
     /** Returns a rank that the collective under way waits for, or -1. */
-    public int awaitedRank() {
+    private int awaitedRank() {
         if (active != null) {
             return active.awaited();
         }
@@ -313,7 +358,10 @@ public final class Engine implements AutoCloseable {
     }
 
     /** Says who has not come. */
-    public String awaited() {
+    public String awaited(Task task) {
+        if (task.transfer != null) {
+            return "rank " + task.transfer.peer + (task.transfer.agreed ? " does not get on" : " has not come");
+        }
         int rank = awaitedRank();
         return rank < 0 ? "all ranks have come" : "rank " + rank + " has not come";
     }

@@ -5,12 +5,13 @@ import dev.starling.distributed.collective.CollectiveCall.Kind;
 import dev.starling.transport.Endpoint;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages, others
- * around a {@link Ring}.
+ * around a {@link Ring}, or by {@linkplain Hierarchy host} where that spares the network something.
  *
  * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has told
  * the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all have
@@ -19,9 +20,6 @@ import org.agrona.concurrent.UnsafeBuffer;
  * <p>Messages: type i32, length of the text i32, sequence i64, hash i64, number i64, text, payload.
  */
 final class NetworkCollectives implements Algorithm {
-    /** Bytes of memory for pieces on their way. */
-    static final long SCRATCH_BYTES = Ring.SCRATCH_BYTES;
-
     private static final int CALL = 1;
     private static final int READY = 2;
     private static final int BLOCKS = 3;
@@ -38,6 +36,9 @@ final class NetworkCollectives implements Algorithm {
     private final ReduceKernels kernels = new ReduceKernels();
     private final SmallGather gather;
     private final Ring ring;
+    private final Placement hosts;
+    private final Ring firsts;
+    private Hierarchy hierarchy;
     private final HeardCalls calls = new HeardCalls();
     private final HeardCalls readies = new HeardCalls();
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(
@@ -47,6 +48,7 @@ final class NetworkCollectives implements Algorithm {
     private long own;
     private long sequence;
     private boolean small;
+    private boolean hosted;
     private boolean called;
     private boolean agreed;
     private boolean readySent;
@@ -60,12 +62,25 @@ final class NetworkCollectives implements Algorithm {
         successor = (rank + 1) % world;
         predecessor = Math.floorMod(rank - 1, world);
         gather = new SmallGather(rank, world, kernels);
-        ring = new Ring(fabric, kernels);
+        ring = new Ring(fabric, IntStream.range(0, world).toArray(), 0, kernels);
+        hosts = new Placement(fabric);
+        firsts = hosts.areMixed() && hosts.isFirst() ? new Ring(fabric, hosts.firsts(), 1, kernels) : null;
+    }
+
+    /** Returns how many bytes of memory it takes for pieces on their way, on each rank. */
+    long scratchBytes() {
+        return Ring.SCRATCH_BYTES * (hosts.areMixed() ? 2 : 1);
     }
 
     /** Takes the memory for pieces on their way, from {@code offset} on. */
     void open(SymmetricMemory control, long offset) {
         ring.open(control, offset);
+        if (firsts != null) {
+            firsts.open(control, offset + Ring.SCRATCH_BYTES);
+        }
+        if (hosts.areMixed() && control.isHosted()) {
+            hierarchy = new Hierarchy(hosts, control, firsts);
+        }
     }
 
     @Override
@@ -75,6 +90,7 @@ final class NetworkCollectives implements Algorithm {
         own = memory == null ? 0 : memory.own().address() + offset;
         sequence++;
         small = SmallGather.takes(call, world);
+        hosted = !small && hierarchy != null && call.kind() == Kind.ALL_REDUCE && memory.isHosted();
         done = world == 1;
         called = done;
         agreed = done;
@@ -86,6 +102,8 @@ final class NetworkCollectives implements Algorithm {
         }
         if (small) {
             gather.begin(call, sequence, own);
+        } else if (hosted) {
+            hierarchy.begin(call, memory, offset);
         } else {
             ring.begin(call, memory, offset);
         }
@@ -119,7 +137,7 @@ final class NetworkCollectives implements Algorithm {
             agreed = isHeard(calls, predecessor);
         }
         int work = small ? gather() : ring();
-        done = agreed && (small ? gather.isGathered() : called && readySent && ring.isDone());
+        done = agreed && (small ? gather.isGathered() : called && readySent && (hosted ? hierarchy.isDone() : ring.isDone()));
         if (done && small) {
             gather.finish(own);
         }
@@ -165,20 +183,27 @@ final class NetworkCollectives implements Algorithm {
             readySent = engine.send(predecessor, out, 0, write(READY, 0, true)) == Endpoint.OK;
             work += readySent ? 1 : 0;
         }
-        if (agreed) {
-            work += ring.doWork(ready);
-            long credit = ring.dueCredit();
-            if (credit >= 0 && engine.send(predecessor, out, 0, write(CREDIT, credit, false)) == Endpoint.OK) {
-                ring.credited(credit);
-                work++;
-            }
+        if (agreed && hosted) {
+            work += hierarchy.doWork(call) + (firsts == null ? 0 : credit(firsts, 1));
+        } else if (agreed) {
+            work += ring.doWork(ready) + credit(ring, 0);
         }
         return work;
     }
 
+    private int credit(Ring of, int number) {
+        long count = of.dueCredit();
+        if (count < 0 || engine.send(of.predecessor(), out, 0, write(CREDIT, count << 1 | number, false))
+                != Endpoint.OK) {
+            return 0;
+        }
+        of.credited(count);
+        return 1;
+    }
+
     /** Writes all of a message but the payload; returns its length so far. */
     private int write(int type, long number, boolean withText) {
-        engine.header(out);
+        engine.header(out, Engine.NETWORK);
         int at = Engine.HEADER;
         byte[] text = call.textBytes();
         int length = withText ? text.length : 0;
@@ -214,15 +239,21 @@ final class NetworkCollectives implements Algorithm {
                 gather.take(from, itsSequence, hash, (int) number, buffer, text + textLength,
                         length - BODY - textLength);
             }
-            case CREDIT -> ring.granted(number);
+            case CREDIT -> {
+                Ring of = (number & 1) == 0 ? ring : firsts;
+                if (of != null) {
+                    of.granted(number >> 1);
+                }
+            }
             default -> { }
         }
     }
 
     @Override
     public void onPut(int from, long immediate) {
-        if (from == predecessor && immediate == fabric.epoch()) {
-            ring.told();
+        ring.told(from, immediate);
+        if (firsts != null) {
+            firsts.told(from, immediate);
         }
     }
 
@@ -237,7 +268,7 @@ final class NetworkCollectives implements Algorithm {
         if (small) {
             return gather.awaited();
         }
-        return ring.isReceived() ? successor : predecessor;
+        return hosted ? hierarchy.awaited() : ring.awaited();
     }
 
     @Override

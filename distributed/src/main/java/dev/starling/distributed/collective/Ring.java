@@ -6,6 +6,7 @@ import dev.starling.transport.Completion;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RemoteRegion;
+import java.util.Arrays;
 
 /**
  * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so that
@@ -40,7 +41,9 @@ final class Ring {
     private final Fabric fabric;
     private final int rank;
     private final int world;
+    private final long mark;
     private final int successor;
+    private final int predecessor;
     private final PieceCursor sending = new PieceCursor(PIECE);
     private final PieceCursor receiving = new PieceCursor(PIECE);
     private final ReduceKernels kernels;
@@ -72,12 +75,20 @@ final class Ring {
     private int reductions;
     private int underWay;
 
-    Ring(Fabric fabric, ReduceKernels kernels) {
+    /**
+     * Makes a ring.
+     *
+     * @param ranks that it consists of, in order; this one is among them
+     * @param number 0 or 1, to tell apart two rings that a rank belongs to
+     */
+    Ring(Fabric fabric, int[] ranks, int number, ReduceKernels kernels) {
         this.fabric = fabric;
         this.kernels = kernels;
-        rank = fabric.rank();
-        world = fabric.world();
-        successor = (rank + 1) % world;
+        rank = Arrays.binarySearch(ranks, fabric.rank());
+        world = ranks.length;
+        mark = fabric.epoch() << 1 | number;
+        successor = ranks[(rank + 1) % world];
+        predecessor = ranks[Math.floorMod(rank - 1, world)];
         // A peer that is lost needs no value any more: whoever waits for one of its is told.
         arrivedThere = success -> underWay--;
         leftSlot = success -> {
@@ -122,7 +133,7 @@ final class Ring {
             receiving.beginEmpty();
         } else {
             receiving.begin(bytes, 1, true, 0, 0, 1, all);
-            if (successor == call.root()) {
+            if ((rank + 1) % world == call.root()) {
                 sending.beginEmpty();
             } else {
                 sending.begin(bytes, 1, true, 0, 1, 2, all);
@@ -130,9 +141,15 @@ final class Ring {
         }
     }
 
-    /** Learns that a piece has arrived. */
-    void told() {
-        arrived++;
+    /** Learns that a put has arrived. */
+    void told(int from, long immediate) {
+        if (from == predecessor && immediate == mark) {
+            arrived++;
+        }
+    }
+
+    int predecessor() {
+        return predecessor;
     }
 
     /** Learns how many pieces the successor has reduced. */
@@ -174,7 +191,8 @@ final class Ring {
             sources[1] = own;
             target[0] = apart ? scratch.memory().address() + outgoing(filled++) : own;
             ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
-            kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(), world);
+            kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(),
+                    fabric.world());
             reduced++;
         }
         taken++;
@@ -202,7 +220,7 @@ final class Ring {
         RemoteRegion to = partial ? scratchThere : memory.remote(successor);
         long at = partial ? slot(slotsSent) : from;
         underWay++;
-        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, sending.length(), fabric.epoch(),
+        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, sending.length(), mark,
                 apart ? leftSlot : arrivedThere);
         if (code != Endpoint.OK) {
             underWay--;
@@ -221,8 +239,9 @@ final class Ring {
         return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
     }
 
-    boolean isReceived() {
-        return receiving.isAtEnd();
+    /** Returns the rank that is waited for while it is not done. */
+    int awaited() {
+        return receiving.isAtEnd() ? successor : predecessor;
     }
 
     /** Returns whether all has come, and all that was sent has arrived. */

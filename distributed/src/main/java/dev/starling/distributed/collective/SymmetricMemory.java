@@ -7,7 +7,7 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Registered memory of the same size on every rank. Made in three moves, because nobody may wait in the middle: each
- * registers and sends its key, opens the others' by their keys, and learns whether all could map all.
+ * registers and sends its key, opens the others' by their keys, and learns who could map whom.
  */
 public final class SymmetricMemory implements AutoCloseable {
     private final Engine engine;
@@ -17,6 +17,7 @@ public final class SymmetricMemory implements AutoCloseable {
     private final Task keys;
     private Task allMapped;
     private boolean direct;
+    private boolean hosted;
 
     SymmetricMemory(Engine engine, long bytes) {
         this.engine = engine;
@@ -34,22 +35,23 @@ public final class SymmetricMemory implements AutoCloseable {
 
     /** Opens the regions of the other ranks, and tells them whether that gave memory. */
     public void open() {
-        boolean all = true;
+        byte[] there = new byte[mapped.length];
         for (int rank = 0; rank < mapped.length; rank++) {
             if (rank == engine.fabric().rank()) {
                 mapped[rank] = own.memory();
+                there[rank] = 1;
                 continue;
             }
             RegionKey key = RegionKey.decode(keys.blobs()[rank]);
             boolean near = engine.fabric().host(rank).equals(engine.fabric().host(engine.fabric().rank()));
             remotes[rank] = engine.fabric().endpoint(rank).open(key, near);
             mapped[rank] = remotes[rank].memory();
-            all &= mapped[rank] != null;
+            there[rank] = (byte) (mapped[rank] != null ? 1 : 0);
         }
-        allMapped = engine.exchange(new byte[] {(byte) (all ? 1 : 0)});
+        allMapped = engine.exchange(there);
     }
 
-    /** Returns the exchange of whether all could map all. */
+    /** Returns the exchange of who could map whom. */
     public Task mapped() {
         return allMapped;
     }
@@ -57,14 +59,25 @@ public final class SymmetricMemory implements AutoCloseable {
     /** Decides, alike on all ranks, whether the memory is used directly. */
     public void settle() {
         direct = true;
-        for (byte[] said : allMapped.blobs()) {
-            direct &= said.length == 1 && said[0] == 1;
+        hosted = true;
+        byte[][] said = allMapped.blobs();
+        for (int from = 0; from < mapped.length; from++) {
+            for (int to = 0; to < mapped.length; to++) {
+                boolean maps = said[from].length == mapped.length && said[from][to] == 1;
+                direct &= maps;
+                hosted &= maps || !engine.fabric().host(from).equals(engine.fabric().host(to));
+            }
         }
     }
 
     /** Returns whether every rank maps the memory of every other. */
     boolean isDirect() {
         return direct;
+    }
+
+    /** Returns whether every rank maps the memory of every other of its host. */
+    boolean isHosted() {
+        return hosted;
     }
 
     /** Returns this rank's memory. */

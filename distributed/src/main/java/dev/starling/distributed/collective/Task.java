@@ -6,6 +6,7 @@ public final class Task {
     final SymmetricMemory memory;
     final long offset;
     final byte[] blob;
+    final Transfer transfer;
     Task next;
 
     private volatile State state = State.IDLE;
@@ -19,6 +20,16 @@ public final class Task {
         this.memory = memory;
         this.offset = offset;
         this.blob = blob;
+        transfer = null;
+    }
+
+    Task(Transfer transfer) {
+        call = null;
+        memory = null;
+        offset = 0;
+        blob = null;
+        this.transfer = transfer;
+        transfer.task = this;
     }
 
     void begin() {
@@ -56,6 +67,6 @@ public final class Task {
 
     @Override
     public String toString() {
-        return blob != null ? "an exchange of " + blob.length + " bytes" : call.toString();
+        return transfer != null ? transfer.toString() : blob != null ? "an exchange of " + blob.length + " bytes" : call.toString();
     }
 }

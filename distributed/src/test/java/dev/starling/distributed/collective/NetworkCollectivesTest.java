@@ -7,15 +7,20 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.tensor.DType;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import com.sun.management.ThreadMXBean;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
 import java.math.BigInteger;
 import java.time.Duration;
 import java.util.Arrays;
@@ -34,6 +39,12 @@ class NetworkCollectivesTest {
     private static Cluster cluster(int world) {
         return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
                 .sharedMemory(false), world, Coordinator.OnLoss.END);
+    }
+
+    /** Ranks of one letter share a host. */
+    private static Cluster hosted(String letters) {
+        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5)),
+                letters.length(), Coordinator.OnLoss.END).hosts(letters.split(""));
     }
 
     /** Integers small enough for sums and products of any order to be exact in each type. */
@@ -132,8 +143,18 @@ class NetworkCollectivesTest {
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 7})
     void shouldDoAllKindsInAllLengths(int world) {
+        doAllKinds(cluster(world), world);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"aab", "aabb", "abab", "aaab", "abcab", "abc"})
+    void shouldDoAllKindsByHost(String hosts) {
+        doAllKinds(hosted(hosts), hosts.length());
+    }
+
+    private static void doAllKinds(Cluster cluster, int world) {
         int most = (COUNTS[COUNTS.length - 1] + world) / world * world;
-        cluster(world).run(group -> {
+        cluster.run(group -> {
             int rank = group.rank();
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(4L * most + OFFSET)) {
@@ -143,6 +164,7 @@ class NetworkCollectivesTest {
                     int count = length / world * world;
                     round++;
                     checkAllReduce(group, buffer, DType.F32, ReduceOp.SUM, length, round);
+                    checkAllReduce(group, buffer, DType.F32, ReduceOp.AVERAGE, length, round + 1);
 
                     fill(group, memory, DType.F32, count, round);
                     all.reduceScatter(buffer, OFFSET, count, DType.F32, ReduceOp.SUM).await(SOON);
@@ -177,19 +199,26 @@ class NetworkCollectivesTest {
     }
 
     @ParameterizedTest
-    @ValueSource(ints = {2, 3, 5})
-    void shouldGiveTheSameBitsToAll(int world) {
+    @ValueSource(strings = {"ab", "abc", "abcde", "aabb", "aabcc"})
+    void shouldGiveTheSameBitsToAll(String hosts) {
         for (int count : new int[] {500, 300_001}) {
-            List<Integer> hashes = cluster(world).run(group -> {
+            List<Integer> hashes = hosted(hosts).run(group -> {
                 SplittableRandom random = new SplittableRandom(group.rank());
                 int hash = 0;
-                try (SymmetricBuffer buffer = group.collectives().symmetric(4L * count)) {
-                    MemorySegment memory = buffer.memory();
-                    for (int i = 0; i < count; i++) {
-                        memory.setAtIndex(ValueLayout.JAVA_FLOAT, i, (float) (random.nextDouble() - 0.5));
+                for (int run = 0; run < 2; run++) {
+                    try (SymmetricBuffer buffer = group.collectives().symmetric(4L * count)) {
+                        MemorySegment memory = buffer.memory();
+                        SplittableRandom same = random.split();
+                        random = new SplittableRandom(group.rank());
+                        for (int i = 0; i < count; i++) {
+                            memory.setAtIndex(ValueLayout.JAVA_FLOAT, i, (float) (same.nextDouble() - 0.5));
+                        }
+                        group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.AVERAGE).await(SOON);
+                        int now = Arrays.hashCode(memory.asSlice(0, 4L * count).toArray(ValueLayout.JAVA_INT));
+                        assertThat(run == 0 ? now : hash).as("of a second run").isEqualTo(now);
+                        hash = now;
+                        group.collectives().barrier().await(SOON);
                     }
-                    group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.AVERAGE).await(SOON);
-                    hash = Arrays.hashCode(memory.asSlice(0, 4L * count).toArray(ValueLayout.JAVA_INT));
                 }
                 return hash;
             });
@@ -221,17 +250,192 @@ class NetworkCollectivesTest {
         });
     }
 
-    @Test
-    void shouldNameBothCallsOfAMismatch() {
-        assertThatThrownBy(() -> cluster(4).run(group -> {
-            SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
-            if (group.rank() == 2) {
-                group.collectives().broadcast(buffer, 0, 16_384, DType.F32, 1).await(SOON);
-            } else {
-                group.collectives().allReduce(buffer, 0, 16_384, DType.F32, ReduceOp.SUM).await(SOON);
+    @ParameterizedTest
+    @ValueSource(strings = {"abcd", "aabb"})
+    void shouldNameBothCallsOfAMismatchOnAllRanks(String hosts) {
+        List<String> messages = hosted(hosts).run(group -> {
+            try {
+                SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
+                if (group.rank() == 2) {
+                    group.collectives().broadcast(buffer, 0, 16_384, DType.F32, 1).await(SOON);
+                } else {
+                    group.collectives().allReduce(buffer, 0, 16_384, DType.F32, ReduceOp.SUM).await(SOON);
+                }
+                return "nothing noticed";
+            } catch (CollectiveMismatchException e) {
+                // So that nobody takes this for a loss.
+                group.await(() -> false, Duration.ofMillis(300));
+                return e.getMessage();
             }
+        });
+        assertThat(messages).allMatch(m -> m.contains("all reduce (sum) of f32[16384]")
+                && m.contains("broadcast of f32[16384] from rank 1"));
+    }
+
+    @Test
+    void shouldNoticeThatSizesDiffer() {
+        for (int[] counts : new int[][] {{3, 4}, {1_000, 2_000}, {500, 500_000}}) {
+            assertThatThrownBy(() -> cluster(2).run(group -> {
+                SymmetricBuffer buffer = group.collectives().symmetric(4 << 20);
+                group.collectives().allReduce(buffer, 0, counts[group.rank()], DType.F32, ReduceOp.SUM).await(SOON);
+                return null;
+            })).isInstanceOf(CollectiveMismatchException.class).hasMessageContaining("f32[" + counts[0] + "]")
+                    .hasMessageContaining("f32[" + counts[1] + "]");
+        }
+    }
+
+    @Test
+    void shouldSayWhoHasNotCome() {
+        assertThatThrownBy(() -> cluster(3).run(group -> {
+            SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
+            if (group.rank() == 1) {
+                group.await(() -> group.failure() != null, Duration.ofSeconds(3));
+                return null;
+            }
+            Work work = group.collectives().allReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.SUM);
+            work.await(Duration.ofMillis(group.rank() == 2 ? 500 : 10_000));
             return null;
-        })).isInstanceOf(DistributedException.class).hasMessageContaining("all reduce (sum) of f32[16384]")
-                .hasMessageContaining("broadcast of f32[16384] from rank 1");
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("rank 1 has not come")
+                .hasMessageContaining("all reduce (sum) of f32[262144]");
+    }
+
+    @Test
+    void shouldSendAndReceive() {
+        for (int world : new int[] {2, 3}) {
+            cluster(world).run(group -> {
+                int rank = group.rank();
+                int to = (rank + 1) % world;
+                int from = (rank + world - 1) % world;
+                Collectives all = group.collectives();
+                for (int size : new int[] {0, 1, 1_000, 24 << 10, 1_000_003}) {
+                    MemorySegment a = MemorySegment.ofArray(new byte[size]).fill((byte) (rank + 1));
+                    MemorySegment b = Arena.ofAuto().allocate(Math.max(1, size)).asSlice(0, size).fill((byte) 77);
+                    MemorySegment first = MemorySegment.ofArray(new byte[size]);
+                    MemorySegment second = Arena.ofAuto().allocate(Math.max(1, size)).asSlice(0, size);
+                    MemorySegment other = MemorySegment.ofArray(new byte[4]);
+                    Work[] works = {all.receive(other, from, 9), all.send(a, to, 5), all.send(b, to, 5),
+                        all.receive(first, from, 5), all.receive(second, from, 5),
+                        all.send(MemorySegment.ofArray(new byte[] {1, 2, 3, (byte) rank}), to, 9), all.barrier()};
+                    for (Work work : works) {
+                        work.await(SOON);
+                    }
+                    assertThat(first.mismatch(MemorySegment.ofArray(new byte[size]).fill((byte) (from + 1))))
+                            .isEqualTo(-1);
+                    assertThat(second.mismatch(b)).isEqualTo(-1);
+                    assertThat(other.get(ValueLayout.JAVA_BYTE, 3)).isEqualTo((byte) from);
+                }
+                return null;
+            });
+        }
+    }
+
+    @Test
+    void shouldNoticeThatTransfersDiffer() {
+        List<String> messages = cluster(2).run(group -> {
+            MemorySegment memory = MemorySegment.ofArray(new byte[10 + group.rank()]);
+            Work work = group.rank() == 0 ? group.collectives().send(memory, 1, 3)
+                    : group.collectives().receive(memory, 0, 3);
+            try {
+                work.await(SOON);
+                return "nothing noticed";
+            } catch (CollectiveMismatchException e) {
+                group.await(() -> false, Duration.ofMillis(300));
+                return e.getMessage();
+            }
+        });
+        assertThat(messages).allMatch(m -> m.contains("sending 10 bytes to rank 1 with tag 3")
+                && m.contains("receiving 11"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2, 3, 4, 5})
+    void shouldNameWhoFellSilentInTheMiddle(int kind) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(700));
+        Cluster cluster = new Cluster(config.sharedMemory(kind == 5), 3, Coordinator.OnLoss.END);
+        List<String> ends = (kind == 5 ? cluster.hosts("a", "a", "b") : cluster).run(group -> {
+            int count = 3 << 18;
+            SymmetricBuffer buffer = group.collectives().symmetric(4L * count);
+            for (int i = 0; ; i++) {
+                if (group.rank() == 1 && i == 5) {
+                    Work work = begin(group, buffer, kind, count);
+                    // As a stopped process: in the middle of something, for longer than the others' patience.
+                    group.await(() -> System.nanoTime() % 7 == 0, Duration.ofMillis(1));
+                    group.locked(() -> sleep(2_500));
+                    return work.isDone() ? "done" : "stopped";
+                }
+                try {
+                    begin(group, buffer, kind, count).await(SOON);
+                } catch (PeerLostException e) {
+                    return e.rank() + " lost";
+                }
+            }
+        });
+        assertThat(ends.get(0)).isEqualTo("1 lost");
+        assertThat(ends.get(2)).isEqualTo("1 lost");
+    }
+
+    private static void sleep(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static Work begin(Group group, SymmetricBuffer buffer, int kind, int count) {
+        Collectives all = group.collectives();
+        return switch (kind) {
+            case 0, 5 -> all.allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
+            case 1 -> all.reduceScatter(buffer, 0, count, DType.F32, ReduceOp.SUM);
+            case 2 -> all.allGather(buffer, 0, count, DType.F32);
+            case 3 -> all.broadcast(buffer, 0, count, DType.F32, 0);
+            default -> all.barrier();
+        };
+    }
+
+    @Test
+    void shouldTellAllThatSomebodyLeftWhoIsNeeded() {
+        List<String> ends = cluster(4).run(group -> {
+            SymmetricBuffer buffer = group.collectives().symmetric(1 << 22);
+            group.collectives().barrier().await(SOON);
+            if (group.rank() == 1) {
+                return "left";
+            }
+            try {
+                group.collectives().allReduce(buffer, 0, 1 << 20, DType.F32, ReduceOp.SUM).await(SOON);
+                return "done";
+            } catch (PeerLostException e) {
+                group.await(() -> false, Duration.ofMillis(300));
+                return e.rank() + " lost";
+            }
+        });
+        assertThat(ends).containsExactly("1 lost", "left", "1 lost", "1 lost");
+    }
+
+    @Test
+    void shouldAllocateNothing() {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        List<Long> allocated = cluster(2).run(group -> {
+            SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
+            MemorySegment bytes = buffer.memory().asSlice(0, 100_000);
+            Collectives all = group.collectives();
+            Work[] works = {all.prepareAllReduce(buffer, 0, 100, DType.F32, ReduceOp.SUM, "small"),
+                all.prepareAllReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.AVERAGE, "large"),
+                group.rank() == 0 ? all.prepareSend(bytes, 1, 0) : all.prepareReceive(bytes, 0, 0)};
+            long least = Long.MAX_VALUE;
+            // The first rounds compile loops; what goes on for ever shows in each.
+            for (int window = 0; window < 12; window++) {
+                long before = threads.getTotalThreadAllocatedBytes();
+                for (int i = 0; i < 400; i++) {
+                    for (Work work : works) {
+                        work.start();
+                        work.await(SOON);
+                    }
+                }
+                least = Math.min(least, threads.getTotalThreadAllocatedBytes() - before);
+            }
+            return least;
+        });
+        assertThat(allocated).allMatch(bytes -> bytes < 2 * 3 * 400 * 16, "less than one object each");
     }
 }

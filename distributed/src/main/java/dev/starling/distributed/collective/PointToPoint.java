@@ -1,0 +1,247 @@
+package dev.starling.distributed.collective;
+
+import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.transport.Endpoint;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * Bytes from one rank to another. The receiver says what it waits for, and the sender sends only then, so that nothing
+ * ever has to be kept for later. What has the same tag between the same ranks is matched in the order of the calls.
+ *
+ * <p>Messages: type i32, tag i32, size of all in bytes i64, payload.
+ */
+final class PointToPoint {
+    private static final int WANT = 1;
+    private static final int DATA = 2;
+    private static final int BODY = 16;
+    private static final int PAYLOAD = 24 << 10;
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private final Engine engine;
+    private final List[] sends;
+    private final List[] receives;
+    private final Want[] wants;
+    private Want spare;
+    private int underWay;
+    private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(Engine.HEADER + BODY + PAYLOAD));
+    private final MemorySegment outMemory = MemorySegment.ofBuffer(out.byteBuffer());
+
+    /** What a peer waits for; oldest first. */
+    private static final class Want {
+        private int tag;
+        private long size;
+        private Want next;
+    }
+
+    /** Transfers to or from one peer, oldest first. */
+    private static final class List {
+        private Transfer first;
+
+        void add(Transfer transfer) {
+            transfer.next = null;
+            if (first == null) {
+                first = transfer;
+                return;
+            }
+            Transfer end = first;
+            while (end.next != null) {
+                end = end.next;
+            }
+            end.next = transfer;
+        }
+
+        void remove(Transfer transfer) {
+            if (first == transfer) {
+                first = transfer.next;
+                return;
+            }
+            Transfer before = first;
+            while (before.next != transfer) {
+                before = before.next;
+            }
+            before.next = transfer.next;
+        }
+
+        /** Returns the oldest transfer of a tag, or {@code null}. */
+        Transfer oldest(int tag) {
+            Transfer found = first;
+            while (found != null && found.tag != tag) {
+                found = found.next;
+            }
+            return found;
+        }
+    }
+
+    PointToPoint(Engine engine) {
+        this.engine = engine;
+        int world = engine.fabric().world();
+        sends = new List[world];
+        receives = new List[world];
+        wants = new Want[world];
+        for (int rank = 0; rank < world; rank++) {
+            sends[rank] = new List();
+            receives[rank] = new List();
+        }
+    }
+
+    void start(Transfer transfer) {
+        transfer.done = 0;
+        transfer.agreed = false;
+        (transfer.sending ? sends : receives)[transfer.peer].add(transfer);
+        underWay++;
+    }
+
+    boolean isBusy() {
+        return underWay > 0;
+    }
+
+    /** Returns whether there is something that a rank has yet to do. */
+    boolean awaits(int rank) {
+        return sends[rank].first != null || receives[rank].first != null;
+    }
+
+    /** Gets on; returns the amount of work done. */
+    int doWork() {
+        int work = 0;
+        for (int rank = 0; underWay > 0 && rank < sends.length; rank++) {
+            for (Transfer t = receives[rank].first; t != null; t = t.next) {
+                if (!t.agreed) {
+                    t.agreed = send(t, WANT, 0);
+                    work += t.agreed ? 1 : 0;
+                    if (!t.agreed) {
+                        break;
+                    }
+                }
+            }
+            for (Transfer t = sends[rank].first; t != null; t = t.next) {
+                if (sends[rank].oldest(t.tag) == t) {
+                    work += push(t);
+                }
+            }
+        }
+        return work;
+    }
+
+    private int push(Transfer t) {
+        if (!t.agreed && !match(t)) {
+            return 0;
+        }
+        int work = 0;
+        long size = t.bytes.byteSize();
+        do {
+            int length = (int) Math.min(PAYLOAD, size - t.done);
+            if (!send(t, DATA, length)) {
+                return work;
+            }
+            t.done += length;
+            work++;
+        } while (t.done < size);
+        sends[t.peer].remove(t);
+        finish(t);
+        return work;
+    }
+
+    private void finish(Transfer t) {
+        underWay--;
+        t.task.succeed(null);
+    }
+
+    private boolean match(Transfer t) {
+        Want before = null;
+        Want want = wants[t.peer];
+        while (want != null && want.tag != t.tag) {
+            before = want;
+            want = want.next;
+        }
+        if (want == null) {
+            return false;
+        }
+        if (want.size != t.bytes.byteSize()) {
+            int rank = engine.fabric().rank();
+            throw new CollectiveMismatchException(rank, t.peer, "rank " + rank + " is " + t + ", where rank " + t.peer
+                    + " is receiving " + want.size + "; let both say the same");
+        }
+        if (before == null) {
+            wants[t.peer] = want.next;
+        } else {
+            before.next = want.next;
+        }
+        want.next = spare;
+        spare = want;
+        t.agreed = true;
+        return true;
+    }
+
+    private boolean send(Transfer t, int type, int length) {
+        engine.header(out, Engine.POINT_TO_POINT);
+        int at = Engine.HEADER;
+        out.putInt(at, type, ORDER);
+        out.putInt(at + 4, t.tag, ORDER);
+        out.putLong(at + 8, t.bytes.byteSize(), ORDER);
+        MemorySegment.copy(t.bytes, t.done, outMemory, at + BODY, length);
+        return engine.send(t.peer, out, 0, at + BODY + length) == Endpoint.OK;
+    }
+
+    void onMessage(int from, DirectBuffer buffer, int offset, int length) {
+        if (length < BODY) {
+            return;
+        }
+        int tag = buffer.getInt(offset + 4, ORDER);
+        long size = buffer.getLong(offset + 8, ORDER);
+        switch (buffer.getInt(offset, ORDER)) {
+            case WANT -> want(from, tag, size);
+            case DATA -> take(from, tag, buffer, offset + BODY, length - BODY);
+            default -> { }
+        }
+    }
+
+    private void want(int from, int tag, long size) {
+        Want want = spare == null ? new Want() : spare;
+        spare = want.next;
+        want.tag = tag;
+        want.size = size;
+        want.next = null;
+        if (wants[from] == null) {
+            wants[from] = want;
+            return;
+        }
+        Want end = wants[from];
+        while (end.next != null) {
+            end = end.next;
+        }
+        end.next = want;
+    }
+
+    private void take(int from, int tag, DirectBuffer buffer, int offset, int length) {
+        Transfer t = receives[from].oldest(tag);
+        if (t == null || length > t.bytes.byteSize() - t.done || length > PAYLOAD) {
+            return;
+        }
+        buffer.getBytes(offset, out, 0, length);
+        MemorySegment.copy(outMemory, 0, t.bytes, t.done, length);
+        t.done += length;
+        if (t.done == t.bytes.byteSize()) {
+            receives[from].remove(t);
+            finish(t);
+        }
+    }
+
+    void fail(RuntimeException why) {
+        for (int rank = 0; rank < sends.length; rank++) {
+            fail(sends[rank], why);
+            fail(receives[rank], why);
+        }
+        underWay = 0;
+    }
+
+    private static void fail(List transfers, RuntimeException why) {
+        for (Transfer t = transfers.first; t != null; t = t.next) {
+            t.task.fail(why);
+        }
+        transfers.first = null;
+    }
+}
