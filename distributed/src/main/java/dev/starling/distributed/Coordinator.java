@@ -263,7 +263,11 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
         if (seats.stream().noneMatch(s -> s.id == suspicion.id())) {
             // It has left, and is missed: the others are not done yet.
-            stale = onLoss == OnLoss.REFORM;
+            if (onLoss == OnLoss.REFORM) {
+                stale = true;
+            } else {
+                tellLoss(rank(view.members(), suspicion.id()), 0, suspicion.reason());
+            }
             return;
         }
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank(view.members(), from.id),
@@ -312,12 +316,16 @@ public final class Coordinator implements Agent, AutoCloseable {
         seats.remove(seat);
         seat.outbox.send(Channels.CONTROL, new Control.Refused("rank " + rank + " was excluded: " + reason));
         if (onLoss == OnLoss.END && everStarted) {
-            ended = true;
-            Control.Lost loss = new Control.Lost(view.epoch(), rank, unheardNs, reason);
-            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, loss));
+            tellLoss(rank, unheardNs, reason);
         } else {
             stale = true;
         }
+    }
+
+    private void tellLoss(int rank, long unheardNs, String reason) {
+        ended = true;
+        Control.Lost loss = new Control.Lost(view.epoch(), rank, unheardNs, reason);
+        List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, loss));
     }
 
     private void leave(Seat seat) {
