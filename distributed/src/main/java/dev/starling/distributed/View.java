@@ -21,9 +21,10 @@ public record View(long epoch, List<Member> members) {
 
     /** Returns the member with an id, or {@code null}. */
     public Member byId(long id) {
-        for (Member member : members) {
-            if (member.id() == id) {
-                return member;
+        // By index, because it is asked for every message and an iterator would be an object each time.
+        for (int rank = 0; rank < members.size(); rank++) {
+            if (members.get(rank).id() == id) {
+                return members.get(rank);
             }
         }
         return null;
