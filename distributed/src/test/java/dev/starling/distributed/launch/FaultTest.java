@@ -1,0 +1,252 @@
+package dev.starling.distributed.launch;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.channels.DatagramChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Trainings in processes of their own, some of which are killed, stopped, misled or starved. */
+@Timeout(60)
+class FaultTest {
+    private static final int STOP = 19;
+    private static final int CONT = 18;
+    private static final int ENOUGH = 60;
+    private static final Duration SILENCE = Duration.ofMillis(1500);
+    /** To notice a loss and to agree on it, on a machine that has more to do. */
+    private static final Duration NOTICED = Duration.ofSeconds(12);
+    private static final Duration LONGEST = Duration.ofSeconds(40);
+
+    private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+    private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+    private final List<Process> others = new ArrayList<>();
+    private Set<String> before;
+
+    @BeforeEach
+    void lookAround() {
+        before = files();
+    }
+
+    @AfterEach
+    void shouldLeaveNoFile() {
+        others.forEach(Process::destroyForcibly);
+        String own = "starling-aeron-" + ProcessHandle.current().pid() + "-";
+        Set<String> left = files();
+        left.removeAll(before);
+        assertThat(left.stream().filter(name -> name.startsWith("starling-launch-") || name.startsWith(own))).isEmpty();
+    }
+
+    private Launcher.Builder training(String strategy, int processes, int epochs) {
+        OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
+        return Launcher.ofJava(TrainingProgram.class, strategy, "aeron", Long.toString(SILENCE.toMillis()),
+                        Integer.toString(epochs), "5")
+                .processes(processes).output(out, err).tolerate(processes - 1)
+                .coordinator((secret, directory, world) -> CoordinatorThread.start(Coordinator.open(
+                        TransportConfig.of("aeron", secret).directory(directory).silence(SILENCE), world, onLoss, 1,
+                        Duration.ofSeconds(30))));
+    }
+
+    @Test
+    void shouldTellAllOfAKilledWorker() throws Exception {
+        try (Launch launch = training("ring", 3, 10_000).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(1), Signals.KILL);
+            LaunchException e = failure(launch, NOTICED);
+            assertThat(e.rank()).isEqualTo(1);
+            assertThat(e.status()).isEqualTo(137);
+            assertThat(last(0)).contains("PeerLostException").contains("rank 1").contains("last heard");
+            assertThat(last(2)).contains("PeerLostException").contains("rank 1").contains("last heard");
+        }
+    }
+
+    @Test
+    void shouldGoOnWithoutAKilledWorker() throws Exception {
+        try (Launch launch = training("elastic", 3, ENOUGH).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(1), Signals.KILL);
+            assertThat(launch.await(LONGEST)).isZero();
+            assertFinishedAlike(2, 0, 2);
+        }
+    }
+
+    @Test
+    void shouldTellAllOfAStoppedWorkerAndItOfThem() throws Exception {
+        try (Launch launch = training("ring", 3, 10_000).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(2), STOP);
+            eventually(() -> last(0).startsWith("failed") && last(1).startsWith("failed"));
+            assertThat(last(0)).contains("PeerLostException").contains("rank 2");
+            assertThat(last(1)).contains("PeerLostException").contains("rank 2");
+            Signals.send(launch.pid(2), CONT);
+            failure(launch, NOTICED);
+            assertThat(last(2)).startsWith("failed");
+        }
+    }
+
+    @Test
+    void shouldTakeAReplacementIn() throws Exception {
+        try (Launch launch = training("elastic", 3, 4 * ENOUGH).restarts(1).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(2), Signals.KILL);
+            assertThat(launch.await(LONGEST)).isZero();
+            assertFinishedAlike(3, 0, 1, 2);
+        }
+    }
+
+    @Test
+    void shouldGossipWithoutAKilledWorkerAndWithItsReplacement() throws Exception {
+        try (Launch launch = training("gossip", 3, 2 * ENOUGH).restarts(1).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(2), Signals.KILL);
+            assertThat(launch.await(LONGEST)).isZero();
+            for (int rank = 0; rank < 3; rank++) {
+                assertThat(last(rank)).startsWith("done");
+            }
+        }
+    }
+
+    @Test
+    void shouldGoOnWithoutACoordinatorUntilALoss() throws Exception {
+        Secret secret = Secret.random();
+        Process coordinator = coordinator(secret, 3, 0);
+        String address = coordinator.inputReader().readLine().substring("coordinator ".length());
+        try (Launch launch = training("ring", 3, 10_000).coordinator((CoordinatorFactory) null).coordinator(address)
+                .secret(secret).start()) {
+            eventually(() -> steps(2) > 3);
+            coordinator.destroyForcibly();
+            int then = steps(2);
+            Thread.sleep(2 * SILENCE.toMillis());
+            eventually(() -> steps(2) > then + 20);
+            Signals.send(launch.pid(1), Signals.KILL);
+            failure(launch, NOTICED);
+            assertThat(last(0)).startsWith("failed: PeerLostException").contains("rank 1");
+            assertThat(last(2)).startsWith("failed: PeerLostException").contains("rank 1");
+        }
+    }
+
+    @Test
+    void shouldRefuseAStrangerAndLetNobodyNotice() throws Exception {
+        Secret secret = Secret.random();
+        Process coordinator = coordinator(secret, 2, 0);
+        String address = coordinator.inputReader().readLine().substring("coordinator ".length());
+        ByteArrayOutputStream strange = new ByteArrayOutputStream();
+        try (Launch stranger = training("ring", 2, 10).coordinator((CoordinatorFactory) null).coordinator(address)
+                .output(strange, strange).start();
+                Launch launch = training("ring", 2, ENOUGH).coordinator((CoordinatorFactory) null)
+                        .coordinator(address).secret(secret).start()) {
+            assertThat(launch.await(LONGEST)).isZero();
+            assertFinishedAlike(2, 0, 1);
+            failure(stranger, LONGEST);
+            assertThat(strange.toString(StandardCharsets.UTF_8)).contains("failed").contains(address)
+                    .contains("secret");
+        }
+    }
+
+    @Test
+    void shouldNameAPortInUse() throws Exception {
+        try (DatagramChannel taken = DatagramChannel.open().bind(new InetSocketAddress("127.0.0.1", 0))) {
+            int port = ((InetSocketAddress) taken.getLocalAddress()).getPort();
+            Process coordinator = coordinator(Secret.random(), 2, port);
+            String said = String.join("\n", coordinator.inputReader().lines().toList());
+            assertThat(coordinator.waitFor(20, TimeUnit.SECONDS)).isTrue();
+            assertThat(coordinator.exitValue()).isEqualTo(1);
+            assertThat(said).contains("failed").contains(Integer.toString(port)).containsIgnoringCase("in use");
+        }
+    }
+
+    @Test
+    void shouldNameFullSharedMemory() throws Exception {
+        Path unshare = Path.of("/usr/bin/unshare");
+        assumeTrue(Files.isExecutable(unshare), "unshare is not installed");
+        assumeTrue("root".equals(System.getProperty("user.name")), "only root may mount a small /dev/shm");
+        List<String> command = new ArrayList<>(List.of(unshare.toString(), "-m", "sh", "-c",
+                "mount -t tmpfs -o size=1m none /dev/shm && exec \"$@\"", "sh"));
+        command.addAll(JavaCommand.of(TrainingProgram.class, List.of("coordinator", "aeron", "1000", "2", "0")));
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD);
+        builder.environment().put(LaunchedProcess.SECRET, Secret.random().toHex());
+        Process process = builder.start();
+        others.add(process);
+        String said = String.join("\n", process.inputReader().lines().toList());
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(said).startsWith("failed").contains("/dev/shm").contains("full").contains("size=");
+    }
+
+    private Process coordinator(Secret secret, int world, int port) throws IOException {
+        ProcessBuilder builder = new ProcessBuilder(JavaCommand.of(TrainingProgram.class, List.of("coordinator",
+                "aeron", Long.toString(SILENCE.toMillis()), Integer.toString(world), Integer.toString(port))));
+        builder.environment().put(LaunchedProcess.SECRET, secret.toHex());
+        Process process = builder.redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        others.add(process);
+        return process;
+    }
+
+    private void assertFinishedAlike(int world, int... ranks) {
+        Set<String> bits = new TreeSet<>();
+        for (int rank : ranks) {
+            assertThat(last(rank)).startsWith("done").contains(" of " + world + ", ");
+            bits.add(last(rank).replaceAll(".*, (\\d+ steps, bits .*)", "$1"));
+        }
+        assertThat(bits).hasSize(1);
+    }
+
+    private LaunchException failure(Launch launch, Duration atMost) {
+        return catchThrowableOfType(LaunchException.class, () -> launch.await(atMost));
+    }
+
+    /** Returns what a rank said so far. */
+    private List<String> said(int rank) {
+        String prefix = "[" + rank + "] ";
+        return out.toString(StandardCharsets.UTF_8).lines().filter(l -> l.startsWith(prefix))
+                .map(l -> l.substring(prefix.length())).toList();
+    }
+
+    private String last(int rank) {
+        List<String> said = said(rank);
+        return said.isEmpty() ? "" : said.getLast();
+    }
+
+    private int steps(int rank) {
+        return (int) said(rank).stream().filter(l -> l.startsWith("step")).count();
+    }
+
+    private void eventually(BooleanSupplier holds) throws InterruptedException {
+        long until = System.nanoTime() + LONGEST.toNanos();
+        while (!holds.getAsBoolean()) {
+            assertThat(System.nanoTime()).as(() -> "so far: " + out + err).isLessThan(until);
+            Thread.sleep(10);
+        }
+    }
+
+    private static Set<String> files() {
+        try (Stream<Path> shared = Files.list(Path.of("/dev/shm"));
+                Stream<Path> temporary = Files.list(Path.of(System.getProperty("java.io.tmpdir")))) {
+            return Stream.concat(shared, temporary).map(p -> p.getFileName().toString()).collect(Collectors.toSet());
+        } catch (IOException e) {
+            throw new AssertionError(e);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+package dev.starling.distributed.launch;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * One process of a training of a tiny network, or its coordinator, to be killed, stopped and misled. Says each step that
+ * it takes, and at the end either what came out, as bits, or why there is nothing.
+ */
+final class TrainingProgram {
+    static final int BATCHES = 16;
+    private static final int BATCH = 24;
+    private static final Duration LONGEST = Duration.ofSeconds(20);
+
+    private TrainingProgram() {
+    }
+
+    /**
+     * Trains.
+     *
+     * @param arguments {@code ring}, {@code elastic} or {@code gossip}; the transport; the silence in ms; epochs; the
+     *     time between steps in ms. Or {@code coordinator}, the transport, the silence, the number of processes, a port
+     */
+    public static void main(String[] arguments) {
+        Duration silence = Duration.ofMillis(Integer.parseInt(arguments[2]));
+        try {
+            if (arguments[0].equals("coordinator")) {
+                coordinate(arguments[1], silence, Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
+            } else {
+                train(LaunchedProcess.fromEnvironment().orElseThrow(), arguments, silence);
+            }
+        } catch (DistributedException | TransportException e) {
+            System.out.println("failed: " + e.getClass().getSimpleName() + ": " + e.getMessage());
+            System.exit(1);
+        }
+    }
+
+    private static void coordinate(String transport, Duration silence, int world, int port) {
+        TransportConfig config = TransportConfig.of(transport, Secret.ofHex(System.getenv(LaunchedProcess.SECRET)))
+                .silence(silence).at("127.0.0.1", port);
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, world,
+                Coordinator.OnLoss.END, 1, LONGEST))) {
+            System.out.println("coordinator " + coordinator.address());
+            coordinator.awaitDone(Duration.ofMinutes(1));
+        }
+    }
+
+    private static void train(LaunchedProcess me, String[] how, Duration silence) {
+        Threads.set(1);
+        TransportConfig transport = TransportConfig.of(how[1], me.secret()).directory(me.directory()).silence(silence);
+        Generator same = Generator.seeded(1);
+        Tensor x = same.normal(BATCHES * BATCH, 8);
+        Tensor y = x.sum(1).gt(0).to(DType.I64);
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
+                        .patience(LONGEST));
+                Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
+                Optimizer sgd = Sgd.over(model).rate(0.1).momentum(0.9).build();
+                DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
+                DistributionStrategy strategy = strategy(how[0], group)) {
+            Trainer trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(strategy)
+                    .epochs(Integer.parseInt(how[3])).listeners(new Pace(Integer.parseInt(how[4]))).build();
+            trainer.run();
+            int bits = model.state().values().stream().mapToInt(p -> Arrays.hashCode(p.value().toFloats())).sum();
+            System.out.println("done: rank " + strategy.rank() + " of " + strategy.world() + ", "
+                    + trainer.progress().step() + " steps, bits " + Integer.toHexString(bits));
+        }
+    }
+
+    private static DistributionStrategy strategy(String name, Group group) {
+        return switch (name) {
+            case "ring" -> RingAllReduce.over(group).build();
+            case "elastic" -> RingAllReduce.over(group).elastic().build();
+            default -> Gossip.of(group);
+        };
+    }
+
+    private record Pace(int stepMs) implements TrainingListener {
+        @Override
+        public void stepEnded(Progress progress) {
+            System.out.println("step " + progress.step());
+            LockSupport.parkNanos(stepMs * 1_000_000L);
+        }
+    }
+}
