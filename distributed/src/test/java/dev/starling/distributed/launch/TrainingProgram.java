@@ -27,6 +27,8 @@ import dev.starling.tensor.Threads;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
@@ -36,9 +38,10 @@ import java.util.concurrent.locks.LockSupport;
  * it takes, and at the end either what came out, as bits, or why there is nothing.
  */
 final class TrainingProgram {
-    static final int BATCHES = 16;
+    private static final int BATCHES = 16;
     private static final int BATCH = 24;
-    private static final Duration LONGEST = Duration.ofSeconds(20);
+    private static final long PACE_NS = 5_000_000;
+    private static final Duration LONGEST = Duration.ofSeconds(60);
 
     private TrainingProgram() {
     }
@@ -46,8 +49,9 @@ final class TrainingProgram {
     /**
      * Trains.
      *
-     * @param arguments {@code ring}, {@code elastic} or {@code gossip}; the transport; the silence in ms; epochs; the
-     *     time between steps in ms. Or {@code coordinator}, the transport, the silence, the number of processes, a port
+     * @param arguments {@code ring}, {@code elastic} or {@code gossip}; the transport; the silence in ms; a file that
+     *     ends the run when it appears. Or {@code coordinator}, the transport, the silence, the number of processes, a
+     *     port
      */
     public static void main(String[] arguments) {
         Duration silence = Duration.ofMillis(Integer.parseInt(arguments[2]));
@@ -86,7 +90,7 @@ final class TrainingProgram {
                 DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
                 DistributionStrategy strategy = strategy(how[0], group)) {
             Trainer trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(strategy)
-                    .epochs(Integer.parseInt(how[3])).listeners(new Pace(Integer.parseInt(how[4]))).build();
+                    .epochs(Integer.MAX_VALUE).listeners(new Pace(Path.of(how[3]))).build();
             trainer.run();
             int bits = model.state().values().stream().mapToInt(p -> Arrays.hashCode(p.value().toFloats())).sum();
             System.out.println("done: rank " + strategy.rank() + " of " + strategy.world() + ", "
@@ -102,11 +106,14 @@ final class TrainingProgram {
         };
     }
 
-    private record Pace(int stepMs) implements TrainingListener {
+    private record Pace(Path stop) implements TrainingListener {
         @Override
         public void stepEnded(Progress progress) {
             System.out.println("step " + progress.step());
-            LockSupport.parkNanos(stepMs * 1_000_000L);
+            LockSupport.parkNanos(PACE_NS);
+            if (Files.exists(stop)) {
+                progress.stop();
+            }
         }
     }
 }
