@@ -290,7 +290,12 @@ public final class Launch implements AutoCloseable {
     private void handle(Event event) {
         switch (event) {
             case Event.Ended e -> ended(e.process);
-            case Event.Through e -> draining--;
+            case Event.Through e -> {
+                draining--;
+                if (e.process.consequence != null) {
+                    err.say(account(e.process) + "\n    " + e.process.consequence);
+                }
+            }
             case Event.Close c -> end(Signals.TERM);
             case Event.Unread u -> {
                 if (!ending) {
@@ -333,7 +338,7 @@ public final class Launch implements AutoCloseable {
                 return;
             }
             tolerancesLeft--;
-            err.say(process.describeEnd() + "; the others go on without it");
+            process.consequence = "the others go on without it";
         } else {
             succeeded |= worker;
         }
@@ -348,8 +353,8 @@ public final class Launch implements AutoCloseable {
         wait = wait.compareTo(LONGEST_BACKOFF) > 0 ? LONGEST_BACKOFF : wait;
         restartsLeft--;
         startAtNs[process.rank] = System.nanoTime() + wait.toNanos();
-        err.say(process.describeEnd() + "; it is started again in " + wait.toMillis() + " ms, restart "
-                + (how.restarts - restartsLeft) + " of at most " + how.restarts);
+        process.consequence = "it is started again in " + wait.toMillis() + " ms, restart "
+                + (how.restarts - restartsLeft) + " of at most " + how.restarts;
     }
 
     private boolean workersAreDone() {
@@ -412,9 +417,14 @@ public final class Launch implements AutoCloseable {
     }
 
     private static LaunchException told(RankProcess process) {
-        List<String> lines = process.lastLines();
-        String said = lines.isEmpty() ? " without a word" : "; its last lines:\n    " + String.join("\n    ", lines);
-        return new LaunchException(process.rank, process.process.exitValue(), process.describeEnd() + said, lines,
+        return new LaunchException(process.rank, process.process.exitValue(), account(process), process.lastLines(),
                 null);
+    }
+
+    /** Tells how a process ended and what it said last. */
+    private static String account(RankProcess process) {
+        List<String> lines = process.lastLines();
+        return process.describeEnd() + (lines.isEmpty() ? " without a word"
+                : "; its last lines:\n    " + String.join("\n    ", lines));
     }
 }

@@ -34,7 +34,7 @@ public final class LaunchException extends RuntimeException {
         return status;
     }
 
-    /** Returns the last lines that the failed process wrote, oldest first. */
+    /** Returns the last lines that the failed process wrote to standard output, then those to standard error. */
     public List<String> lastLines() {
         return lastLines;
     }

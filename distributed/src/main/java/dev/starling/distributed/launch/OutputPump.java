@@ -37,7 +37,7 @@ final class OutputPump implements Runnable {
     /**
      * Makes a pump.
      *
-     * @param lastLines is given the last lines; shared with other pumps of the process, and guarded by itself
+     * @param lastLines is given the last lines, guarded by itself
      * @param unread is run when nobody reads the console any more; the pump goes on, so that the process does not block
      */
     OutputPump(InputStream from, Console to, byte[] prefix, Style style, Deque<String> lastLines,

@@ -2,6 +2,7 @@ package dev.starling.distributed.launch;
 
 import java.io.IOException;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -9,7 +10,8 @@ import java.util.concurrent.TimeUnit;
 
 /** One process from its start to its end, with all that it starts in its session. */
 final class RankProcess {
-    private static final int KEPT_LINES = 20;
+    private static final int KEPT_OUTPUT = 10;
+    private static final int KEPT_ERRORS = 20;
     /** Something else may hold the output open after the process is gone. */
     private static final long DRAIN_MS = 1000;
 
@@ -18,7 +20,10 @@ final class RankProcess {
     /** What {@code kill} is told: the group, negated, or just the process. */
     final long target;
     private final long startedNs = System.nanoTime();
-    private final Deque<String> lastLines = new ArrayDeque<>();
+    private final Deque<String> lastOutput = new ArrayDeque<>();
+    private final Deque<String> lastErrors = new ArrayDeque<>();
+    /** What follows from its failure, if that is not the end of all; the supervisor's. */
+    String consequence;
     private CompletableFuture<Void> drained;
     private long endedNs;
 
@@ -41,9 +46,9 @@ final class RankProcess {
     /** Begins to carry its output. */
     void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle, Runnable unread) {
         Thread first = thread("out", new OutputPump(process.getInputStream(), out, out.prefix(rank), outStyle,
-                lastLines, KEPT_LINES, unread));
+                lastOutput, KEPT_OUTPUT, unread));
         Thread second = thread("err", new OutputPump(process.getErrorStream(), err, err.prefix(rank), errStyle,
-                lastLines, KEPT_LINES, unread));
+                lastErrors, KEPT_ERRORS, unread));
         CompletableFuture<Void> both = new CompletableFuture<>();
         Thread.ofVirtual().start(() -> {
             try {
@@ -78,10 +83,16 @@ final class RankProcess {
         return sent || process.isAlive() && Signals.send(process.pid(), number);
     }
 
+    /** Returns what it wrote last, errors at the end. */
     List<String> lastLines() {
-        synchronized (lastLines) {
-            return List.copyOf(lastLines);
+        List<String> lines = new ArrayList<>();
+        synchronized (lastOutput) {
+            lines.addAll(lastOutput);
         }
+        synchronized (lastErrors) {
+            lines.addAll(lastErrors);
+        }
+        return lines;
     }
 
     /** Tells how it ended, in words, after it did. */

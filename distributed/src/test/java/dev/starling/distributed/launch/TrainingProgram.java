@@ -34,8 +34,8 @@ import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One process of a training of a tiny network, or its coordinator, to be killed, stopped and misled. Says each step that
- * it takes, and at the end either what came out, as bits, or why there is nothing.
+ * One process of a training of a tiny network, or its coordinator, to be killed, stopped and misled. Says each step
+ * that it takes, and at the end either what came out, as bits, or why there is nothing.
  */
 final class TrainingProgram {
     private static final int BATCHES = 16;

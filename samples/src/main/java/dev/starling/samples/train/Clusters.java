@@ -19,6 +19,9 @@ public final class Clusters {
     /** Data sets are read, drawn or copied before a process joins, and not everywhere as fast. */
     private static final Duration JOINING = Duration.ofMinutes(5);
 
+    /** After this long without the others, or a server, training ends even if nobody counts as lost. */
+    static final Duration PATIENCE = Duration.ofMinutes(2);
+
     private static final String FILE = "file:";
 
     private Clusters() {
@@ -70,7 +73,7 @@ public final class Clusters {
                     + "STARLING_RANK is set, got nothing");
         }
         return Group.join(GroupConfig.of(config(me, transport, silence), me.coordinator()).wish(me.rank())
-                .joining(JOINING).patience(JOINING));
+                .joining(JOINING).patience(PATIENCE));
     }
 
     private static TransportConfig config(LaunchedProcess me, String transport, Duration silence) {

@@ -5,10 +5,10 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.distributed.launch.Launcher;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.samples.data.DataDirectory;
@@ -51,9 +51,9 @@ final class Team {
             return "--workers=" + how.workers + ", but this process was launched as one of " + me.workers()
                     + " workers: leave --workers away, or start it without a launcher";
         }
-        if (me != null && how.servers() > 0 && how.servers() != me.servers()) {
-            return "--servers=" + how.servers() + ", but this process was launched with " + me.servers()
-                    + " servers: say run --servers " + how.servers();
+        if (me != null && how.servers() != me.servers()) {
+            return "--strategy " + how.strategy() + " needs " + how.servers() + " servers, but this process was "
+                    + "launched with " + me.servers() + ": say run --servers " + how.servers();
         }
         if (me == null && how.isAsked() && how.workers == 0) {
             return "--strategy needs --workers N";
@@ -82,18 +82,18 @@ final class Team {
         }
     }
 
-    private void work(Group group, Split split, int number, int workers) {
-        if (number >= workers) {
-            ParameterServer.serve(group, number - workers, how.serverData == null ? ServerConfig.inMemory()
-                    : ServerConfig.in(how.serverData));
+    /** Trains or, with one of the last ranks, serves. */
+    private void work(Group group, Split split, int rank, int workers) {
+        if (rank >= workers) {
+            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().directory(how.serverData));
             return;
         }
-        try (DistributionStrategy strategy = strategy(group, number, workers)) {
-            run.train(split, strategy, number == 0, out);
+        try (DistributionStrategy strategy = strategy(group, rank, workers)) {
+            run.train(split, strategy, rank == 0, out);
         }
     }
 
-    private DistributionStrategy strategy(Group group, int number, int workers) {
+    private DistributionStrategy strategy(Group group, int rank, int workers) {
         return switch (how.strategy()) {
             case RING -> {
                 RingAllReduce.Builder ring = RingAllReduce.over(group);
@@ -102,7 +102,7 @@ final class Team {
                 yield (how.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);
-            case PS -> ParameterServer.worker(group, number).workers(workers).servers(how.servers())
+            case PS -> ParameterServer.worker(group, rank).workers(workers).servers(how.servers())
                     .consistency(how.consistency()).build();
         };
     }
@@ -127,7 +127,8 @@ final class Team {
             for (int i = 0; i < how.workers + how.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank);
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
+                            .patience(Clusters.PATIENCE);
                     try (Group group = Group.join(config)) {
                         work(group, split, rank, how.workers);
                     }
