@@ -69,7 +69,7 @@ final class DirectControl {
     }
 
     String text() {
-        int length = (int) Math.clamp((long) LONG.get(ALL, base + LENGTH), 0, CollectiveCall.MAX_TEXT);
+        int length = Math.clamp((long) LONG.get(ALL, base + LENGTH), 0, CollectiveCall.MAX_TEXT);
         byte[] text = ALL.asSlice(base + TEXT, length).toArray(ValueLayout.JAVA_BYTE);
         return new String(text, StandardCharsets.UTF_8);
     }

@@ -8,7 +8,7 @@ public final class LaunchException extends RuntimeException {
 
     private final int rank;
     private final int status;
-    private final List<String> lastLines;
+    private final transient List<String> lastLines;
 
     LaunchException(int rank, int status, String message, List<String> lastLines, Throwable cause) {
         super(message, cause);

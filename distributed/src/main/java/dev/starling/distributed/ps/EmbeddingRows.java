@@ -59,7 +59,7 @@ final class EmbeddingRows implements AutoCloseable {
                 .skipCloseOnExitHook(true).checksumEntries(true);
         map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)
                 : builder.createPersistedTo(file.toFile());
-        capacity = (int) Math.clamp(cacheBytes / (4L * stride + 32), 16, Integer.MAX_VALUE / stride - 8);
+        capacity = Math.clamp(cacheBytes / (4L * stride + 32), 16, Integer.MAX_VALUE / stride - 8);
         places = new Long2LongHashMap(capacity, 0.5f, MISSING);
         changedKeys = new long[capacity];
         changed = new float[capacity * stride];
