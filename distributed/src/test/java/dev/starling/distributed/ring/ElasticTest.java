@@ -11,6 +11,7 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
@@ -18,6 +19,7 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,6 +35,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -45,6 +48,7 @@ class ElasticTest {
     private final TransportConfig transport = TransportConfig.of("local", Secret.random())
             .silence(Duration.ofSeconds(1));
     private CoordinatorThread coordinator;
+    private Path checkpoints;
 
     /** As if the process had been killed. */
     private static final class Killed extends RuntimeException {
@@ -99,12 +103,17 @@ class ElasticTest {
                 RingAllReduce.Builder how = RingAllReduce.over(group).bucketBytes(512);
                 Progress[] progress = new Progress[1];
                 return Runs.train(g -> new Fated(Runs.mlp(g), fate, progress), (elastic ? how.elastic() : how).build(),
-                        b -> b.listeners(new TrainingListener() {
-                            @Override
-                            public void started(Progress of) {
-                                progress[0] = of;
+                        b -> {
+                            b.listeners(new TrainingListener() {
+                                @Override
+                                public void started(Progress of) {
+                                    progress[0] = of;
+                                }
+                            }, fate);
+                            if (checkpoints != null) {
+                                b.checkpoints(checkpoints, 7);
                             }
-                        }, fate));
+                        });
             } catch (Killed e) {
                 return null;
             }
@@ -168,7 +177,8 @@ class ElasticTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
-    void shouldGoOnWheneverARankIsLost(long seed) throws Exception {
+    void shouldGoOnWheneverARankIsLost(long seed, @TempDir Path directory) throws Exception {
+        checkpoints = directory;
         Random random = new Random(seed);
         Outcome alone = alone();
         gather(3, Coordinator.OnLoss.REFORM);
@@ -191,6 +201,7 @@ class ElasticTest {
         Outcome first = outcome(ranks.get(0));
         assertWhole(first, alone);
         assertAlike(outcome(ranks.get(1)), first, 0);
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(Runs.STEPS);
     }
 
     /** Dies, or leaves, before its part of a step, after it, or when it has measured the epoch. */

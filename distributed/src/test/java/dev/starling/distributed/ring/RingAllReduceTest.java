@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ring.Runs.Outcome;
@@ -22,7 +23,10 @@ import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
@@ -32,6 +36,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(120)
@@ -78,6 +83,20 @@ class RingAllReduceTest {
     @ValueSource(ints = {2, 3, 4})
     void shouldTrainAConvolutionalNetworkAsOneProcessDoes(int world) {
         assertEquivalent(world, Runs::cnn);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"local, 2", "local, 3", "aeron, 2", "aeron, 3"})
+    void shouldTrainAsOneProcessDoesWithoutSharedMemory(String wire, int world) {
+        Outcome alone = alone(Runs::cnn);
+        TransportConfig network = TransportConfig.of(wire, Secret.random()).sharedMemory(false)
+                .silence(Duration.ofSeconds(5));
+        List<Outcome> all = new Cluster(network, world, Coordinator.OnLoss.END).run(group ->
+                Runs.train(Runs::cnn, RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
+        assertAlike(all.getFirst(), alone, ROUNDING);
+        for (Outcome each : all) {
+            assertAlike(each, all.getFirst(), 0);
+        }
     }
 
     @Test

@@ -85,7 +85,7 @@ public final class Checkpoint {
         try {
             for (int i = 0; i < manifests.size(); i++) {
                 if (i < manifests.size() - keep) {
-                    Files.delete(manifests.get(i));
+                    Files.deleteIfExists(manifests.get(i));
                 } else {
                     kept.add(Files.readString(manifests.get(i)));
                 }
@@ -95,7 +95,7 @@ public final class Checkpoint {
                     String name = file.getFileName().toString();
                     boolean ours = name.matches("step-\\d+(-[0-9a-f]{8})?\\.safetensors(\\.tmp)?");
                     if (ours && kept.stream().noneMatch(json -> json.contains(Json.quoted(name)))) {
-                        Files.delete(file);
+                        Files.deleteIfExists(file);
                     }
                 }
             }
