@@ -75,10 +75,6 @@ final class Request {
         replySequence = new long[workers];
     }
 
-    int capacity() {
-        return raw.capacity();
-    }
-
     /** Takes a copy of the bytes. */
     void receive(DirectBuffer buffer, int offset, int bytes) {
         buffer.getBytes(offset, raw.clear(), bytes);

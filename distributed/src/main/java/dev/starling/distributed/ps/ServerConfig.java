@@ -11,15 +11,17 @@ import java.time.Duration;
  *     memory alone, lost with the process
  * @param journalBytes after how much journal a snapshot is made
  * @param cacheBytes of memory for rows of each table that changed since the last snapshot
- * @param ringSize requests in flight, a power of two
+ * @param ringSize requests in flight, a power of two; 0 for no threads: each request is done when it comes, as in a
+ *     simulation
  * @param deadline for each wait
  */
 public record ServerConfig(Path directory, long journalBytes, long cacheBytes, int ringSize, Duration deadline) {
     /** Checks. */
     public ServerConfig {
-        if (journalBytes < 1 || cacheBytes < 1 || Integer.bitCount(ringSize) != 1 || !deadline.isPositive()) {
+        if (journalBytes < 1 || cacheBytes < 1 || Integer.bitCount(ringSize) > 1 || ringSize < 0
+                || !deadline.isPositive()) {
             throw TensorException.argument("parameter server", "bytes of journal and cache and the deadline must be "
-                    + "positive, the size of the ring a power of two; got " + journalBytes + ", " + cacheBytes + ", "
+                    + "positive, the size of the ring 0 or a power of two; got " + journalBytes + ", " + cacheBytes + ", "
                     + deadline + " and " + ringSize, "change them");
         }
     }
@@ -47,6 +49,11 @@ public record ServerConfig(Path directory, long journalBytes, long cacheBytes, i
     /** Returns this with another size of the cache of changed rows. */
     public ServerConfig cacheBytes(long bytes) {
         return new ServerConfig(directory, journalBytes, bytes, ringSize, deadline);
+    }
+
+    /** Returns this with another number of requests in flight. */
+    public ServerConfig ringSize(int requests) {
+        return new ServerConfig(directory, journalBytes, cacheBytes, requests, deadline);
     }
 
     /** Returns this with another deadline. */

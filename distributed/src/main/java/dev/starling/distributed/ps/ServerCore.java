@@ -27,7 +27,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * A server without its network: requests go in by {@link #offer}, answers come out at the {@link ReplySink}. Four
- * threads, one for each stage: decode, apply, journal, reply.
+ * threads, one for each stage: decode, apply, journal, reply; or none.
  *
  * <p>What holds it together: a stage sees a request only after the stage before is done with it, and the journal is
  * done with a batch only when it is on the disk. So an answer goes out only when a restart would find the update; and
@@ -46,6 +46,9 @@ final class ServerCore implements AutoCloseable {
     private final Journal journal;
     private final Disruptor<Request> disruptor;
     private final RingBuffer<Request> ring;
+    /** In place of the ring if there is none. */
+    private final Request only;
+    private final ApplyStage applyStage = new ApplyStage();
     private final EventHandler<Request> journalStage = this::journal;
     private final EventHandler<Request> replyStage = this::reply;
     private final List<Thread> threads = new ArrayList<>();
@@ -133,13 +136,20 @@ final class ServerCore implements AutoCloseable {
         answerFloats = answer.slice(Message.REPLY_HEADER, 4 * plan.blockLength()).order(ByteOrder.LITTLE_ENDIAN)
                 .asFloatBuffer();
         answerBuffer = new UnsafeBuffer(answer);
+        requestCapacity = Message.HEADER + 4 * plan.blockLength();
+        if (config.ringSize() == 0) {
+            only = new Request(plan.blockLength(), plan.workers());
+            disruptor = null;
+            ring = null;
+            return;
+        }
+        only = null;
         disruptor = new Disruptor<>(() -> new Request(plan.blockLength(), plan.workers()), config.ringSize(),
                 this::thread, ProducerType.MULTI, new PoliteWait());
         disruptor.setDefaultExceptionHandler(new Failures());
         disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard))
-                .then(new ApplyStage()).then(journalStage).then(replyStage);
+                .then(applyStage).then(journalStage).then(replyStage);
         ring = disruptor.start();
-        requestCapacity = ring.get(0).capacity();
     }
 
     private Thread thread(Runnable stage) {
@@ -184,6 +194,11 @@ final class ServerCore implements AutoCloseable {
             // A request that fits no place is none: an empty one is refused and counted.
             return offer(buffer, offset, 0);
         }
+        if (only != null) {
+            only.receive(buffer, offset, length);
+            process();
+            return true;
+        }
         long at = claim();
         if (at < 0) {
             return false;
@@ -191,6 +206,19 @@ final class ServerCore implements AutoCloseable {
         ring.get(at).receive(buffer, offset, length);
         ring.publish(at);
         return true;
+    }
+
+    /** Does in this thread what the stages do. */
+    private void process() {
+        try {
+            only.decode(shard);
+            applyStage.onEvent(only, 0, true);
+            journal(only, 0, true);
+            reply(only, 0, true);
+        } catch (IOException | RuntimeException e) {
+            failure = e;
+            check();
+        }
     }
 
     private long claim() {
@@ -204,6 +232,11 @@ final class ServerCore implements AutoCloseable {
     /** Counts a worker as gone in one unit, which may free those that wait for it; returns false if there is no room. */
     boolean leave(int worker, int unit) {
         check();
+        if (only != null) {
+            only.internal(Message.LEAVE, worker, unit);
+            process();
+            return true;
+        }
         long at = claim();
         if (at >= 0) {
             ring.get(at).internal(Message.LEAVE, worker, unit);
@@ -214,6 +247,11 @@ final class ServerCore implements AutoCloseable {
 
     /** Makes a snapshot, and waits until it is on the disk. */
     void snapshot() {
+        if (only != null) {
+            only.internal(Message.SNAPSHOT, 0, 0);
+            process();
+            return;
+        }
         long deadline = System.nanoTime() + config.deadline().toNanos();
         long at;
         while ((at = claim()) < 0) {
@@ -271,8 +309,10 @@ final class ServerCore implements AutoCloseable {
                     || shard.isFullFor(e))) {
                 // All that rows are changed to must be in the journal before a row in the map may be torn. The journal
                 // sees what comes before only when it counts as done, which is at the end of the batch unless told.
-                done.set(at - 1);
-                await(journalStage, at - 1);
+                if (only == null) {
+                    done.set(at - 1);
+                    await(journalStage, at - 1);
+                }
                 shard.save(snapshot);
                 e.rotate = true;
                 e.firstRecord = shard.sequence() + 1;
@@ -313,6 +353,9 @@ final class ServerCore implements AutoCloseable {
                     .putLong(Message.REPLY_SEQUENCE, e.replySequence[i]);
             int length = Message.REPLY_HEADER + 4 * e.weightsCount;
             while (!sink.offer(e.replyTo[i], answerBuffer, length) && !closing) {
+                if (only != null) {
+                    throw new ServerException("there is no room for an answer", null);
+                }
                 LockSupport.parkNanos(NAP_NS);
             }
         }
@@ -323,13 +366,15 @@ final class ServerCore implements AutoCloseable {
     public void close() {
         closing = true;
         try {
-            if (failure == null) {
+            if (failure == null && disruptor != null) {
                 disruptor.shutdown(config.deadline().toMillis(), TimeUnit.MILLISECONDS);
             }
         } catch (TimeoutException e) {
             failure = e;
         } finally {
-            disruptor.halt();
+            if (disruptor != null) {
+                disruptor.halt();
+            }
             threads.forEach(ServerCore::join);
         }
         try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
