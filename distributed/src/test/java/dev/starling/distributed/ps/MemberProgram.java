@@ -1,0 +1,86 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.nio.file.Path;
+import java.time.Duration;
+
+/** A server, or a worker whose gradients are all 1, in a process that a test kills. */
+final class MemberProgram {
+    static final int COUNT = 5000;
+    static final Duration PATIENCE = Duration.ofSeconds(40);
+
+    private MemberProgram() {
+    }
+
+    private record Weights(Parameter weight) implements Layer {
+        @Override
+        public Tensor forward(Tensor input) {
+            return input;
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.parameter("weight", weight);
+        }
+    }
+
+    static Group join(TransportConfig transport, String coordinator, int wish) {
+        return Group.join(GroupConfig.of(transport, coordinator).wish(wish).joining(PATIENCE).patience(PATIENCE));
+    }
+
+    /** What happens between two steps. */
+    interface Step {
+        /** Returns whether to go on. */
+        boolean after(long step, float[] weights) throws InterruptedException;
+    }
+
+    /** Takes steps of -1; returns how many. */
+    static long work(Group group, int number, int workers, Consistency consistency, Step each)
+            throws InterruptedException {
+        try (Scope scope = Scope.open("worker"); Parameter weight = Parameter.of(Tensor.full(DType.F32, 0, COUNT));
+                Optimizer sgd = Sgd.over(new Weights(weight)).rate(1).build();
+                ParameterServer servers = ParameterServer.worker(group, number).workers(workers)
+                        .consistency(consistency).build()) {
+            servers.start(TrainingState.of(new Weights(weight), sgd));
+            Tensor ones = Tensor.full(DType.F32, 1, COUNT);
+            long step = 0;
+            boolean goesOn = true;
+            while (goesOn) {
+                servers.gradient(0, ones);
+                servers.beforeStep(new Tensor[]{ones});
+                servers.afterStep();
+                goesOn = each.after(++step, weight.value().toFloats());
+            }
+            servers.finish();
+            return step;
+        }
+    }
+
+    public static void main(String[] args) throws InterruptedException {
+        String role = args[0];
+        TransportConfig transport = TransportConfig.of("aeron", Secret.ofHex(args[2])).silence(Duration.ofSeconds(3));
+        int number = Integer.parseInt(args[4]);
+        try (Group group = join(transport, args[1], number)) {
+            if (role.equals("server")) {
+                ParameterServer.serve(group, 0, ServerConfig.in(Path.of(args[3])).journalBytes(2 << 20));
+            } else {
+                System.out.println("worker " + number + " begins");
+                work(group, number, 3, new Consistency.Stale(2), (step, weights) -> {
+                    System.out.println("step " + step);
+                    return true;
+                });
+            }
+        }
+    }
+}
