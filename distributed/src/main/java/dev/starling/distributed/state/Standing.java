@@ -95,7 +95,7 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
         if (fresh || other.fresh) {
             return !fresh;
         }
-        // Of two after the same step, the one that has not measured the epoch yet that ended with it: all do that again.
+        // Of two after the same step, the one that has yet to measure the epoch that ended with it: all do that again.
         return step != other.step ? step > other.step : epoch < other.epoch;
     }
 

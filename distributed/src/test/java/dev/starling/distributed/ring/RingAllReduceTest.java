@@ -213,8 +213,10 @@ class RingAllReduceTest {
     @Test
     void shouldLeaveInTheMidstOfAStep() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
-            try (Layer net = Runs.mlp(Generator.seeded(1)); Sgd sgd = Sgd.over(net).build();
-                    RingAllReduce ring = RingAllReduce.over(group).bucketBytes(512).build(); Scope scope = Scope.open()) {
+            try (Scope scope = Scope.open();
+                    Layer net = Runs.mlp(Generator.seeded(1));
+                    Sgd sgd = Sgd.over(net).build();
+                    RingAllReduce ring = RingAllReduce.over(group).bucketBytes(512).build()) {
                 ring.start(TrainingState.of(net, sgd));
                 Tensor[] gradients = new Tensor[4];
                 for (int i = 3; i > group.rank(); i--) {

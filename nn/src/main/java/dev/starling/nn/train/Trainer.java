@@ -251,8 +251,8 @@ public final class Trainer {
         }
 
         /**
-         * Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told. The
-         * loss has to be a mean over rows.
+         * Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told.
+         * The loss has to be a mean over rows.
          */
         public Builder accumulate(int batches) {
             if (batches < 1) {
@@ -281,8 +281,8 @@ public final class Trainer {
         }
 
         /**
-         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, batch size, seeds, number of epochs and
-         * interval of checkpoints; rank 0 alone reads and writes them.
+         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, batch
+         * size, seeds, number of epochs and interval of checkpoints, which rank 0 alone reads and writes.
          */
         public Builder strategy(DistributionStrategy together) {
             strategy = together;
