@@ -94,7 +94,8 @@ final class TrainingProgram {
             trainer.run();
             int bits = model.state().values().stream().mapToInt(p -> Arrays.hashCode(p.value().toFloats())).sum();
             System.out.println("done: rank " + strategy.rank() + " of " + strategy.world() + ", "
-                    + trainer.progress().step() + " steps, bits " + Integer.toHexString(bits));
+                    + trainer.progress().step() + " steps, bits " + Integer.toHexString(bits)
+                    + (strategy instanceof Gossip gossip ? ", mixed " + gossip.mixed() : ""));
         }
     }
 
