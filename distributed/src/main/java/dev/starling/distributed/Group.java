@@ -41,7 +41,7 @@ public final class Group implements AutoCloseable {
     private final Progress progress;
     private final Outbox coordinator;
     private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
-    private final MessageHandler[] channels = new MessageHandler[16];
+    private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new ArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private volatile View view = new View(0, List.of());
@@ -194,9 +194,12 @@ public final class Group implements AutoCloseable {
         return endpoints.get(id);
     }
 
-    /** Sets who takes messages of a channel; see {@link Channels}. Handlers run under {@link #locked}. */
+    /**
+     * Sets who takes messages of a channel; see {@link Channels}. Handlers run under {@link #locked}. The first one is
+     * given what members that were faster have sent already.
+     */
     public void channel(int number, MessageHandler handler) {
-        locked(() -> channels[number] = handler);
+        locked(() -> handlers.set(number, handler));
     }
 
     /** Adds somebody who is told, under {@link #locked}, when the view or the connection to a member has changed. */
@@ -307,8 +310,8 @@ public final class Group implements AutoCloseable {
             if (engine != null && from.attachment() instanceof Long id && view.byId(id) != null) {
                 engine.take(view.byId(id).rank(), buffer, body, bodyLength);
             }
-        } else if (channel > 0 && channel < channels.length && channels[channel] != null) {
-            channels[channel].onMessage(from, buffer, body, bodyLength);
+        } else {
+            handlers.take(channel, from, buffer, body, bodyLength);
         }
     }
 

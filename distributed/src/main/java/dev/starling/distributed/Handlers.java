@@ -1,0 +1,48 @@
+package dev.starling.distributed;
+
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MessageHandler;
+import java.util.ArrayList;
+import java.util.List;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * Who takes the messages of each channel. A member may be faster than this one: what it sends before a channel has a
+ * handler is kept for the first.
+ */
+final class Handlers {
+    private static final int CHANNELS = 16;
+    private static final int MOST_EARLY = 1024;
+
+    private final MessageHandler[] handlers = new MessageHandler[CHANNELS];
+    private final boolean[] opened = new boolean[CHANNELS];
+    private final List<Early> early = new ArrayList<>();
+
+    private record Early(int channel, Endpoint from, byte[] body) { }
+
+    /** Sets the handler of a channel, {@code null} for none, and gives the first what is there already. */
+    void set(int channel, MessageHandler handler) {
+        handlers[channel] = handler;
+        opened[channel] = true;
+        for (Early message : List.copyOf(early)) {
+            if (message.channel == channel) {
+                early.remove(message);
+                take(channel, message.from, new UnsafeBuffer(message.body), 0, message.body.length);
+            }
+        }
+    }
+
+    void take(int channel, Endpoint from, DirectBuffer buffer, int offset, int length) {
+        if (channel < 0 || channel >= CHANNELS) {
+            return;
+        }
+        if (handlers[channel] != null) {
+            handlers[channel].onMessage(from, buffer, offset, length);
+        } else if (!opened[channel] && early.size() < MOST_EARLY) {
+            byte[] copy = new byte[length];
+            buffer.getBytes(offset, copy);
+            early.add(new Early(channel, from, copy));
+        }
+    }
+}
