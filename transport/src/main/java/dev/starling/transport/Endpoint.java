@@ -183,7 +183,8 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /**
-     * Begins to write into a peer's memory. The source must stay as it is until the completion.
+     * Begins to write into a peer's memory. The source must stay as it is until the completion. What is written into a
+     * region that its owner has closed meanwhile is dropped.
      *
      * @param completion told when the data have arrived, or that the peer is lost; may be {@code null}
      * @return {@link #OK}, {@link #BACK_PRESSURED} if too many puts are under way, {@link #NOT_CONNECTED} or

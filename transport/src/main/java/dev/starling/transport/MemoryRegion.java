@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -12,10 +13,14 @@ public final class MemoryRegion implements AutoCloseable {
     private final RegionKey key;
     private final MemorySegment memory;
     private final AutoCloseable storage;
+    private final RemoteWrites.Registration registration;
     private final boolean shared;
+    /** Writes by the wire that read from here. */
+    private int inFlight;
     private boolean closed;
 
-    MemoryRegion(Transport owner, long number, long token, long bytes, boolean share, Registrar registrar) {
+    /** {@code remote} is {@code null} if the wire does not write into memory itself. */
+    MemoryRegion(Transport owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
         this.owner = owner;
         shared = share && SharedMemory.isAvailable();
         int descriptor = 0;
@@ -29,13 +34,9 @@ public final class MemoryRegion implements AutoCloseable {
             memory = arena.allocate(bytes, 4096);
             storage = arena;
         }
+        registration = remote == null || bytes == 0 ? null : remote.register(memory);
         key = new RegionKey(number, token, bytes, shared ? ProcessHandle.current().pid() : 0, descriptor,
-                registrar.register(memory));
-    }
-
-    /** Makes memory known to the wire's own remote writes. */
-    interface Registrar {
-        byte[] register(MemorySegment memory);
+                registration == null ? new byte[0] : registration.key());
     }
 
     /** Returns the memory. Readable and writable by all threads until {@link #close}. */
@@ -67,13 +68,38 @@ public final class MemoryRegion implements AutoCloseable {
         if (!closed) {
             closed = true;
             owner.forget(this);
-            try {
-                storage.close();
-            } catch (RuntimeException e) {
-                throw e;
-            } catch (Exception e) {
-                throw new IllegalStateException(e);
+            if (registration != null) {
+                registration.close();
             }
+            if (inFlight == 0) {
+                free();
+            } else {
+                owner.defer(this);
+            }
+        }
+    }
+
+    /** Keeps the memory until {@link #drop}, even if the region is closed. */
+    void hold() {
+        inFlight++;
+    }
+
+    void drop() {
+        if (--inFlight == 0 && closed) {
+            owner.undefer(this);
+            free();
+        }
+    }
+
+    /** Gives the memory back, when nothing can read from it any more. */
+    void free() {
+        inFlight = 0;
+        try {
+            storage.close();
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
         }
     }
 }

@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import dev.starling.transport.spi.RemoteWrites;
+import dev.starling.transport.spi.Wire;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -10,15 +12,19 @@ import org.agrona.concurrent.UnsafeBuffer;
 final class PutQueue {
     private static final int PLACES = 1024;
     private static final int PIECES_AT_ONCE = 16;
+    private static final int WRITES_AT_ONCE = 16;
     private static final long NONE = 0;
 
     private final Endpoint endpoint;
     private final Put[] ring = new Put[PLACES];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
+    private final RemoteWrites.Completion written = this::written;
     private final UnsafeBuffer answer = new UnsafeBuffer(new byte[Long.BYTES]);
     /** Numbers of puts: all below {@code arrived} are complete, below {@code sent} on their way. */
     private long arrived;
     private long sent;
+    /** Below, what the wire itself writes has begun. */
+    private long begun;
     private long added;
     /** Incoming. */
     private long taken;
@@ -32,6 +38,8 @@ final class PutQueue {
         private MemoryRegion source;
         private long sourceOffset;
         private RegionKey target;
+        private RemoteRegion remote;
+        private MemoryRegion held;
         private long targetOffset;
         private long bytes;
         private long done;
@@ -41,7 +49,7 @@ final class PutQueue {
     }
 
     boolean isFull() {
-        return added - arrived == PLACES;
+        return added - arrived == PLACES || added >= PLACES && ring[(int) (added % PLACES)].held != null;
     }
 
     int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean tell,
@@ -57,6 +65,7 @@ final class PutQueue {
         put.source = source;
         put.sourceOffset = sourceOffset;
         put.target = target.key();
+        put.remote = target;
         put.targetOffset = targetOffset;
         put.bytes = bytes;
         put.done = 0;
@@ -77,13 +86,45 @@ final class PutQueue {
                 work++;
             }
         }
-        while (sent < added && work < PIECES_AT_ONCE && sendPiece(ring[(int) (sent % PLACES)])) {
+        while (begun < added && begun < sent + WRITES_AT_ONCE && begin(ring[(int) (begun % PLACES)])) {
+            begun++;
+        }
+        while (sent < begun && work < PIECES_AT_ONCE && sendPiece(ring[(int) (sent % PLACES)])) {
             work++;
         }
         return work;
     }
 
+    /** Has the wire write, if it can; else there is nothing to begin. Returns false if it has no room. */
+    private boolean begin(Put put) {
+        RemoteWrites.Target target = put.bytes == put.done || put.source == null ? null : put.remote.target();
+        if (target == null) {
+            return true;
+        }
+        int code = target.put(put.targetOffset, put.source.memory().asSlice(put.sourceOffset, put.bytes), written,
+                begun);
+        if (code != Wire.SENT) {
+            return false;
+        }
+        put.held = put.source;
+        put.held.hold();
+        put.done = put.bytes;
+        return true;
+    }
+
+    private void written(long number, boolean success) {
+        Put put = ring[(int) (number % PLACES)];
+        put.held.drop();
+        put.held = null;
+        if (!success) {
+            endpoint.lose("the link to " + endpoint.address() + " broke during a write");
+        }
+    }
+
     private boolean sendPiece(Put put) {
+        if (put.held != null && !put.remote.target().isOrdered()) {
+            return false;
+        }
         int length = (int) Math.min(put.bytes - put.done, endpoint.transport.pieceLength());
         boolean last = put.done + length == put.bytes;
         UnsafeBuffer head = endpoint.head();
@@ -169,6 +210,7 @@ final class PutQueue {
             complete(false);
         }
         sent = arrived;
+        begun = arrived;
     }
 
     private void complete(boolean success) {

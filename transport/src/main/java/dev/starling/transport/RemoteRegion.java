@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
 
 /** A peer's {@link MemoryRegion}, as seen from here. */
@@ -7,6 +8,7 @@ public final class RemoteRegion implements AutoCloseable {
     private final Endpoint endpoint;
     private final RegionKey key;
     private final SharedMemory mapped;
+    private RemoteWrites.Target target;
 
     RemoteRegion(Endpoint endpoint, RegionKey key, SharedMemory mapped) {
         this.endpoint = endpoint;
@@ -27,6 +29,15 @@ public final class RemoteRegion implements AutoCloseable {
         return mapped == null ? null : mapped.memory();
     }
 
+    /** Returns how the wire itself writes there, or {@code null} if it does not. */
+    RemoteWrites.Target target() {
+        if (target == null && mapped == null && key.remote().length > 0
+                && endpoint.transport.wire() instanceof RemoteWrites wire) {
+            target = wire.attach(endpoint.link, key.remote());
+        }
+        return target;
+    }
+
     Endpoint endpoint() {
         return endpoint;
     }
@@ -38,6 +49,9 @@ public final class RemoteRegion implements AutoCloseable {
     /** Unmaps the memory. */
     @Override
     public void close() {
+        if (target != null) {
+            target.close();
+        }
         if (mapped != null) {
             mapped.close();
         }

@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider;
 import java.lang.System.Logger.Level;
@@ -52,6 +53,7 @@ public final class Transport implements Agent, AutoCloseable {
     private final Map<String, Endpoint> hellos = new HashMap<>();
     private final List<Endpoint> endpoints = new ArrayList<>();
     private final Long2ObjectHashMap<MemoryRegion> regions = new Long2ObjectHashMap<>();
+    private final List<MemoryRegion> deferred = new ArrayList<>();
     private MessageHandler messages = (from, buffer, offset, length) -> { };
     private PutHandler puts = (from, immediate) -> { };
     private ConnectionHandler connections = new ConnectionHandler() { };
@@ -164,7 +166,7 @@ public final class Transport implements Agent, AutoCloseable {
             throw new TransportException(TransportException.Problem.ARGUMENT, "bytes >= 0 must hold, got " + bytes, "");
         }
         MemoryRegion region = new MemoryRegion(this, ++regionCount, Handshake.randomLong(), bytes,
-                config.sharedMemory() && wire.mapsMemory(), memory -> new byte[0]);
+                config.sharedMemory() && wire.mapsMemory(), wire instanceof RemoteWrites writes ? writes : null);
         regions.put(regionCount, region);
         return region;
     }
@@ -372,6 +374,15 @@ public final class Transport implements Agent, AutoCloseable {
         regions.remove(region.key().region());
     }
 
+    /** Remembers a closed region whose memory the wire is still reading. */
+    void defer(MemoryRegion region) {
+        deferred.add(region);
+    }
+
+    void undefer(MemoryRegion region) {
+        deferred.remove(region);
+    }
+
     Wire wire() {
         return wire;
     }
@@ -406,6 +417,8 @@ public final class Transport implements Agent, AutoCloseable {
             List.copyOf(endpoints).forEach(Endpoint::close);
             List.copyOf(regions.values()).forEach(MemoryRegion::close);
             wire.close();
+            deferred.forEach(MemoryRegion::free);
+            deferred.clear();
         }
     }
 

@@ -29,7 +29,7 @@ public interface RemoteWrites {
      */
     Target attach(Link link, byte[] key);
 
-    /** Memory that peers may write into; closing it ends that, if need be by breaking who still writes. */
+    /** Memory that peers may write into; what they write after it is closed is dropped, or breaks the link. */
     interface Registration extends AutoCloseable {
         /** Returns what {@link #attach} takes; at most {@link #MAX_KEY_LENGTH} bytes. */
         byte[] key();

@@ -36,9 +36,15 @@ final class Registrations {
         };
     }
 
-    /** Writes, or returns false if there is no such memory. */
+    /**
+     * Writes, or returns false if that may not be. What comes for memory that was registered once is dropped: it was
+     * closed here before the peer could know.
+     */
     boolean write(long number, long token, long offset, DirectBuffer from, int at, int length) {
         Entry entry = entries.get(number);
+        if (entry == null && number > 0 && number <= last) {
+            return true;
+        }
         if (entry == null || entry.token != token || offset < 0 || offset > entry.memory.byteSize() - length) {
             return false;
         }

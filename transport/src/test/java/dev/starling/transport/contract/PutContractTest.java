@@ -218,7 +218,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldExpelWhoeverWritesIntoAClosedRegion() {
+    void shouldDropWhatIsWrittenIntoAClosedRegion() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 100, 8);
@@ -228,8 +228,8 @@ class PutContractTest {
             List<Boolean> outcomes = new ArrayList<>();
             assertThat(c.toB().put(source, 0, remote, 0, 100, outcomes::add)).isEqualTo(Endpoint.OK);
             cluster.await(() -> outcomes.size() == 1, "the outcome");
-            assertThat(outcomes).containsExactly(false);
-            assertThat(c.toB().state()).isEqualTo(Endpoint.State.LOST);
+            // The owner closed it before the peer could know: nobody broke a rule.
+            assertThat(c.toB().isConnected()).isTrue();
         }
     }
 }
