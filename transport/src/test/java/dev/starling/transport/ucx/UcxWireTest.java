@@ -436,8 +436,9 @@ class UcxWireTest {
             await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
             MemorySegment target = arena.allocate(100);
             RemoteWrites.Registration registration = ((RemoteWrites) to).register(target);
-            RemoteWrites.Target writer = ((RemoteWrites) from).attach(link, registration.key());
-            registration.close();
+            byte[] forged = registration.key();
+            forged[forged.length - 1] ^= 1;
+            RemoteWrites.Target writer = ((RemoteWrites) from).attach(link, forged);
             boolean[] done = new boolean[2];
             MemorySegment source = arena.allocate(100).fill((byte) 1);
             assertThat(writer.put(0, source, (tag, written) -> {
