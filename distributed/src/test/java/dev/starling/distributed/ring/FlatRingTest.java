@@ -13,27 +13,27 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
 import java.lang.management.ManagementFactory;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** What the strategy itself takes in a long run. */
 @Timeout(180)
 class FlatRingTest {
-    private static final int EPOCHS = 300;
-    private static final int STEPS = 11 * EPOCHS;
-
     /** Counts what calls allocate on the heap. */
     private static final class Metered implements DistributionStrategy, TrainingListener {
         private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         private final RingAllReduce ring;
+        private final int steps;
         private long begun;
         private long bytes;
         private long warmBytes;
         private long warmAllocations;
         private long lastAllocations;
 
-        Metered(RingAllReduce ring) {
+        Metered(RingAllReduce ring, int steps) {
             this.ring = ring;
+            this.steps = steps;
         }
 
         private void begin() {
@@ -45,12 +45,12 @@ class FlatRingTest {
         }
 
         double perStep() {
-            return (bytes - warmBytes) / (STEPS / 2.0);
+            return (bytes - warmBytes) / (steps / 2.0);
         }
 
         @Override
         public void stepEnded(Progress progress) {
-            if (progress.step() == STEPS / 2) {
+            if (progress.step() == steps / 2) {
                 warmBytes = bytes;
                 warmAllocations = Device.cpu().memory().allocations();
             }
@@ -140,13 +140,22 @@ class FlatRingTest {
 
     @Test
     void shouldTakeNoMemoryStepByStep() {
+        assertFlat(200);
+    }
+
+    @Test
+    @Tag("stress")
+    void shouldTakeNoMemoryInTenThousandSteps() {
+        assertFlat(1000);
+    }
+
+    private static void assertFlat(int epochs) {
         List<Metered> both = Cluster.local(2).run(group -> {
-            Metered metered = new Metered(RingAllReduce.over(group).bucketBytes(512).build());
-            Runs.train(Runs::mlp, metered, b -> b.epochs(EPOCHS).listeners(metered));
+            Metered metered = new Metered(RingAllReduce.over(group).bucketBytes(512).build(), 11 * epochs);
+            Runs.train(Runs::mlp, metered, b -> b.epochs(epochs).listeners(metered));
             return metered;
         });
         for (Metered each : both) {
-            System.out.println(each.perStep() + " bytes per step");
             // Four gradients are copied by an operation each, whose operands are an array.
             assertThat(each.perStep()).isLessThan(4 * 200 + 100);
             assertThat(each.lastAllocations).isEqualTo(each.warmAllocations);
