@@ -44,7 +44,12 @@ final class Handshake {
     }
 
     /** What a HELLO says. */
-    record Hello(byte[] nonce, long session, String address, boolean proven) { }
+    record Hello(byte[] nonce, long session, String address, boolean proven) {
+        /** Returns what tells it from others. */
+        String who() {
+            return address + '/' + session + (proven ? "" : "?");
+        }
+    }
 
     byte[] hello(long session, String address) {
         byte[] name = address.getBytes(StandardCharsets.US_ASCII);

@@ -41,7 +41,7 @@ public final class Transport implements Agent, AutoCloseable {
     private static final int MESSAGES_AT_ONCE = 32;
     private static final int MOST_STRANGERS = 64;
     private static final int MOST_REFUSALS = 4;
-    private static final long TIME_TO_PROVE_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long TIME_TO_PROVE_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -202,16 +202,14 @@ public final class Transport implements Agent, AutoCloseable {
         long begin = nanoTime();
         long lastWork = begin;
         while (!condition.getAsBoolean()) {
-            int work = doWork();
-            if (work > 0) {
-                lastWork = now;
-                continue;
-            }
+            lastWork = doWork() > 0 ? now : lastWork;
             if (now - begin > atMost.toNanos()) {
                 throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + atMost + " for " + what,
                         "");
             }
-            idle(now - lastWork);
+            if (lastWork != now) {
+                idle(now - lastWork);
+            }
         }
     }
 
@@ -248,8 +246,7 @@ public final class Transport implements Agent, AutoCloseable {
             log("refused a mangled HELLO");
             return;
         }
-        String who = hello.address() + '/' + hello.session();
-        Endpoint known = hellos.get(who);
+        Endpoint known = hellos.get(hello.who());
         if (known != null) {
             counters.refusedReplays += known.isConnected() ? 1 : 0;
             return;
@@ -269,7 +266,7 @@ public final class Transport implements Agent, AutoCloseable {
             Endpoint endpoint = new Endpoint(this, wire.open(hello.address()), hello.address(), false, now);
             endpoint.hello = hello;
             endpoint.peerSession = hello.session();
-            hellos.put(who, endpoint);
+            hellos.put(hello.who(), endpoint);
             add(endpoint);
             endpoint.doWork(now);
         } catch (TransportException e) {
@@ -303,7 +300,7 @@ public final class Transport implements Agent, AutoCloseable {
 
     void forgetHello(Endpoint endpoint) {
         if (endpoint.hello != null) {
-            hellos.remove(endpoint.hello.address() + '/' + endpoint.hello.session(), endpoint);
+            hellos.remove(endpoint.hello.who(), endpoint);
         }
     }
 

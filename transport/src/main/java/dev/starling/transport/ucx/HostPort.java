@@ -13,6 +13,11 @@ final class HostPort {
         return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
     }
 
+    /** Returns whether an address holds no name. */
+    static boolean isNumeric(String address) {
+        return address.matches("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
+    }
+
     static InetSocketAddress parse(String address) {
         int colon = address.lastIndexOf(':');
         String host = colon < 0 ? "" : address.substring(0, colon);

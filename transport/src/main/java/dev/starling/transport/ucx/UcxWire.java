@@ -206,6 +206,11 @@ final class UcxWire implements Wire, RemoteWrites {
     }
 
     @Override
+    public boolean opensAtOnce(String peer) {
+        return HostPort.isNumeric(peer);
+    }
+
+    @Override
     public int poll(Inbox inbox, int limit) {
         checkOpen();
         arrivals.begin(inbox, limit);

@@ -95,6 +95,13 @@ final class Cluster implements AutoCloseable {
         return member;
     }
 
+    /** A member with somebody on its wire. */
+    Member member(Tap tap) {
+        Member member = new Member(Transport.over(tap, config()));
+        members.add(member);
+        return member;
+    }
+
     Connection connect() {
         return connect(member(), member());
     }

@@ -11,6 +11,7 @@ import dev.starling.transport.contract.Cluster.Member;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.BeforeEach;
@@ -110,7 +111,7 @@ class ConnectionContractTest {
                 number.putInt(0, i);
                 assertThat(connections.get(i).toB().send(number, 0, 4)).isEqualTo(Endpoint.OK);
             }
-            cluster.await(() -> java.util.Arrays.stream(answers).sum() == count, "all answers");
+            cluster.await(() -> Arrays.stream(answers).sum() == count, "all answers");
             assertThat(answers).containsOnly(1);
             assertThat(heardFrom).doesNotHaveDuplicates();
         }
@@ -179,6 +180,21 @@ class ConnectionContractTest {
                     .hasMessageContaining("what never comes").hasMessageContaining("PT0.2S");
             assertThat(a.nanoTime() - begin).isBetween(Duration.ofMillis(200).toNanos(),
                     Duration.ofMillis(800).toNanos());
+        }
+    }
+
+    @Test
+    void shouldEndAWaitAtItsDeadlineThoughThereIsAlwaysWork() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            c.b().transport.onMessage((from, buffer, offset, length) -> from.send(WORD, 0, 4));
+            c.a().transport.onMessage((from, buffer, offset, length) -> {
+                from.send(WORD, 0, 4);
+                from.send(WORD, 0, 4);
+            });
+            assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
+            assertThatThrownBy(() -> c.a().transport.await(() -> c.b().transport.doWork() < 0, Duration.ofMillis(200),
+                    "what never comes")).isInstanceOf(TransportException.class).hasMessageContaining("never comes");
         }
     }
 

@@ -2,6 +2,7 @@ package dev.starling.transport.contract;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.DatagramSocket;
 import java.net.ServerSocket;
 
@@ -13,7 +14,7 @@ final class FreePort {
         for (int i = 0; i < 100; i++) {
             try (ServerSocket tcp = new ServerSocket(0); DatagramSocket udp = new DatagramSocket(tcp.getLocalPort())) {
                 return udp.getLocalPort();
-            } catch (java.net.BindException e) {
+            } catch (BindException e) {
                 continue;
             } catch (IOException e) {
                 throw new UncheckedIOException(e);

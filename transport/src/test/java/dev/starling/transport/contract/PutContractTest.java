@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
-import dev.starling.transport.Pieces;
+import dev.starling.transport.Insides;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import dev.starling.transport.TransportException;
@@ -48,7 +48,7 @@ class PutContractTest {
     void shouldWriteAnyNumberOfBytesAndCompleteOnBothSides() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
-            int piece = Pieces.length(c.a().transport);
+            int piece = Insides.pieceLength(c.a().transport);
             long largest = 5 << 20;
             MemoryRegion source = filled(c, largest + 64, 4);
             MemoryRegion target = c.b().transport.register(largest + 64);

@@ -1,0 +1,135 @@
+package dev.starling.transport;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+
+class HandshakeTest {
+    private static final Secret SECRET = Secret.ofText("what only members know");
+    private static final Secret OTHER = Secret.ofText("what others know of it");
+    private static final byte[] GREETING = "rank 3".getBytes(StandardCharsets.US_ASCII);
+
+    private final Handshake a = new Handshake(SECRET);
+    private final Handshake b = new Handshake(SECRET);
+    private final byte[] hello = a.hello(1, "a");
+    private final byte[] challenge = b.challenge(read(SECRET, hello), 2, "b");
+
+    private static Handshake.Hello read(Secret secret, byte[] hello) {
+        return Handshake.readHello(secret, new UnsafeBuffer(hello), 0, hello.length);
+    }
+
+    private static long accept(Handshake who, byte[] challenge, long session, String address) {
+        return who.acceptChallenge(new UnsafeBuffer(challenge), 0, challenge.length, session, address);
+    }
+
+    private static byte[] accept(Handshake who, byte[] proof) {
+        return who.acceptProof(new UnsafeBuffer(proof), 0, proof.length);
+    }
+
+    private static byte[] changed(byte[] bytes, int at) {
+        byte[] copy = bytes.clone();
+        copy[at] ^= 1;
+        return copy;
+    }
+
+    @Test
+    void shouldAgreeOnAKeyThatNoOtherSessionHas() {
+        assertThat(read(SECRET, hello).proven()).isTrue();
+        assertThat(accept(a, challenge, 1, "a")).isEqualTo(2);
+        assertThat(a.peerAddress()).isEqualTo("b");
+        assertThat(accept(b, a.proof(GREETING))).isEqualTo(GREETING);
+        assertThat(a.key()).isEqualTo(b.key()).isNotZero();
+
+        Handshake c = new Handshake(SECRET);
+        Handshake d = new Handshake(SECRET);
+        byte[] other = d.challenge(read(SECRET, c.hello(1, "a")), 2, "b");
+        assertThat(accept(c, other, 1, "a")).isEqualTo(2);
+        assertThat(c.key()).isNotEqualTo(a.key());
+    }
+
+    @Test
+    void shouldRefuseWhoeverKnowsAnotherSecret() {
+        assertThat(read(OTHER, hello).proven()).isFalse();
+        Handshake stranger = new Handshake(OTHER);
+        assertThat(accept(a, stranger.challenge(read(SECRET, hello), 2, "b"), 1, "a")).isZero();
+        stranger.challenge(read(SECRET, hello), 2, "b");
+        assertThat(accept(b, stranger.proof(GREETING))).isNull();
+    }
+
+    @Test
+    void shouldNoticeAChangeOfAnyByte() {
+        for (int i = 0; i < hello.length; i++) {
+            Handshake.Hello read = read(SECRET, changed(hello, i));
+            assertThat(read == null || !read.proven()).as("byte %d of HELLO", i).isTrue();
+        }
+        for (int i = 0; i < challenge.length; i++) {
+            assertThat(accept(a, changed(challenge, i), 1, "a")).as("byte %d of CHALLENGE", i).isZero();
+        }
+        accept(a, challenge, 1, "a");
+        byte[] proof = a.proof(GREETING);
+        for (int i = 0; i < proof.length; i++) {
+            assertThat(accept(b, changed(proof, i))).as("byte %d of PROOF", i).isNull();
+        }
+    }
+
+    @Test
+    void shouldRefuseWhatWasSaidInAnotherSession() {
+        accept(a, challenge, 1, "a");
+        byte[] proof = a.proof(GREETING);
+        Handshake again = new Handshake(SECRET);
+        byte[] newChallenge = again.challenge(read(SECRET, hello), 3, "b");
+        assertThat(accept(again, proof)).as("a proof for another challenge").isNull();
+        Handshake next = new Handshake(SECRET);
+        next.hello(4, "a");
+        assertThat(accept(next, challenge, 4, "a")).as("a challenge for another HELLO").isZero();
+        assertThat(accept(next, newChallenge, 1, "a")).as("of the same session number").isZero();
+    }
+
+    @Test
+    void shouldRefuseASubstitutedAddress() {
+        // Somebody between them says that he is at another place, or sends a's words on as if from there.
+        assertThat(accept(a, challenge, 1, "mallory")).isZero();
+        Handshake.Hello real = read(SECRET, hello);
+        Handshake fooled = new Handshake(SECRET);
+        byte[] forMallory = fooled.challenge(new Handshake.Hello(real.nonce(), 1, "mallory", true), 2, "b");
+        assertThat(accept(a, forMallory, 1, "a")).isZero();
+    }
+
+    @Test
+    void shouldRefuseItsOwnWordsSentBack() {
+        // b's challenge cannot serve as a's proof, nor as b's own challenge to itself, nor one role's words as another's.
+        byte[] mac = Arrays.copyOfRange(challenge, 40, 72);
+        assertThat(accept(b, mac)).isNull();
+        byte[] helloMac = Arrays.copyOf(hello, 32);
+        assertThat(accept(b, helloMac)).isNull();
+        Handshake self = new Handshake(SECRET);
+        byte[] ownHello = self.hello(5, "a");
+        Handshake mirror = new Handshake(SECRET);
+        mirror.challenge(read(SECRET, ownHello), 5, "a");
+        accept(self, mirror.challenge(read(SECRET, ownHello), 5, "a"), 5, "a");
+        byte[] ownProof = self.proof(new byte[0]);
+        assertThat(accept(b, ownProof)).isNull();
+    }
+
+    @Test
+    void shouldRefuseWhatIsTooLongOrTooShort() {
+        accept(a, challenge, 1, "a");
+        assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING]))).hasSize(Handshake.MAX_GREETING);
+        assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING + 1]))).isNull();
+        assertThat(accept(b, new byte[31])).isNull();
+        assertThat(read(SECRET, a.hello(1, "x".repeat(512)))).isNotNull();
+        assertThat(read(SECRET, a.hello(1, "x".repeat(513)))).isNull();
+        assertThat(read(SECRET, a.hello(1, ""))).isNull();
+        assertThat(read(SECRET, a.hello(1, "a\nb"))).isNull();
+        for (int length = 0; length < hello.length; length++) {
+            Handshake.Hello cut = read(SECRET, Arrays.copyOf(hello, length));
+            assertThat(cut == null || !cut.proven()).isTrue();
+        }
+        for (int length = 0; length < challenge.length; length++) {
+            assertThat(accept(a, Arrays.copyOf(challenge, length), 1, "a")).isZero();
+        }
+    }
+}

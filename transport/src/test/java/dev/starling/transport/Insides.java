@@ -1,0 +1,44 @@
+package dev.starling.transport;
+
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** Tells tests what the transport keeps to itself, and makes frames as an attacker would. */
+public final class Insides {
+    /** Types of frames. */
+    public static final byte HELLO = Frame.HELLO;
+    public static final byte CHALLENGE = Frame.CHALLENGE;
+    public static final byte PROOF = Frame.PROOF;
+    public static final byte MESSAGE = Frame.MESSAGE;
+    public static final byte PUT = Frame.PUT;
+    public static final byte GOODBYE = Frame.GOODBYE;
+
+    private Insides() { }
+
+    /** Returns how many bytes of a put one frame carries. */
+    public static int pieceLength(Transport transport) {
+        return transport.pieceLength();
+    }
+
+    /** Returns a whole frame. */
+    public static byte[] frame(byte type, long session, long sequence, long key, byte[] body) {
+        UnsafeBuffer frame = new UnsafeBuffer(new byte[Frame.HEADER + body.length]);
+        Frame.seal(frame, Frame.HEADER, type, session, sequence, key, new UnsafeBuffer(body), 0, body.length);
+        frame.putBytes(Frame.HEADER, body);
+        return frame.byteArray();
+    }
+
+    /** Returns a HELLO as whoever knows the secret makes it. */
+    public static byte[] hello(Secret secret, long session, String address) {
+        return frame(Frame.HELLO, 0, 0, 0, new Handshake(secret).hello(session, address));
+    }
+
+    /** Returns the type of a frame. */
+    public static byte type(byte[] frame) {
+        return frame.length > 3 ? frame[3] : 0;
+    }
+
+    /** Returns the session that a frame is for. */
+    public static long session(byte[] frame) {
+        return Frame.session(new UnsafeBuffer(frame), 0);
+    }
+}

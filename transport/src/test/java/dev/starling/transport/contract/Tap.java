@@ -1,0 +1,102 @@
+package dev.starling.transport.contract;
+
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.NanoClock;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** A wire with somebody on it who hears all that arrives, and says something of his own before it. */
+final class Tap implements Wire {
+    final List<byte[]> heard = new ArrayList<>();
+    int linksOpen;
+    int mostLinksOpen;
+
+    private final Wire wire;
+    private final Disturbance disturbance;
+
+    Tap(Wire wire, Disturbance disturbance) {
+        this.wire = wire;
+        this.disturbance = disturbance;
+    }
+
+    /** Says something before a message is delivered. */
+    @FunctionalInterface
+    interface Disturbance {
+        void before(byte[] message, Consumer<byte[]> say);
+    }
+
+    @Override
+    public int poll(Inbox inbox, int limit) {
+        return wire.poll((buffer, offset, length) -> {
+            byte[] message = new byte[length];
+            buffer.getBytes(offset, message);
+            heard.add(message);
+            disturbance.before(message, said -> inbox.onMessage(new UnsafeBuffer(said), 0, said.length));
+            inbox.onMessage(buffer, offset, length);
+        }, limit);
+    }
+
+    @Override
+    public Link open(String peer) {
+        Link link = wire.open(peer);
+        mostLinksOpen = Math.max(mostLinksOpen, ++linksOpen);
+        return new Link() {
+            @Override
+            public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+                    int bodyLength) {
+                return link.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
+            }
+
+            @Override
+            public void close() {
+                linksOpen--;
+                link.close();
+            }
+        };
+    }
+
+    @Override
+    public String address() {
+        return wire.address();
+    }
+
+    @Override
+    public int maxMessageLength() {
+        return wire.maxMessageLength();
+    }
+
+    @Override
+    public int bulkMessageLength() {
+        return wire.bulkMessageLength();
+    }
+
+    @Override
+    public boolean opensAtOnce(String peer) {
+        return wire.opensAtOnce(peer);
+    }
+
+    @Override
+    public NanoClock clock() {
+        return wire.clock();
+    }
+
+    @Override
+    public void idle(long idleNs) {
+        wire.idle(idleNs);
+    }
+
+    @Override
+    public boolean mapsMemory() {
+        return wire.mapsMemory();
+    }
+
+    @Override
+    public void close() {
+        wire.close();
+    }
+}
