@@ -39,7 +39,7 @@ import org.agrona.concurrent.Agent;
 public final class Transport implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport");
     private static final int MESSAGES_AT_ONCE = 32;
-    private static final int MOST_STRANGERS = 64;
+    private static final int MOST_STRANGERS = 32;
     private static final int MOST_REFUSALS = 4;
     private static final long TIME_TO_PROVE_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
