@@ -143,6 +143,21 @@ class FaultTest {
     }
 
     @Test
+    void shouldGoOnWhenAKilledServerIsBack() throws Exception {
+        try (Launch launch = training("ps", 3).servers(1).restarts(1).start()) {
+            eventually(() -> steps(0) > 3 && steps(1) > 3);
+            Signals.send(launch.pid(2), Signals.KILL);
+            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("started again"));
+            int then = Math.max(steps(0), steps(1));
+            eventually(() -> steps(0) > then + 10 && steps(1) > then + 10);
+            assertSucceeds(launch);
+            assertThat(last(0)).startsWith("done");
+            assertThat(last(1)).startsWith("done");
+            assertThat(last(2)).startsWith("done");
+        }
+    }
+
+    @Test
     void shouldGoOnWithoutACoordinatorUntilALoss() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, 3, 0);

@@ -6,6 +6,8 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
@@ -49,9 +51,9 @@ final class TrainingProgram {
     /**
      * Trains.
      *
-     * @param arguments {@code ring}, {@code elastic} or {@code gossip}; the transport; the silence in ms; a file that
-     *     ends the run when it appears. Or {@code coordinator}, the transport, the silence, the number of processes, a
-     *     port
+     * @param arguments {@code ring}, {@code elastic}, {@code gossip} or {@code ps}; the transport; the silence in ms; a
+     *     file that ends the run when it appears. Or {@code coordinator}, the transport, the silence, the number of
+     *     processes, a port
      */
     public static void main(String[] arguments) {
         Duration silence = Duration.ofMillis(Integer.parseInt(arguments[2]));
@@ -80,6 +82,10 @@ final class TrainingProgram {
     private static void train(LaunchedProcess me, String[] how, Duration silence) {
         Threads.set(1);
         TransportConfig transport = TransportConfig.of(how[1], me.secret()).directory(me.directory()).silence(silence);
+        if (me.isServer()) {
+            serve(me, transport, Path.of(how[3]).resolveSibling("server"));
+            return;
+        }
         Generator same = Generator.seeded(1);
         Tensor x = same.normal(BATCHES * BATCH, 8);
         Tensor y = x.sum(1).gt(0).to(DType.I64);
@@ -88,7 +94,7 @@ final class TrainingProgram {
                 Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
                 Optimizer sgd = Sgd.over(model).rate(0.1).momentum(0.9).build();
                 DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
-                DistributionStrategy strategy = strategy(how[0], group)) {
+                DistributionStrategy strategy = strategy(how[0], group, me)) {
             Trainer trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(strategy)
                     .epochs(Integer.MAX_VALUE).listeners(new Pace(Path.of(how[3]))).build();
             trainer.run();
@@ -99,8 +105,17 @@ final class TrainingProgram {
         }
     }
 
-    private static DistributionStrategy strategy(String name, Group group) {
+    private static void serve(LaunchedProcess me, TransportConfig transport, Path directory) {
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
+                .patience(LONGEST))) {
+            ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.in(directory));
+        }
+        System.out.println("done");
+    }
+
+    private static DistributionStrategy strategy(String name, Group group, LaunchedProcess me) {
         return switch (name) {
+            case "ps" -> ParameterServer.worker(group, me.rank()).workers(me.workers()).servers(me.servers()).build();
             case "ring" -> RingAllReduce.over(group).build();
             case "elastic" -> RingAllReduce.over(group).elastic().build();
             default -> Gossip.of(group);
