@@ -1,7 +1,6 @@
 package dev.starling.jmh.cluster;
 
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.io.Writer;
@@ -44,7 +43,7 @@ final class Crew implements AutoCloseable {
             Files.createDirectories(directory);
             for (List<String> command : party.commands(way, world, directory, openMpi)) {
                 ProcessBuilder builder = new ProcessBuilder(command).redirectError(
-                    ProcessBuilder.Redirect.appendTo(log.toFile())).directory(new File("/"));
+                    ProcessBuilder.Redirect.appendTo(log.toFile()));
                 builder.environment().putAll(way.environment());
                 Process process = builder.start();
                 processes.add(process);

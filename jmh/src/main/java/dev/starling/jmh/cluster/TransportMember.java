@@ -17,6 +17,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 /** One of two ends of our transport. */
 final class TransportMember implements Member {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final long LOOK_AROUND_NS = 20_000;
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
     private final int rank;
@@ -115,14 +116,16 @@ final class TransportMember implements Member {
     private void see(int bytes) {
         long at = region.bytes() / 2 + bytes - Long.BYTES;
         long begin = System.nanoTime();
-        for (int tries = 1; (long) LONG.getAcquire(region.memory(), at) != puts; tries++) {
-            if (remote.memory() == null || tries % 64 == 0) {
+        while ((long) LONG.getAcquire(region.memory(), at) != puts) {
+            long idleNs = System.nanoTime() - begin;
+            if (idleNs > PATIENCE.toNanos()) {
+                throw new IllegalStateException("waited " + PATIENCE + " for a put");
+            }
+            // What is written into memory that both map needs no work to be seen.
+            if (remote.memory() == null || idleNs > LOOK_AROUND_NS) {
                 transport.doWork();
             }
-            if (tries % 4096 == 0 && System.nanoTime() - begin > PATIENCE.toNanos()) {
-                throw new IllegalStateException("a put does not arrive");
-            }
-            Thread.onSpinWait();
+            transport.idle(idleNs);
         }
     }
 
