@@ -112,8 +112,8 @@ public final class DirectCollectives {
     private void check(CollectiveCall newCall, MemorySegment[] memories, long byteOffset) {
         boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
         if (chunked && newCall.count() % world != 0) {
-            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of ranks, "
-                + world);
+            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of "
+                + "ranks, " + world);
         }
         if (newCall.root() < 0 || newCall.root() >= world) {
             throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));

@@ -132,7 +132,8 @@ final class Crew implements AutoCloseable {
         } catch (IOException | UncheckedIOException e) {
             last = e.toString();
         }
-        return new IllegalStateException(party.label() + " between " + world + " processes ended early:\n" + last, cause);
+        return new IllegalStateException(party.label() + " between " + world + " processes ended early:\n" + last,
+            cause);
     }
 
     private void signal(String name) {

@@ -16,7 +16,7 @@ import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 
-/** Calls from a client to a server of grpc-java over TCP on loopback, on the threads of its network, without encryption. */
+/** Calls from a client to a server of grpc-java over TCP on loopback, unencrypted, on the threads of its network. */
 final class GrpcMember implements Member {
     private static final MethodDescriptor<byte[], byte[]> ECHO = MethodDescriptor.<byte[], byte[]>newBuilder(
             new Bytes(), new Bytes())

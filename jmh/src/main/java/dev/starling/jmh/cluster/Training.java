@@ -53,8 +53,8 @@ final class Training {
                 double all = median(nanos[1]) / 1e6 - alone;
                 double seen = median(nanos[2]) / 1e6 - alone;
                 double hidden = 1 - seen / all;
-                table.printf("overlap cnn %8d procs  %-24s %5.1f %% of %.2f ms hidden behind a step of %.1f ms%n", world,
-                    name(party, way), 100 * hidden, all, alone);
+                table.printf("overlap cnn %8d procs  %-24s %5.1f %% of %.2f ms hidden behind a step of %.1f ms%n",
+                    world, name(party, way), 100 * hidden, all, alone);
                 json.add(String.format(Locale.ROOT, "{\"case\":\"overlap\",\"processes\":%d,\"who\":\"%s\","
                     + "\"hidden\":%.3f,\"communicationMs\":%.3f,\"stepMs\":%.3f}", world, name(party, way), hidden, all,
                     alone));
@@ -89,8 +89,8 @@ final class Training {
             for (int c = 1; c < runs.length; c++) {
                 double rate = median(rates[c]);
                 String who = name(party, crews.get(c).way());
-                table.printf("train cnn %10d procs  %-24s %8.1f img/s, %.2f times one process's %.1f%n", world, who, rate,
-                    rate / single, single);
+                table.printf("train cnn %10d procs  %-24s %8.1f img/s, %.2f times one process's %.1f%n", world, who,
+                    rate, rate / single, single);
                 json.add(String.format(Locale.ROOT, "{\"case\":\"train\",\"processes\":%d,\"who\":\"%s\","
                     + "\"unit\":\"img/s\",\"ours\":%.1f,\"one\":%.1f}", world, who, rate, single));
             }

@@ -82,7 +82,8 @@ final class TrainingMember implements Member {
         if (step == null) {
             images = Tensor.of(Inputs.normal(rank, Model.CNN.batchShape(batch)), Model.CNN.batchShape(batch));
             labels = Tensor.of(Inputs.labels(rank, batch), batch);
-            step = new TrainingStep(model.network(), Loss.crossEntropy(), model.optimizer(), Generator.seeded(1), strategy);
+            step = new TrainingStep(model.network(), Loss.crossEntropy(), model.optimizer(), Generator.seeded(1),
+                strategy);
         }
         if (strategy.isSynchronous()) {
             group.collectives().barrier().await(PATIENCE);
