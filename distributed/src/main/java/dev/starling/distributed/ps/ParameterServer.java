@@ -349,22 +349,22 @@ public final class ParameterServer implements DistributionStrategy {
         long patience = group.config().patience().toNanos();
         while (!isThere()) {
             group.locked(this::pump);
-            group.await(() -> isThere() || failure != null || group.failure() != null, TURN);
+            group.await(() -> isThere() || failure != null || isOver(), TURN);
             if (failure != null) {
                 throw failure;
             }
-            DistributedException broken = group.failure();
-            if (broken != null && (isSynchronous || group.isEnded())) {
-                throw broken;
+            if (isOver()) {
+                throw group.failure();
             }
             if (group.transport().nanoTime() - begin > patience && !isThere()) {
                 throw late(what);
             }
-            if (broken != null) {
-                // The next epoch is on its way; servers are reached all the same.
-                group.await(this::isThere, Duration.ofMillis(1));
-            }
         }
+    }
+
+    /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */
+    private boolean isOver() {
+        return group.isEnded() || isSynchronous && group.failure() != null;
     }
 
     private DistributedException late(String what) {

@@ -5,6 +5,8 @@ import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.DataLoader;
@@ -72,6 +74,11 @@ final class Schedule {
 
     /** Runs a schedule; throws if anything hangs or fails in a way that is not for users to see. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, Function<Group, DistributionStrategy> strategy) {
+        return run(plan, onLoss, 0, strategy);
+    }
+
+    /** Runs a schedule whose last ranks are parameter servers. */
+    static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Function<Group, DistributionStrategy> strategy) {
         Schedule schedule = new Schedule();
         int workers = plan.ranks().size() - 1;
         try (Simulation simulation = Simulation.of(plan)) {
@@ -94,7 +101,12 @@ final class Schedule {
                     GroupConfig joining = GroupConfig.of(null, "coordinator").wish(wish).host(name).joining(PATIENCE)
                             .patience(PATIENCE);
                     try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
-                        train(simulation, group, strategy, outcome);
+                        if (wish >= workers - servers) {
+                            ParameterServer.serve(group, wish - (workers - servers), ServerConfig.inMemory()
+                                    .ringSize(0));
+                        } else {
+                            train(simulation, group, strategy, outcome);
+                        }
                         outcome.ended = true;
                     } catch (DistributedException | TransportException e) {
                         outcome.failure = e;
