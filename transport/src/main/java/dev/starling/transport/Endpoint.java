@@ -244,7 +244,7 @@ public final class Endpoint implements AutoCloseable {
 
     /** Sends a frame under the session's key; what lies behind the header in {@link #head} must be there. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
-        Frame.seal(head, headLength, type, peerSession, sent + 1, key, body, offset, length);
+        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, body, offset, length);
         int code = link.offer(head, 0, headLength, body, offset, length);
         if (code == Wire.SENT) {
             sent++;
@@ -320,7 +320,7 @@ public final class Endpoint implements AutoCloseable {
             body = handshake.proof(greeting);
         }
         handshakeBody.wrap(body);
-        Frame.seal(head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0, handshakeBody, 0,
+        Frame.seal(transport.bodies, head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0, handshakeBody, 0,
                 body.length);
         int code;
         try {
@@ -351,7 +351,7 @@ public final class Endpoint implements AutoCloseable {
         if (type == Frame.REFUSAL) {
             return takeRefusal(buffer, offset, length);
         }
-        if (key == 0 || !Frame.isWhole(buffer, offset, length, key)) {
+        if (key == 0 || !Frame.isWhole(transport.bodies, buffer, offset, length, key)) {
             return transport.refuseChecksum(this);
         }
         long sequence = Frame.sequence(buffer, offset);
@@ -386,7 +386,7 @@ public final class Endpoint implements AutoCloseable {
     }
 
     private boolean takeChallenge(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(buffer, offset, length, 0)) {
+        if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
             return transport.refuseChecksum(this);
         }
         if (!initiator || state != State.CONNECTING || peerSession != 0) {
@@ -415,7 +415,7 @@ public final class Endpoint implements AutoCloseable {
 
     /** Only who got the HELLO knows this session, so this can be believed as much as that nobody answers. */
     private boolean takeRefusal(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(buffer, offset, length, 0)) {
+        if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
             return transport.refuseChecksum(this);
         }
         if (!initiator || state != State.CONNECTING || peerSession != 0) {
@@ -436,7 +436,7 @@ public final class Endpoint implements AutoCloseable {
             return transport.refuseProof(this);
         }
         long agreed = handshake.key();
-        if (!Frame.isWhole(buffer, offset, length, agreed)) {
+        if (!Frame.isWhole(transport.bodies, buffer, offset, length, agreed)) {
             return transport.refuseChecksum(this);
         }
         key = agreed;

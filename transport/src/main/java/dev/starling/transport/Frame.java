@@ -18,6 +18,8 @@ import org.agrona.MutableDirectBuffer;
  * </pre>
  *
  * <p>A PUT goes on with 40 bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
+ * The checksum chains the header, what a PUT goes on with, and the body; of a body of 256 bytes or more its length and
+ * CRC-32C stand for it.
  */
 final class Frame {
     static final int HEADER = 32;
@@ -46,8 +48,8 @@ final class Frame {
     private Frame() { }
 
     /** Writes a header; the rest of the head, up to {@code headLength}, must be there already. */
-    static void seal(MutableDirectBuffer head, int headLength, byte type, long session, long sequence, long key,
-            DirectBuffer body, int bodyOffset, int bodyLength) {
+    static void seal(BodyChecksum bodies, MutableDirectBuffer head, int headLength, byte type, long session,
+            long sequence, long key, DirectBuffer body, int bodyOffset, int bodyLength) {
         head.putShort(0, MAGIC, ORDER);
         head.putByte(2, VERSION);
         head.putByte(3, type);
@@ -59,7 +61,7 @@ final class Frame {
             sum = Checksum.of(sum, head, HEADER, headLength - HEADER);
         }
         if (bodyLength > 0) {
-            sum = Checksum.of(sum, body, bodyOffset, bodyLength);
+            sum = bodies.of(sum, body, bodyOffset, bodyLength);
         }
         head.putLong(CHECKSUM, sum, ORDER);
     }
@@ -72,14 +74,14 @@ final class Frame {
     }
 
     /** Returns whether the checksum fits. */
-    static boolean isWhole(DirectBuffer buffer, int offset, int length, long key) {
+    static boolean isWhole(BodyChecksum bodies, DirectBuffer buffer, int offset, int length, long key) {
         int head = type(buffer, offset) == PUT ? PUT_HEADER : HEADER;
         long sum = Checksum.of(key, buffer, offset, CHECKSUM);
         if (head > HEADER) {
             sum = Checksum.of(sum, buffer, offset + HEADER, head - HEADER);
         }
         if (length > head) {
-            sum = Checksum.of(sum, buffer, offset + head, length - head);
+            sum = bodies.of(sum, buffer, offset + head, length - head);
         }
         return sum == buffer.getLong(offset + CHECKSUM, ORDER);
     }

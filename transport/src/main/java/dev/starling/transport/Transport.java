@@ -46,6 +46,7 @@ public final class Transport implements Agent, AutoCloseable {
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
     final TransportCounters counters = new TransportCounters();
+    final BodyChecksum bodies = new BodyChecksum();
 
     private final TransportConfig config;
     private final Wire wire;
@@ -239,7 +240,7 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     private void takeHello(DirectBuffer buffer, int offset, int length) {
-        Handshake.Hello hello = Frame.isWhole(buffer, offset, length, 0)
+        Handshake.Hello hello = Frame.isWhole(bodies, buffer, offset, length, 0)
                 ? Handshake.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER) : null;
         if (hello == null) {
             counters.refusedFrames++;
