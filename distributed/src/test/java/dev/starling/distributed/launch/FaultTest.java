@@ -115,6 +115,20 @@ class FaultTest {
     }
 
     @Test
+    void shouldGoOnWithoutAStoppedWorkerAndTellIt() throws Exception {
+        try (Launch launch = training("elastic", 3).start()) {
+            eventually(() -> steps(2) > 3);
+            Signals.send(launch.pid(0), STOP);
+            int then = steps(1);
+            eventually(() -> steps(1) > then + 30);
+            Signals.send(launch.pid(0), CONT);
+            eventually(() -> last(0).startsWith("failed"));
+            assertSucceeds(launch);
+            assertFinishedAlike(2, 1, 2);
+        }
+    }
+
+    @Test
     void shouldTakeAReplacementIn() throws Exception {
         try (Launch launch = training("elastic", 3).restarts(1).start()) {
             eventually(() -> steps(2) > 3);
