@@ -29,10 +29,10 @@ import java.util.Arrays;
  * n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n - SLOTS.
  */
 final class Ring {
-    static final int PIECE = 128 << 10;
-    static final int SLOTS = 32;
-    static final int OUTGOING = 16;
-    static final int SEGMENT = 8;
+    static final int PIECE = 512 << 10;
+    static final int SLOTS = 8;
+    static final int OUTGOING = 4;
+    static final int SEGMENT = 2;
     static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
 
     private static final int CREDIT_EVERY = SLOTS / 4;
