@@ -320,8 +320,8 @@ public final class Endpoint implements AutoCloseable {
             body = handshake.proof(greeting);
         }
         handshakeBody.wrap(body);
-        Frame.seal(transport.bodies, head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0, handshakeBody, 0,
-                body.length);
+        Frame.seal(transport.bodies, head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0,
+                handshakeBody, 0, body.length);
         int code;
         try {
             code = link.offer(head, 0, Frame.HEADER, handshakeBody, 0, body.length);

@@ -8,8 +8,8 @@ import org.agrona.DirectBuffer;
 
 /**
  * How two processes prove to each other that they know the cluster's secret, without telling it: a challenge each way
- * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later. A HELLO
- * is signed too: nobody is answered with a proof, and no name is looked up, for a stranger's sake.
+ * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later. A
+ * HELLO is signed too: nobody is answered with a proof, and no name is looked up, for a stranger's sake.
  *
  * <pre>
  * A → B  HELLO      A's nonce, session and address, HMAC("hello", these)

@@ -100,7 +100,7 @@ class HandshakeTest {
 
     @Test
     void shouldRefuseItsOwnWordsSentBack() {
-        // b's challenge cannot serve as a's proof, nor as b's own challenge to itself, nor one role's words as another's.
+        // b's challenge cannot serve as a's proof, nor one role's words as another's.
         byte[] mac = Arrays.copyOfRange(challenge, 40, 72);
         assertThat(accept(b, mac)).isNull();
         byte[] helloMac = Arrays.copyOf(hello, 32);

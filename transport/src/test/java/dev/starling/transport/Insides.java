@@ -22,7 +22,8 @@ public final class Insides {
     /** Returns a whole frame. */
     public static byte[] frame(byte type, long session, long sequence, long key, byte[] body) {
         UnsafeBuffer frame = new UnsafeBuffer(new byte[Frame.HEADER + body.length]);
-        Frame.seal(new BodyChecksum(), frame, Frame.HEADER, type, session, sequence, key, new UnsafeBuffer(body), 0, body.length);
+        Frame.seal(new BodyChecksum(), frame, Frame.HEADER, type, session, sequence, key,
+                new UnsafeBuffer(body), 0, body.length);
         frame.putBytes(Frame.HEADER, body);
         return frame.byteArray();
     }

@@ -191,7 +191,8 @@ class PutContractTest {
             Connection c = cluster.connect();
             RegionKey key = c.b().transport.register(4096).key();
             for (RegionKey forged : List.of(
-                    new RegionKey(key.region(), key.token() + 1, key.bytes(), key.process(), key.descriptor(), key.remote()),
+                    new RegionKey(key.region(), key.token() + 1, key.bytes(), key.process(), key.descriptor(),
+                            key.remote()),
                     new RegionKey(key.region(), key.token(), 8192, key.process(), key.descriptor(), key.remote()),
                     new RegionKey(key.region(), key.token(), key.bytes(), key.process(), 0, key.remote()))) {
                 assertThat(c.toB().open(forged).memory()).isNull();
