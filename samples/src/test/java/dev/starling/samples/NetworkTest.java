@@ -1,0 +1,23 @@
+package dev.starling.samples;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.samples.Finding.Verdict;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** The doctor looks at all of the network, on a machine where tests run: there loopback and Aeron work. */
+class NetworkTest {
+    @Test
+    void shouldLookAtEverythingAndKnowARemedy() {
+        List<Finding> findings = Network.inspect();
+        assertThat(findings).extracting(Finding::subject).contains("Loopback ports", "Host's ports", "MTU",
+                "Socket buffers", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
+                "Transport ucx").doesNotContain("Transport simulated");
+        assertThat(findings).allMatch(f -> f.verdict() == Verdict.OK || !f.remedy().isBlank());
+        assertThat(findings).filteredOn(f -> f.subject().equals("Loopback ports")
+                || f.subject().equals("Transport aeron")).hasSize(2).allMatch(f -> f.verdict() == Verdict.OK);
+        assertThat(findings).filteredOn(f -> f.subject().equals("Transport aeron")).first()
+                .extracting(Finding::state).asString().contains("200 round trips");
+    }
+}

@@ -1,0 +1,86 @@
+package dev.starling.samples.train;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Linear;
+import dev.starling.samples.data.DataDirectory;
+import dev.starling.samples.data.Split;
+import dev.starling.samples.digits.DigitRenderer;
+import dev.starling.transport.Secret;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine;
+
+/** What is said on the command line about training together, and what comes of it. */
+class TeamTest {
+    private static final int SIDE = DigitRenderer.SIDE;
+
+    @TempDir
+    Path dir;
+
+    @ParameterizedTest
+    @ValueSource(strings = {"--strategy ring --half", "--strategy ring --elastic --proportional", "--strategy ps",
+            "--strategy ps --staleness 0 --servers 2", "--strategy ps --staleness 3", "--strategy gossip"})
+    @Timeout(120)
+    void shouldTrainWithThreads(String arguments) {
+        TeamOptions how = parse("--workers 2 --transport local " + arguments);
+        assertThat(Team.problem(how, null)).isNull();
+        TrainOptions options = new TrainOptions();
+        options.device = "cpu";
+        options.epochs = 2;
+        options.json = true;
+        options.curve = dir.resolve("curve.png");
+        DigitRenderer renderer = new DigitRenderer(1);
+        Augment plain = Augment.normalize(1, SIDE, SIDE, new float[] {DigitRenderer.MEAN},
+                new float[] {DigitRenderer.STD});
+        Sample sample = new Sample("tiny", directory -> new Split(renderer.images(0, 2000),
+                renderer.images(2000, 250)), false, plain, plain,
+                g -> Sequential.of(new Flatten(), Linear.of(SIDE * SIDE, 10, g)), 2, 20, 0.01);
+        StringWriter out = new StringWriter();
+        PrintWriter writer = new PrintWriter(out);
+        new Team(TrainingRun.of(sample, options), how, DataDirectory.of(dir, System.err), writer).threads();
+        writer.flush();
+        assertThat(out.toString().lines()).as("one result, of rank 0").hasSize(2);
+        assertThat(out.toString()).contains("\"workers\":2").contains("\"epochs\":2");
+        double accuracy = Double.parseDouble(out.toString().replaceAll("(?s).*\"value\":([0-9.]+).*", "$1"));
+        assertThat(accuracy).as("by chance it is 0.1").isGreaterThan(0.5);
+    }
+
+    @Test
+    void shouldSayWhatDoesNotFit() {
+        assertThat(Team.problem(parse("--strategy ring"), null)).contains("--workers");
+        assertThat(Team.problem(parse("--workers 2 --silence 0"), null)).contains("--silence");
+        LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, "host:1", -1, Secret.random(), "host", null, 0);
+        assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
+        assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
+        assertThat(Team.problem(parse("--strategy ps --servers 2"), me)).contains("run --servers 2");
+        assertThat(Team.problem(parse("--strategy ps --servers 2"),
+                new LaunchedProcess(0, 3, 2, 3, "host:1", -1, Secret.random(), "host", null, 0))).isNull();
+    }
+
+    @Test
+    void shouldKnowWhoSurvives() {
+        assertThat(parse("--workers 2").survives()).isFalse();
+        assertThat(parse("--workers 2 --elastic").survives()).isTrue();
+        assertThat(parse("--workers 2 --restarts 1").survives()).isTrue();
+        assertThat(parse("--workers 2 --strategy gossip").survives()).isTrue();
+        assertThat(parse("--workers 2 --strategy ps").survives()).isTrue();
+        assertThat(parse("--workers 2 --strategy ps --staleness 0").survives()).isFalse();
+    }
+
+    private static TeamOptions parse(String arguments) {
+        TeamOptions options = new TeamOptions();
+        new CommandLine(options).setCaseInsensitiveEnumValuesAllowed(true).parseArgs(arguments.split(" "));
+        return options;
+    }
+}
