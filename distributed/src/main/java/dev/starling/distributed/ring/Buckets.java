@@ -1,7 +1,6 @@
 package dev.starling.distributed.ring;
 
 import dev.starling.distributed.Collectives;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
@@ -183,14 +182,8 @@ final class Buckets implements AutoCloseable {
     /** Gives the memory back. What is under way on it ends, for this rank with all that it does in this epoch. */
     @Override
     public void close() {
-        for (Work work : works) {
-            if (!work.isDone()) {
-                try {
-                    work.await(Duration.ZERO);
-                } catch (DistributedException e) {
-                    // Nobody waits for it any more.
-                }
-            }
+        if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
+            collectives.cease();
         }
         buffer.close();
     }
