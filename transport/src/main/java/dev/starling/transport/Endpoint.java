@@ -245,7 +245,7 @@ public final class Endpoint implements AutoCloseable {
     /** Sends a frame under the session's key; what lies behind the header in {@link #head} must be there. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
         Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, body, offset, length);
-        int code = link.offer(head, 0, headLength, body, offset, length);
+        int code = offer(headLength, body, offset, length);
         if (code == Wire.SENT) {
             sent++;
             lastSentNs = transport.now();
@@ -256,35 +256,38 @@ public final class Endpoint implements AutoCloseable {
         return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
     }
 
+    /** What is wrong with one link, such as that it finds no room, ends this connection and no other. */
+    private int offer(int headLength, DirectBuffer body, int offset, int length) {
+        try {
+            return link.offer(head, 0, headLength, body, offset, length);
+        } catch (TransportException e) {
+            lose(e.getMessage());
+            return Wire.CLOSED;
+        }
+    }
+
     UnsafeBuffer head() {
         return head;
     }
 
     /** Shakes hands, keeps alive, goes on with puts; returns the amount of work done. */
     int doWork(long now) {
-        switch (state) {
-            case CONNECTING -> {
-                return connect(now);
-            }
-            case CONNECTED -> {
-                int work = puts.doWork();
-                if (!initiator && !welcomed) {
-                    welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
-                }
-                long silence = transport.config().silence().toNanos();
-                if (now - lastHeardNs > silence) {
-                    lose("nothing heard from " + address + " for " + TimeUnit.NANOSECONDS.toMillis(now - lastHeardNs)
-                            + " ms");
-                } else if (now - lastSentNs > silence / HEARTBEATS_IN_SILENCE) {
-                    frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
-                    lastSentNs = now;
-                }
-                return work;
-            }
-            default -> {
-                return 0;
-            }
+        return state == State.CONNECTING ? connect(now) : state == State.CONNECTED ? keepAlive(now) : 0;
+    }
+
+    private int keepAlive(long now) {
+        int work = puts.doWork();
+        if (!initiator && !welcomed) {
+            welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
         }
+        long silence = transport.config().silence().toNanos();
+        if (now - lastHeardNs > silence) {
+            lose("nothing heard from " + address + " for " + TimeUnit.NANOSECONDS.toMillis(now - lastHeardNs) + " ms");
+        } else if (now - lastSentNs > silence / HEARTBEATS_IN_SILENCE) {
+            frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
+            lastSentNs = now;
+        }
+        return work;
     }
 
     private int connect(long now) {
@@ -322,13 +325,7 @@ public final class Endpoint implements AutoCloseable {
         handshakeBody.wrap(body);
         Frame.seal(transport.bodies, head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0,
                 handshakeBody, 0, body.length);
-        int code;
-        try {
-            code = link.offer(head, 0, Frame.HEADER, handshakeBody, 0, body.length);
-        } catch (TransportException e) {
-            lose(e.getMessage());
-            return 1;
-        }
+        int code = offer(Frame.HEADER, handshakeBody, 0, body.length);
         nextTryNs = code == Wire.SENT ? now + RETRY_NS : now + RETRY_NS / 100;
         if (code == Wire.CLOSED) {
             lose("the link to " + address + " closed");

@@ -1,0 +1,112 @@
+package dev.starling.transport;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+
+/** A link that breaks while it is in use, in a way that its wire has an exception for. */
+class LinkFailureTest {
+    private static final Duration SOON = Duration.ofSeconds(5);
+
+    /** A wire whose links to some addresses have no room. */
+    private record Narrow(Wire wire, Set<String> full) implements Wire {
+        @Override
+        public String address() {
+            return wire.address();
+        }
+
+        @Override
+        public int maxMessageLength() {
+            return wire.maxMessageLength();
+        }
+
+        @Override
+        public Link open(String to) {
+            Link link = wire.open(to);
+            return new Link() {
+                @Override
+                public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body,
+                        int bodyOffset, int bodyLength) {
+                    if (full.contains(to)) {
+                        throw new TransportException(Problem.NO_ROOM, "the disk is full", "free some");
+                    }
+                    return link.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
+                }
+
+                @Override
+                public void close() {
+                    link.close();
+                }
+            };
+        }
+
+        @Override
+        public int poll(Inbox inbox, int limit) {
+            return wire.poll(inbox, limit);
+        }
+
+        @Override
+        public void idle(long idleNs) {
+            wire.idle(idleNs);
+        }
+
+        @Override
+        public void close() {
+            wire.close();
+        }
+    }
+
+    @Test
+    void shouldLoseThePeerAndSayWhyAndKeepTheOthers() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(400));
+        Set<String> full = new HashSet<>();
+        List<String> lost = new ArrayList<>();
+        try (Transport here = Transport.over(new Narrow(Transport.providers().get("local").open(config), full), config);
+                Transport one = Transport.open(config); Transport other = Transport.open(config)) {
+            here.onConnection(new ConnectionHandler() {
+                @Override
+                public void lost(Endpoint endpoint) {
+                    lost.add(endpoint.reason());
+                }
+            });
+            Endpoint toOne = here.connect(one.address(), new byte[0]);
+            Endpoint toOther = here.connect(other.address(), new byte[0]);
+            Runnable all = () -> {
+                one.doWork();
+                other.doWork();
+            };
+            here.await(() -> {
+                all.run();
+                return toOne.isConnected() && toOther.isConnected();
+            }, SOON, "connections");
+
+            full.add(one.address());
+            // A heartbeat is what meets it.
+            here.await(() -> {
+                all.run();
+                return !toOne.isConnected();
+            }, SOON, "the loss");
+            assertThat(toOne.state()).isEqualTo(Endpoint.State.LOST);
+            assertThat(toOne.reason()).isEqualTo("the disk is full; free some");
+            assertThat(lost).containsExactly("the disk is full; free some");
+
+            UnsafeBuffer message = new UnsafeBuffer(new byte[8]);
+            assertThat(toOne.send(message, 0, 8)).isEqualTo(Endpoint.CLOSED);
+            assertThat(toOther.send(message, 0, 8)).isEqualTo(Endpoint.OK);
+            full.add(other.address());
+            assertThat(toOther.send(message, 0, 8)).isEqualTo(Endpoint.CLOSED);
+            assertThat(toOther.reason()).isEqualTo("the disk is full; free some");
+        }
+    }
+}

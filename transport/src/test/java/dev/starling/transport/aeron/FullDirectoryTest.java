@@ -1,0 +1,90 @@
+package dev.starling.transport.aeron;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A transport whose directory has room for some links but not for all. */
+@Timeout(60)
+class FullDirectoryTest {
+    /** Each takes two times 6 MiB. */
+    private static final int CROWD = 4;
+    private static final long PRESSING_NS = 2_000_000_000L;
+    private static final UnsafeBuffer MESSAGE = new UnsafeBuffer("still here".getBytes(StandardCharsets.US_ASCII));
+
+    @TempDir
+    private Path small;
+
+    @TempDir
+    private Path roomy;
+
+    private final TransportConfig config = TransportConfig.of("aeron", Secret.random()).sharedMemory(false)
+            .silence(Duration.ofSeconds(20));
+
+    private interface Crowd {
+        /** Begins connections that there is no room for, and waits until that is noticed. */
+        void press(Transport full, Transport peer, List<Endpoint> endpoints);
+    }
+
+    /** Holds one connection while others find no room. */
+    private void keepsOne(Crowd crowd) throws Exception {
+        try (SmallDisk disk = SmallDisk.mount(small, "40m");
+                Transport full = Transport.open(config.directory(small));
+                Transport peer = Transport.open(config.directory(roomy))) {
+            List<String> heard = new ArrayList<>();
+            peer.onMessage((from, buffer, offset, length) -> heard.add(buffer.getStringWithoutLengthAscii(offset,
+                    length)));
+            Endpoint first = full.connect(peer.address(), new byte[0]);
+            await(full, peer, first::isConnected);
+            crowd.press(full, peer, new ArrayList<>());
+            assertThat(first.send(MESSAGE, 0, MESSAGE.capacity())).isEqualTo(Endpoint.OK);
+            await(full, peer, () -> !heard.isEmpty());
+            assertThat(heard).containsExactly("still here");
+        }
+    }
+
+    @Test
+    void shouldLoseOnlyConnectionsThatFindNoRoom() throws Exception {
+        keepsOne((full, peer, endpoints) -> {
+            for (int i = 0; i < CROWD; i++) {
+                endpoints.add(full.connect(peer.address(), new byte[0]));
+            }
+            await(full, peer, () -> endpoints.stream().anyMatch(e -> e.state() == Endpoint.State.LOST));
+            assertThat(endpoints).filteredOn(e -> e.state() == Endpoint.State.LOST).allSatisfy(e ->
+                    assertThat(e.reason()).contains(small + "/", " is full", "the link to " + peer.address()
+                            + " has none", "--shm-size"));
+        });
+    }
+
+    @Test
+    void shouldNotConnectThoseWhomItHasNoRoomForAndGoOn() throws Exception {
+        keepsOne((full, peer, endpoints) -> {
+            for (int i = 0; i < CROWD; i++) {
+                endpoints.add(peer.connect(full.address(), new byte[0]));
+            }
+            long begin = System.nanoTime();
+            await(full, peer, () -> System.nanoTime() - begin > PRESSING_NS);
+            assertThat(endpoints).anyMatch(e -> e.state() == Endpoint.State.CONNECTING);
+        });
+    }
+
+    private static void await(Transport a, Transport b, BooleanSupplier condition) {
+        a.await(() -> {
+            b.doWork();
+            return condition.getAsBoolean();
+        }, Duration.ofSeconds(30), "what the test waits for");
+    }
+}
