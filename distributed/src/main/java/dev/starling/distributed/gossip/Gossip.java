@@ -348,9 +348,12 @@ public final class Gossip implements DistributionStrategy {
     private void takeOffer(Peer peer, DirectBuffer buffer, int offset, int length) {
         int keyLength = length < 12 ? -1 : buffer.getInt(offset + 4, ORDER);
         int textLength = keyLength < 0 || keyLength > length - 12 ? -1 : buffer.getInt(offset + 8 + keyLength, ORDER);
-        if (textLength < 0 || textLength != length - 12 - keyLength || peer.outbox != null) {
+        if (textLength < 0 || textLength != length - 12 - keyLength) {
             LOG.log(Level.WARNING, "refused a malformed offer from rank {0}", peer.member.rank());
             return;
+        }
+        if (peer.outbox != null) {
+            return; // It said so again.
         }
         byte[] key = new byte[keyLength];
         buffer.getBytes(offset + 8, key);
@@ -367,6 +370,8 @@ public final class Gossip implements DistributionStrategy {
                 peer.member.host().equals(group.self().host()));
         peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
         peer.free = true;
+        // It may have begun after this worker, and have missed what this one offered.
+        offer(peer);
     }
 
     private static String difference(String theirs, String own) {

@@ -57,7 +57,22 @@ class GossipTest {
     void shouldAgreeOnTheLine(boolean shared) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
                 .sharedMemory(shared);
-        List<double[]> lines = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(GossipTest::fit);
+        assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(GossipTest::fit));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1})
+    void shouldWaitForAWorkerThatBeginsLate(int late) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
+        assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
+            if (group.rank() == late) {
+                Thread.sleep(300);
+            }
+            return fit(group);
+        }));
+    }
+
+    private static void assertAgree(List<double[]> lines) {
         assertThat(lines.stream().mapToDouble(line -> line[2]).sum()).isPositive();
         for (double[] line : lines) {
             assertThat(Math.max(line[0], line[1])).isBetween(2.9, 3.1);
