@@ -1,0 +1,145 @@
+package dev.starling.distributed.network;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * One rank, on a host of its own; rank 0 runs the coordinator, too. Tells of every tenth step and how it ended, one
+ * line each; ends training when told to {@code stop}.
+ */
+final class RankProgram implements TrainingListener {
+    private static final long STEP_EVERY_NS = 2_000_000;
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    private final Map<String, String> given = new HashMap<>();
+    private Group group;
+    private volatile boolean stops;
+
+    private RankProgram(String[] arguments) {
+        for (String each : arguments) {
+            given.put(each.substring(0, each.indexOf('=')), each.substring(each.indexOf('=') + 1));
+        }
+    }
+
+    /**
+     * Arguments, {@code name=value}: provider, secret (hexadecimal), host, port, silence (ms), directory, coordinator,
+     * rank, world, strategy (ring, elastic or gossip), steps.
+     */
+    public static void main(String[] arguments) {
+        RankProgram program = new RankProgram(arguments);
+        Thread.ofPlatform().daemon().name("listener").start(program::listen);
+        int status = 1;
+        try {
+            program.run();
+            status = 0;
+        } catch (PeerLostException e) {
+            say("lost " + e.rank() + ' ' + e.unheard().toMillis() + ' ' + e.getMessage());
+        } catch (DistributedException | TransportException e) {
+            say("failed " + e.getMessage());
+        }
+        System.exit(status);
+    }
+
+    private static void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    private void listen() {
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                stops |= line.equals("stop");
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private TransportConfig transport(String host, int port) {
+        TransportConfig config = TransportConfig.of(given.get("provider"),
+                Secret.ofHex(given.get("secret"))).at(host, port).sharedMemory(false)
+                .silence(Duration.ofMillis(Long.parseLong(given.get("silence"))))
+                .directory(Path.of(given.get("directory")));
+        return given.get("provider").equals("ucx") ? config.option("tls", "tcp") : config;
+    }
+
+    private void run() {
+        String coordinator = given.get("coordinator");
+        int rank = Integer.parseInt(given.get("rank"));
+        TransportConfig own = transport(given.get("host"), Integer.parseInt(given.get("port")));
+        if (rank > 0) {
+            train(rank, own, coordinator);
+            return;
+        }
+        int colon = coordinator.lastIndexOf(':');
+        Coordinator.OnLoss onLoss = given.get("strategy").equals("ring") ? Coordinator.OnLoss.END
+                : Coordinator.OnLoss.REFORM;
+        Transport carrier = Transport.open(transport(coordinator.substring(0, colon),
+                Integer.parseInt(coordinator.substring(colon + 1))));
+        try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.over(carrier,
+                Integer.parseInt(given.get("world")), onLoss, 1, PATIENCE))) {
+            train(rank, own, coordinator);
+            thread.awaitDone(PATIENCE);
+        } finally {
+            say("refused " + carrier.counters().refusedStrangers());
+        }
+    }
+
+    private void train(int wish, TransportConfig own, String coordinator) {
+        GroupConfig config = GroupConfig.of(own, coordinator).wish(wish).host(given.get("host")).joining(PATIENCE)
+                .patience(PATIENCE);
+        try (Group joined = Group.join(config)) {
+            group = joined;
+            say("joined " + group.rank());
+            float[] weights = LineFit.train(strategy(), Integer.parseInt(given.get("steps")), this);
+            StringBuilder text = new StringBuilder();
+            for (float weight : weights) {
+                text.append(' ').append(Integer.toHexString(Float.floatToRawIntBits(weight)));
+            }
+            say("done" + text);
+        }
+    }
+
+    private DistributionStrategy strategy() {
+        return switch (given.get("strategy")) {
+            case "ring" -> RingAllReduce.over(group).bucketBytes(2048).build();
+            case "elastic" -> RingAllReduce.over(group).bucketBytes(2048).elastic().build();
+            case "gossip" -> Gossip.of(group, 2);
+            default -> throw new IllegalArgumentException(given.toString());
+        };
+    }
+
+    @Override
+    public void stepEnded(Progress progress) {
+        if (progress.step() % 10 == 0) {
+            say("step " + progress.step() + ' ' + group.world());
+        }
+        if (stops) {
+            progress.stop();
+        }
+        LockSupport.parkNanos(STEP_EVERY_NS);
+    }
+}
