@@ -354,7 +354,8 @@ public final class Endpoint implements AutoCloseable {
         long sequence = Frame.sequence(buffer, offset);
         if (sequence != expected) {
             transport.refuseReplay(this, sequence, expected);
-            if (sequence > expected) {
+            // Told once: two ends that each missed a frame would tell each other for ever.
+            if (sequence > expected && (state == State.CONNECTED || state == State.CONNECTING)) {
                 expel("sent frame " + sequence + " when " + expected + " was due: frames were lost");
             }
             return false;
