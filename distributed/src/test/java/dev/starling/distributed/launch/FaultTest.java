@@ -28,6 +28,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -115,6 +116,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnWithoutAStoppedWorkerAndTellIt() throws Exception {
         try (Launch launch = training("elastic", 3).start()) {
             eventually(() -> steps(2) > 3);
