@@ -14,6 +14,7 @@ import java.util.Map;
  */
 final class Contest implements AutoCloseable {
     private static final int TRIALS = 3;
+    private static final int FIRST_BYTES = 32;
 
     private final Path directory;
     private final Path openMpi;
@@ -24,12 +25,15 @@ final class Contest implements AutoCloseable {
         this.openMpi = openMpi;
     }
 
-    /** Starts a party's processes. */
+    /** Starts a party's processes, and waits until they are there. */
     void enter(Party party, Measure measure, int world) {
         List<Crew> started = crews.computeIfAbsent(party, p -> new ArrayList<>());
         for (Way way : party.ways(measure)) {
             Path own = directory.resolve(party.name() + started.size());
-            started.add(new Crew(party, way, world, own, openMpi));
+            Crew crew = new Crew(party, way, world, own, openMpi);
+            started.add(crew);
+            // One after the other, or all starting together would take the cores from each other.
+            breath(crew).time(measure, FIRST_BYTES, 1);
         }
     }
 

@@ -21,6 +21,8 @@ import java.util.stream.Stream;
 final class Crew implements AutoCloseable {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
+    private static final double FASTER = 0.8;
+    private static final int LONGEST_WARMUP = 10;
     private static final long BREATH_EVERY_NS = 2_000_000_000L;
     private static final long BREATH_MILLIS = 30;
 
@@ -103,13 +105,17 @@ final class Crew implements AutoCloseable {
         }
     }
 
-    /** Runs for so long, then returns the nanoseconds of one run. */
+    /** Runs for so long, and longer while that makes it faster; then returns the nanoseconds of one run. */
     double warm(Measure measure, long bytes, long millis) {
-        long end = System.nanoTime() + millis * 1_000_000;
+        long begin = System.nanoTime();
+        long enough = millis * 1_000_000;
         int runs = 2;
         double nanos = time(measure, bytes, runs);
-        while (System.nanoTime() < end) {
-            runs = (int) Math.clamp(Math.min(runs * 4L, millis * 1_000_000 / 4 / nanos), 2, 1_000_000);
+        double before = Double.MAX_VALUE;
+        while (System.nanoTime() - begin < enough
+                || nanos < FASTER * before && System.nanoTime() - begin < LONGEST_WARMUP * enough) {
+            runs = (int) Math.clamp(Math.min(runs * 4L, enough / 4 / nanos), 2, 1_000_000);
+            before = nanos;
             nanos = time(measure, bytes, runs);
         }
         return nanos;
