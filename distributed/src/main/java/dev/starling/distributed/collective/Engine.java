@@ -125,7 +125,8 @@ public final class Engine implements AutoCloseable {
     /** Returns whether what there is to do needs no network, so that looking there would only take time. */
     public boolean worksDirectly() {
         Task task = first;
-        return !transfers.isBusy() && task != null && task.call != null && direct != null && (task.memory == null || task.memory.isDirect());
+        return !transfers.isBusy() && task != null && task.call != null && direct != null
+                && (task.memory == null || task.memory.isDirect());
     }
 
     /** Gets on; returns the amount of work done. */

@@ -10,11 +10,11 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages, others
- * around a {@link Ring}, or by {@linkplain Hierarchy host} where that spares the network something.
+ * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages,
+ * others around a {@link Ring}, or by {@linkplain Hierarchy host} where that spares the network something.
  *
- * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has told
- * the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all have
+ * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has
+ * told the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all have
  * begun it; so nobody is more than one ahead.
  *
  * <p>Messages: type i32, length of the text i32, sequence i64, hash i64, number i64, text, payload.
@@ -112,8 +112,8 @@ final class NetworkCollectives implements Algorithm {
     private void check(CollectiveCall newCall, long offset) {
         boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
         if (chunked && newCall.count() % world != 0) {
-            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of ranks, "
-                    + world);
+            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of"
+                    + " ranks, " + world);
         }
         if (newCall.root() < 0 || newCall.root() >= world) {
             throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));
@@ -137,7 +137,8 @@ final class NetworkCollectives implements Algorithm {
             agreed = isHeard(calls, predecessor);
         }
         int work = small ? gather() : ring();
-        done = agreed && (small ? gather.isGathered() : called && readySent && (hosted ? hierarchy.isDone() : ring.isDone()));
+        done = agreed && (small ? gather.isGathered() : called && readySent
+                && (hosted ? hierarchy.isDone() : ring.isDone()));
         if (done && small) {
             gather.finish(own);
         }

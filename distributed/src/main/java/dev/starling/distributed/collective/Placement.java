@@ -1,9 +1,9 @@
 package dev.starling.distributed.collective;
 
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.ArrayList;
 import java.util.Map;
 
 /** Which ranks are on which host; seen alike by all. */

@@ -9,8 +9,8 @@ import dev.starling.transport.RemoteRegion;
 import java.util.Arrays;
 
 /**
- * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so that
- * one is reduced while the next is on its way. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)
+ * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so
+ * that one is reduced while the next is on its way. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)
  *
  * <p>Partial sums travel to scratch slots of the successor, final values straight to where they belong.
  *
@@ -22,8 +22,8 @@ import java.util.Arrays;
  * has sent of that piece before; so when it comes, this rank has begun, and its own elements of the piece were sent and
  * have arrived. In an all-gather and a broadcast values are only sent after a READY of the successor.
  *
- * <p><b>Why it does not stand still.</b> In an all-reduce partial sums go into the elements themselves, so that reducing
- * waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter elements of
+ * <p><b>Why it does not stand still.</b> In an all-reduce partial sums go into the elements themselves, so that
+ * reducing waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter elements of
  * others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which the next step
  * is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later, as number
  * n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n - SLOTS.

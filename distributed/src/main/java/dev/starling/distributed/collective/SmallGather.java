@@ -6,8 +6,8 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Small collectives: every rank gets the elements of all others in ⌈log₂ world⌉ rounds, and reduces them itself, in the
- * order of ranks. In round i a rank sends to the one 2^i behind it what it has gathered so far. (Bruck et al.,
+ * Small collectives: every rank gets the elements of all others in ⌈log₂ world⌉ rounds, and reduces them itself, in
+ * the order of ranks. In round i a rank sends to the one 2^i behind it what it has gathered so far. (Bruck et al.,
  * Efficient algorithms for all-to-all communications, 1997) Without elements this is a barrier. (Hensgen, Finkel and
  * Manber, Two algorithms for barrier synchronization, 1988)
  *
@@ -18,7 +18,7 @@ final class SmallGather implements AutoCloseable {
     /** Most bytes in a message, whatever the wire. */
     static final int MOST_PAYLOAD = 24 << 10;
 
-    private static final int MOST_BYTES = 4 << 10;
+    private static final int MOST_BYTES = 16 << 10;
 
     private final int rank;
     private final int world;

@@ -67,6 +67,9 @@ public final class Task {
 
     @Override
     public String toString() {
-        return transfer != null ? transfer.toString() : blob != null ? "an exchange of " + blob.length + " bytes" : call.toString();
+        if (transfer != null) {
+            return transfer.toString();
+        }
+        return blob != null ? "an exchange of " + blob.length + " bytes" : call.toString();
     }
 }

@@ -9,6 +9,7 @@ import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
@@ -34,7 +35,7 @@ class NetworkCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final long OFFSET = 192;
     /** Nothing, one element, odd ones, either side of what is small, of a piece, and of all scratch memory. */
-    private static final int[] COUNTS = {0, 1, 7, 1024, 1025, 32_768 * 3 + 5, (int) (Ring.SCRATCH_BYTES / 4) + 33};
+    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, 32_768 * 3 + 5, (int) (Ring.SCRATCH_BYTES / 4) + 33};
 
     private static Cluster cluster(int world) {
         return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
@@ -410,6 +411,40 @@ class NetworkCollectivesTest {
             }
         });
         assertThat(ends).containsExactly("1 lost", "left", "1 lost", "1 lost");
+    }
+
+    @Test
+    void shouldReduceInTheEpochAfterALoss() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(700))
+                .sharedMemory(false);
+        List<Float> ends = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
+            int count = 3 << 18;
+            SymmetricBuffer buffer = group.collectives().symmetric(4L * count);
+            for (int i = 0; ; i++) {
+                Work work = group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
+                if (group.rank() == 1 && i == 3) {
+                    group.locked(() -> sleep(2_500));
+                    return 0f;
+                }
+                try {
+                    work.await(SOON);
+                } catch (PeerLostException | MembershipChangedException e) {
+                    break;
+                }
+            }
+            group.reform(SOON);
+            buffer.close();
+            SymmetricBuffer next = group.collectives().symmetric(4L * count);
+            float own = group.rank() + 1;
+            for (int i = 0; i < count; i++) {
+                next.memory().setAtIndex(ValueLayout.JAVA_FLOAT, i, own);
+            }
+            group.collectives().allReduce(next, 0, count, DType.F32, ReduceOp.SUM).await(SOON);
+            float last = next.memory().getAtIndex(ValueLayout.JAVA_FLOAT, count - 1);
+            group.collectives().barrier().await(SOON);
+            return last;
+        });
+        assertThat(ends).containsExactly(3f, 0f, 3f);
     }
 
     @Test
