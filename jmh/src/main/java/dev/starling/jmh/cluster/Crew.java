@@ -21,8 +21,9 @@ import java.util.stream.Stream;
 final class Crew implements AutoCloseable {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
-    private static final double FASTER = 0.8;
-    private static final int LONGEST_WARMUP = 10;
+    private static final int SEASON = 20_000;
+    private static final int SEASON_STEP = 250;
+    private static final long LONGEST_SEASON_NS = 15_000_000_000L;
     private static final long BREATH_EVERY_NS = 2_000_000_000L;
     private static final long BREATH_MILLIS = 30;
 
@@ -105,17 +106,23 @@ final class Crew implements AutoCloseable {
         }
     }
 
-    /** Runs for so long, and longer while that makes it faster; then returns the nanoseconds of one run. */
+    /** Runs until the members' JVMs have had time to compile, however busy the machine is. */
+    void season(Measure measure, long bytes) {
+        long begin = System.nanoTime();
+        for (int runs = 0; !party.isOpenMpi() && runs < SEASON && System.nanoTime() - begin < LONGEST_SEASON_NS;
+                runs += SEASON_STEP) {
+            time(measure, bytes, SEASON_STEP);
+        }
+    }
+
+    /** Runs for so long, then returns the nanoseconds of one run. */
     double warm(Measure measure, long bytes, long millis) {
         long begin = System.nanoTime();
         long enough = millis * 1_000_000;
         int runs = 2;
         double nanos = time(measure, bytes, runs);
-        double before = Double.MAX_VALUE;
-        while (System.nanoTime() - begin < enough
-                || nanos < FASTER * before && System.nanoTime() - begin < LONGEST_WARMUP * enough) {
+        while (System.nanoTime() - begin < enough) {
             runs = (int) Math.clamp(Math.min(runs * 4L, enough / 4 / nanos), 2, 1_000_000);
-            before = nanos;
             nanos = time(measure, bytes, runs);
         }
         return nanos;
