@@ -54,7 +54,8 @@ final class EmbeddingRows implements AutoCloseable {
         stride = table.stride();
         value = new byte[4 * stride];
         valueView = ByteBuffer.wrap(value).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
-        ChronicleMapBuilder<byte[], byte[]> builder = ChronicleMap.of(byte[].class, byte[].class).name(file.getFileName().toString())
+        ChronicleMapBuilder<byte[], byte[]> builder = ChronicleMap.of(byte[].class, byte[].class)
+                .name(file.getFileName().toString())
                 .constantKeySizeBySample(key).constantValueSizeBySample(value).entries(table.rows())
                 .skipCloseOnExitHook(true).checksumEntries(true);
         map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)

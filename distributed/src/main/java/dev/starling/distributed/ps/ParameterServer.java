@@ -46,8 +46,8 @@ import org.agrona.concurrent.UnsafeBuffer;
  * }</pre>
  *
  * <p>The servers follow the rule of the worker's {@link Optimizer}, whose rate goes with each gradient; what it learns
- * stays with them. The weights at the beginning are those of worker 0; servers that find weights in their directory go on
- * with those.
+ * stays with them. The weights at the beginning are those of worker 0; servers that find weights in their directory go
+ * on with those.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
  * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.

@@ -65,7 +65,9 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         }
     }
 
-    /** Returns the blocks of a server, in the order of parameters. Units of a server are its blocks, then all tables. */
+    /**
+     * Returns the blocks of a server, in the order of parameters. Units of a server are its blocks, then all tables.
+     */
     List<Block> blocks(int server) {
         List<Block> blocks = new ArrayList<>();
         long[] load = new long[servers];

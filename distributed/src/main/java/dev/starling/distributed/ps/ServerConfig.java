@@ -21,8 +21,8 @@ public record ServerConfig(Path directory, long journalBytes, long cacheBytes, i
         if (journalBytes < 1 || cacheBytes < 1 || Integer.bitCount(ringSize) > 1 || ringSize < 0
                 || !deadline.isPositive()) {
             throw TensorException.argument("parameter server", "bytes of journal and cache and the deadline must be "
-                    + "positive, the size of the ring 0 or a power of two; got " + journalBytes + ", " + cacheBytes + ", "
-                    + deadline + " and " + ringSize, "change them");
+                    + "positive, the size of the ring 0 or a power of two; got " + journalBytes + ", " + cacheBytes
+                    + ", " + deadline + " and " + ringSize, "change them");
         }
     }
 

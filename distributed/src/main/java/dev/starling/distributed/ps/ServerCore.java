@@ -229,7 +229,9 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    /** Counts a worker as gone in one unit, which may free those that wait for it; returns false if there is no room. */
+    /**
+     * Counts a worker as gone in one unit, which may free those that wait for it; returns false if there is no room.
+     */
     boolean leave(int worker, int unit) {
         check();
         if (only != null) {

@@ -398,7 +398,8 @@ final class Shard implements AutoCloseable {
         byte[] saved = in.getBytes();
         int of = in.getInt();
         if (!java.util.Arrays.equals(saved, plan) || of != server) {
-            throw new IOException(path + " is of server " + of + " of another run: the model, the optimiser, the number "
+            throw new IOException(path + " is of server " + of + " of another run: the model, the optimiser, the "
+                    + "number "
                     + "of servers or workers or the consistency differ; give this run an empty directory, or set it up "
                     + "as it was");
         }

@@ -54,7 +54,8 @@ class DurabilityTest {
                 return -1;
             }
             assertThat(weights).containsOnly(weights[0]);
-            assertThat(d.join(0, 7, 0).sequence()).as("the last update that is known").isEqualTo((long) -weights[0] - 1);
+            assertThat(d.join(0, 7, 0).sequence()).as("the last update that is known")
+                    .isEqualTo((long) -weights[0] - 1);
             return (int) -weights[0];
         }
     }

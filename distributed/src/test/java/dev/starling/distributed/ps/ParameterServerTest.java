@@ -111,7 +111,8 @@ class ParameterServerTest {
     void namesWhatDoesNotFit() {
         assertThatThrownBy(() -> train(1, 1, new Consistency.Asynchronous(), ServerConfig.inMemory(),
                 Corners::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
-                .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm").hasMessageContaining("Sgd");
+                .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm")
+                .hasMessageContaining("Sgd");
         assertThatThrownBy(() -> Cluster.local(3).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());

@@ -16,7 +16,8 @@ class PlanTest {
 
     private static Plan plan(int servers) {
         List<Plan.Dense> dense = java.util.Arrays.stream(COUNTS)
-                .mapToObj(n -> new Plan.Dense("p" + n, n, new ServerOptimizer.Adam(0.9, 0.99, 1e-8, 0, false))).toList();
+                .mapToObj(n -> new Plan.Dense("p" + n, n, new ServerOptimizer.Adam(0.9, 0.99, 1e-8, 0, false)))
+                .toList();
         return new Plan(servers, 3, 4096, new Consistency.Stale(4), dense,
                 List.of(new Plan.Table("users", 16, 1000, 0.5, new ServerOptimizer.Adagrad(1e-8, 0))));
     }
