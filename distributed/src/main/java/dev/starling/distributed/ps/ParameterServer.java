@@ -128,7 +128,8 @@ public final class ParameterServer implements DistributionStrategy {
         state = newState;
         parameters = state.optimizer().parameters();
         int room = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
-        Plan plan = new Plan(how.servers, how.workers, room, how.consistency, dense(), List.of());
+        Plan plan = new Plan(how.servers, how.workers, room, how.consistency,
+                Rules.of(state, how.optimizer), List.of());
         byte[] encoded = plan.encode();
         servers = new ServerLink[how.servers];
         for (int s = 0; s < servers.length; s++) {
@@ -143,29 +144,6 @@ public final class ParameterServer implements DistributionStrategy {
         if (furthest != null && state.step() == 0 && !isSynchronous) {
             state.restore(furthest);
         }
-    }
-
-    private List<Plan.Dense> dense() {
-        List<Plan.Dense> dense = new ArrayList<>();
-        Map<Parameter, String> paths = new java.util.IdentityHashMap<>();
-        state.model().parameters().forEach((path, p) -> paths.put(p, path));
-        for (int i = 0; i < parameters.size(); i++) {
-            Parameter p = parameters.get(i);
-            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), p.shape().count(), rule(i)));
-        }
-        return dense;
-    }
-
-    private ServerOptimizer rule(int parameter) {
-        if (how.optimizer != null) {
-            return how.optimizer;
-        }
-        Update rule = state.optimizer().rule(parameter);
-        if (rule == null) {
-            throw new DistributedException("servers cannot take the steps of a " + state.optimizer().getClass()
-                    .getSimpleName() + "; train with Sgd, Adam or AdamW, or give the builder an optimizer");
-        }
-        return ServerOptimizer.of(rule);
     }
 
     /** Makes memory for the weights that come, and the units that they come in. */

@@ -49,15 +49,15 @@ public final class Simulation implements AutoCloseable {
     private final String description;
     private final SplittableRandom random;
     private final SplittableRandom userRandom;
-    private final Map<String, Process> processes = new HashMap<>();
+    private final Map<String, SimulatedProcess> processes = new HashMap<>();
     private final Map<String, SimulatedWire> wires = new HashMap<>();
     private final List<SimulatedWire> open = new ArrayList<>();
-    private final List<Task> tasks = new ArrayList<>();
+    private final List<Flow> tasks = new ArrayList<>();
     private final PriorityQueue<Event> events = new PriorityQueue<>();
     private final Map<String, Integer> cuts = new HashMap<>();
     private final MessagePool pool = new MessagePool();
     private Conditions conditions;
-    private Task current;
+    private Flow current;
     private long now;
     private long eventCount;
     private long passes;
@@ -89,60 +89,13 @@ public final class Simulation implements AutoCloseable {
         void run() throws Exception;
     }
 
-    /** Something that happens at a time. */
-    private record Event(long timeNs, long number, Runnable action) implements Comparable<Event> {
-        @Override
-        public int compareTo(Event other) {
-            int byTime = Long.compare(timeNs, other.timeNs);
-            return byTime != 0 ? byTime : Long.compare(number, other.number);
-        }
-    }
-
-    /** A process: one incarnation, up to its crash. */
-    private static final class Process {
-        private final String name;
-        private final List<SimulatedWire> wires = new ArrayList<>();
-        private int pauses;
-        private int operationsLeft = -1;
-        private String doom;
-
-        Process(String name) {
-            this.name = name;
-        }
-    }
-
-    /** One flow of a process. */
-    private static final class Task {
-        private final Process process;
-        private Coroutine coroutine;
-        private SimulatedWire waitsOn;
-        private long untilNs;
-        private int unwindings;
-        private Unwinding unwinding;
-        private Throwable failure;
-
-        Task(Process process) {
-            this.process = process;
-        }
-
-        long wakeNs() {
-            if (process.doom != null) {
-                return Long.MIN_VALUE;
-            }
-            if (process.pauses > 0) {
-                return Long.MAX_VALUE;
-            }
-            return waitsOn == null ? untilNs : Math.min(untilNs, waitsOn.nextArrivalNs());
-        }
-    }
-
     /**
      * Makes a wire of a process. Its address is the process's name, with a number if that is taken.
      *
      * @param name of the process, which need not have been started
      */
     public Wire wire(String name) {
-        Process process = process(name);
+        SimulatedProcess process = process(name);
         String address = name;
         for (int i = 2; wires.containsKey(address); i++) {
             address = name + '-' + i;
@@ -160,7 +113,7 @@ public final class Simulation implements AutoCloseable {
      * @param body ends the process's flow when it returns, and the simulation when it throws
      */
     public void start(String name, Body body) {
-        Task task = new Task(process(name));
+        Flow task = new Flow(process(name));
         task.untilNs = now;
         task.coroutine = new Coroutine(name, () -> {
             try {
@@ -172,8 +125,8 @@ public final class Simulation implements AutoCloseable {
         tasks.add(task);
     }
 
-    private Process process(String name) {
-        return processes.compute(name, (n, p) -> p == null || p.doom != null ? new Process(n) : p);
+    private SimulatedProcess process(String name) {
+        return processes.compute(name, (n, p) -> p == null || p.doom != null ? new SimulatedProcess(n) : p);
     }
 
     /** Has something done at a time from the beginning on, between two turns of the processes. */
@@ -218,10 +171,10 @@ public final class Simulation implements AutoCloseable {
         long realBegin = System.nanoTime();
         try {
             while (!tasks.isEmpty()) {
-                while (!events.isEmpty() && events.peek().timeNs <= now) {
-                    events.poll().action.run();
+                while (!events.isEmpty() && events.peek().timeNs() <= now) {
+                    events.poll().action().run();
                 }
-                Task next = choose(deadlineNs);
+                Flow next = choose(deadlineNs);
                 if (next != null) {
                     resume(next);
                 }
@@ -236,10 +189,10 @@ public final class Simulation implements AutoCloseable {
     }
 
     /** Returns who runs next, or null after having moved time. */
-    private Task choose(long deadlineNs) {
-        Task chosen = null;
+    private Flow choose(long deadlineNs) {
+        Flow chosen = null;
         int ready = 0;
-        long earliest = events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs;
+        long earliest = events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs();
         for (int i = 0; i < tasks.size(); i++) {
             long wake = tasks.get(i).wakeNs();
             if (wake > now) {
@@ -257,7 +210,7 @@ public final class Simulation implements AutoCloseable {
         return chosen;
     }
 
-    private void resume(Task task) {
+    private void resume(Flow task) {
         if (task.process.doom != null && !task.coroutine.hasBegun()) {
             tasks.remove(task);
             return;
@@ -285,11 +238,11 @@ public final class Simulation implements AutoCloseable {
     }
 
     private SimulationException hang(long deadlineNs) {
-        List<Task> hanging = List.copyOf(tasks);
+        List<Flow> hanging = List.copyOf(tasks);
         stop("did not end by " + Duration.ofNanos(deadlineNs));
         StringBuilder text = new StringBuilder(hanging.size() + " of " + processes.size() + " processes did not end by "
                 + Duration.ofNanos(deadlineNs) + "\n" + description);
-        for (Task task : hanging) {
+        for (Flow task : hanging) {
             text.append("\n").append(task.process.name).append(task.process.pauses > 0 ? " (paused)" : "")
                     .append(" stands at");
             if (task.unwinding != null) {
@@ -305,7 +258,7 @@ public final class Simulation implements AutoCloseable {
 
     /** Unwinds all processes, so that no thread is left. */
     private void stop(String why) {
-        for (Task task : List.copyOf(tasks)) {
+        for (Flow task : List.copyOf(tasks)) {
             task.process.doom = task.process.doom == null ? why : task.process.doom;
             while (task.unwindings < Unwinding.ATTEMPTS && tasks.contains(task)) {
                 resume(task);
@@ -408,7 +361,7 @@ public final class Simulation implements AutoCloseable {
 
     /** Ends a {@link #pause}. */
     public void resume(String name) {
-        Process process = process(name);
+        SimulatedProcess process = process(name);
         process.pauses = Math.max(0, process.pauses - 1);
     }
 
@@ -417,7 +370,7 @@ public final class Simulation implements AutoCloseable {
         crash(process(name));
     }
 
-    private void crash(Process process) {
+    private void crash(SimulatedProcess process) {
         process.doom = process.name + " crashed";
         boolean noticed = random.nextBoolean();
         double lost = random.nextDouble();
@@ -513,7 +466,7 @@ public final class Simulation implements AutoCloseable {
     }
 
     private void unwind() {
-        Task task = current;
+        Flow task = current;
         Unwinding unwinding = new Unwinding(task.process.doom);
         if (task.unwinding == null) {
             task.unwinding = unwinding;
@@ -538,14 +491,14 @@ public final class Simulation implements AutoCloseable {
             next = Math.min(next, any.nextArrivalNs());
         }
         now = Math.max(now, next);
-        while (!events.isEmpty() && events.peek().timeNs <= now) {
-            events.poll().action.run();
+        while (!events.isEmpty() && events.peek().timeNs() <= now) {
+            events.poll().action().run();
         }
     }
 
     private void await(SimulatedWire wire, long untilNs) {
         checkDoom();
-        Task task = current;
+        Flow task = current;
         task.waitsOn = wire;
         task.untilNs = untilNs;
         task.coroutine.yield();

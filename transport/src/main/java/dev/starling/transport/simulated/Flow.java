@@ -1,0 +1,26 @@
+package dev.starling.transport.simulated;
+
+/** One flow of a process. */
+final class Flow {
+    final SimulatedProcess process;
+    Coroutine coroutine;
+    SimulatedWire waitsOn;
+    long untilNs;
+    int unwindings;
+    Unwinding unwinding;
+    Throwable failure;
+
+    Flow(SimulatedProcess process) {
+        this.process = process;
+    }
+
+    long wakeNs() {
+        if (process.doom != null) {
+            return Long.MIN_VALUE;
+        }
+        if (process.pauses > 0) {
+            return Long.MAX_VALUE;
+        }
+        return waitsOn == null ? untilNs : Math.min(untilNs, waitsOn.nextArrivalNs());
+    }
+}
