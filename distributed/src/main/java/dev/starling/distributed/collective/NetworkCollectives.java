@@ -14,8 +14,8 @@ import org.agrona.concurrent.UnsafeBuffer;
  * others around a {@link Ring}, or by {@linkplain Hierarchy host} where that spares the network something.
  *
  * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has
- * told the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all have
- * begun it; so nobody is more than one ahead.
+ * told the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all
+ * have begun it; so nobody is more than one ahead.
  *
  * <p>Messages: type i32, length of the text i32, sequence i64, hash i64, number i64, text, payload.
  */

@@ -23,10 +23,11 @@ import java.util.Arrays;
  * have arrived. In an all-gather and a broadcast values are only sent after a READY of the successor.
  *
  * <p><b>Why it does not stand still.</b> In an all-reduce partial sums go into the elements themselves, so that
- * reducing waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter elements of
- * others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which the next step
- * is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later, as number
- * n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n - SLOTS.
+ * reducing waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter
+ * elements of others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which
+ * the next step is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later,
+ * as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n -
+ * SLOTS.
  */
 final class Ring {
     static final int PIECE = 512 << 10;
