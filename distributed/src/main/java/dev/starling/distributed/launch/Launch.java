@@ -292,9 +292,8 @@ public final class Launch implements AutoCloseable {
             case Event.Ended e -> ended(e.process);
             case Event.Through e -> {
                 draining--;
-                if (e.process.consequence != null) {
-                    err.say(account(e.process) + "\n    " + e.process.consequence);
-                }
+                e.process.isThrough = true;
+                tell(e.process);
             }
             case Event.Close c -> end(Signals.TERM);
             case Event.Unread u -> {
@@ -314,8 +313,16 @@ public final class Launch implements AutoCloseable {
         }
     }
 
+    /** Tells of a failure that is not the end of all, once its last lines and what follows from it are known. */
+    private void tell(RankProcess process) {
+        if (process.isThrough && process.consequence != null) {
+            err.say(account(process) + "\n    " + process.consequence);
+        }
+    }
+
     private void ended(RankProcess process) {
         running--;
+        process.hasEnded = true;
         // What it started has no reason to go on.
         if (process.signal(Signals.TERM)) {
             remnants.add(process);
@@ -339,6 +346,7 @@ public final class Launch implements AutoCloseable {
             }
             tolerancesLeft--;
             process.consequence = "the others go on without it";
+            tell(process);
         } else {
             succeeded |= worker;
         }
@@ -355,11 +363,12 @@ public final class Launch implements AutoCloseable {
         startAtNs[process.rank] = System.nanoTime() + wait.toNanos();
         process.consequence = "it is started again in " + wait.toMillis() + " ms, restart "
                 + (how.restarts - restartsLeft) + " of at most " + how.restarts;
+        tell(process);
     }
 
     private boolean workersAreDone() {
         for (int rank = 0; rank < how.processes - how.servers; rank++) {
-            if (startAtNs[rank] != NEVER || current[rank].process.isAlive()) {
+            if (startAtNs[rank] != NEVER || !current[rank].hasEnded) {
                 return false;
             }
         }

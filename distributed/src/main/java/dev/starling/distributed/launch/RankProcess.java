@@ -24,6 +24,9 @@ final class RankProcess {
     private final Deque<String> lastErrors = new ArrayDeque<>();
     /** What follows from its failure, if that is not the end of all; the supervisor's. */
     String consequence;
+    /** Whether the supervisor has heard of its end, and whether of the end of its output; either may come first. */
+    boolean hasEnded;
+    boolean isThrough;
     private CompletableFuture<Void> drained;
     private long endedNs;
 

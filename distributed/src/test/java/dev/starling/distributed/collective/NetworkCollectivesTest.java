@@ -35,7 +35,8 @@ class NetworkCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final long OFFSET = 192;
     /** Nothing, one element, odd ones, either side of what is small, of a piece, and of all scratch memory. */
-    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, 32_768 * 3 + 5, (int) (Ring.SCRATCH_BYTES / 4) + 33};
+    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, 32_768 * 3 + 5,
+        (int) (Ring.SCRATCH_BYTES / 4) + 33};
 
     private static Cluster cluster(int world) {
         return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))

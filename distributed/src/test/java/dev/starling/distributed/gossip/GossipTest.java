@@ -12,7 +12,9 @@ import dev.starling.nn.layer.Linear;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -20,11 +22,19 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class GossipTest {
     private static final int EXAMPLES = 600;
+    /** No worker is done before another has begun. */
+    private static final TrainingListener SLOWLY = new TrainingListener() {
+        @Override
+        public void stepEnded(Progress progress) {
+            LockSupport.parkNanos(500_000);
+        }
+    };
 
     /** Fits y = 3x - 1: each worker sees other examples, and all end at the same line. */
     private static double[] fit(Group group) {
@@ -41,7 +51,8 @@ class GossipTest {
             }
             TensorDataset data = TensorDataset.of(Tensor.of(x, EXAMPLES, 1), Tensor.of(y, EXAMPLES, 1));
             try (DataLoader loader = DataLoader.of(data).batchSize(10).workers(0).shuffle().build()) {
-                Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(40).strategy(gossip).build()
+                Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(40).strategy(gossip)
+                        .listeners(SLOWLY).build()
                         .run();
             }
             double[] line = new double[3];
