@@ -97,10 +97,6 @@ final class Progress implements AutoCloseable {
         }
     }
 
-    ReentrantLock lock() {
-        return lock;
-    }
-
     /** Does some work, unless somebody else is at it; for those who compute where there is no background thread. */
     int doWork() {
         rethrow();

@@ -14,7 +14,6 @@ public final class MemoryRegion implements AutoCloseable {
     private final MemorySegment memory;
     private final AutoCloseable storage;
     private final RemoteWrites.Registration registration;
-    private final boolean shared;
     /** Writes by the wire that read from here. */
     private int inFlight;
     private boolean closed;
@@ -22,7 +21,7 @@ public final class MemoryRegion implements AutoCloseable {
     /** {@code remote} is {@code null} if the wire does not write into memory itself. */
     MemoryRegion(Transport owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
         this.owner = owner;
-        shared = share && SharedMemory.isAvailable();
+        boolean shared = share && SharedMemory.isAvailable();
         int descriptor = 0;
         if (shared) {
             SharedMemory made = SharedMemory.create(bytes, token);

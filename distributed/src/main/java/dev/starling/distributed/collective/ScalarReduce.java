@@ -22,51 +22,33 @@ final class ScalarReduce {
         long end = offset + count * type.bytes();
         for (long at = offset; at < end; at += type.bytes()) {
             switch (type) {
-                case F32, BF16, F16 -> reduceFloat(type, op, sources, targets, at, ranks);
-                case F64 -> reduceDouble(op, sources, targets, at, ranks);
+                case F64, F32, BF16, F16 -> reduceReal(type, op, sources, targets, at, ranks);
                 case I32, I64 -> reduceLong(type, op, sources, targets, at, ranks);
                 case I8, U8, BOOL -> throw new AssertionError(type);
             }
         }
     }
 
-    private static void reduceFloat(DType type, ReduceOp op, long[] sources, long[] targets, long at,
-            int ranks) {
-        float result = getFloat(type, sources[0] + at);
+    /** In double; rounded to float after each operation of the narrower types, which gives the bits of float's own. */
+    private static void reduceReal(DType type, ReduceOp op, long[] sources, long[] targets, long at, int ranks) {
+        boolean wide = type == DType.F64;
+        double result = getReal(type, sources[0] + at);
         for (int s = 1; s < sources.length; s++) {
-            float next = getFloat(type, sources[s] + at);
-            result = switch (op) {
+            double next = getReal(type, sources[s] + at);
+            double both = switch (op) {
                 case SUM, AVERAGE -> result + next;
                 case PRODUCT -> result * next;
                 case MIN -> Math.min(result, next);
                 case MAX -> Math.max(result, next);
             };
+            result = wide ? both : (float) both;
         }
         if (op == ReduceOp.AVERAGE) {
-            result *= (float) (1.0 / ranks);
+            double average = result * (wide ? 1.0 / ranks : (float) (1.0 / ranks));
+            result = wide ? average : (float) average;
         }
         for (long target : targets) {
-            setFloat(type, target + at, result);
-        }
-    }
-
-    private static void reduceDouble(ReduceOp op, long[] sources, long[] targets, long at,
-            int ranks) {
-        double result = ALL.get(DOUBLE, sources[0] + at);
-        for (int s = 1; s < sources.length; s++) {
-            double next = ALL.get(DOUBLE, sources[s] + at);
-            result = switch (op) {
-                case SUM, AVERAGE -> result + next;
-                case PRODUCT -> result * next;
-                case MIN -> Math.min(result, next);
-                case MAX -> Math.max(result, next);
-            };
-        }
-        if (op == ReduceOp.AVERAGE) {
-            result *= 1.0 / ranks;
-        }
-        for (long target : targets) {
-            ALL.set(DOUBLE, target + at, result);
+            setReal(type, target + at, result);
         }
     }
 
@@ -98,19 +80,21 @@ final class ScalarReduce {
         return type == DType.I32 ? ALL.get(INT, address) : ALL.get(LONG, address);
     }
 
-    private static float getFloat(DType type, long address) {
+    private static double getReal(DType type, long address) {
         return switch (type) {
+            case F64 -> ALL.get(DOUBLE, address);
             case BF16 -> Float.intBitsToFloat(ALL.get(SHORT, address) << 16);
             case F16 -> Float.float16ToFloat(ALL.get(SHORT, address));
             default -> ALL.get(FLOAT, address);
         };
     }
 
-    private static void setFloat(DType type, long address, float value) {
+    private static void setReal(DType type, long address, double value) {
         switch (type) {
-            case BF16 -> ALL.set(SHORT, address, toBrainFloat(value));
-            case F16 -> ALL.set(SHORT, address, Float.floatToFloat16(value));
-            default -> ALL.set(FLOAT, address, value);
+            case F64 -> ALL.set(DOUBLE, address, value);
+            case BF16 -> ALL.set(SHORT, address, toBrainFloat((float) value));
+            case F16 -> ALL.set(SHORT, address, Float.floatToFloat16((float) value));
+            default -> ALL.set(FLOAT, address, (float) value);
         }
     }
 

@@ -399,19 +399,8 @@ final class Shard implements AutoCloseable {
         int of = in.getInt();
         if (!java.util.Arrays.equals(saved, plan) || of != server) {
             throw new IOException(path + " is of server " + of + " of another run: the model, the optimiser, the "
-                    + "number "
-                    + "of servers or workers or the consistency differ; give this run an empty directory, or set it up "
-                    + "as it was");
-        }
-    }
-
-    /** Returns the plan that a directory's snapshot was made with. */
-    static Plan planOf(Path path) throws IOException {
-        try (CheckedFile in = CheckedFile.read(path)) {
-            if (in.getLong() != MAGIC) {
-                throw new IOException(path + " is not a snapshot of a parameter server");
-            }
-            return Plan.decode(in.getBytes());
+                    + "number of servers or workers or the consistency differ; give this run an empty directory, or "
+                    + "set it up as it was");
         }
     }
 

@@ -3,10 +3,8 @@ package dev.starling.jmh.cluster;
 import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
 import dev.starling.jmh.StarlingModel;
-import dev.starling.nn.data.Share;
 import dev.starling.nn.loss.Loss;
-import dev.starling.nn.train.DistributionStrategy;
-import dev.starling.nn.train.TrainingState;
+import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
@@ -72,7 +70,7 @@ record Timeline(int[] order, long[] nanos) {
     }
 
     /** Looks on while one process trains. */
-    private static final class Recorder implements DistributionStrategy {
+    private static final class Recorder extends SingleProcess {
         private final int[] order;
         private final long[] nanos;
         private long last;
@@ -81,25 +79,6 @@ record Timeline(int[] order, long[] nanos) {
         Recorder(int parameters) {
             order = new int[parameters];
             nanos = new long[parameters];
-        }
-
-        @Override
-        public int rank() {
-            return 0;
-        }
-
-        @Override
-        public int world() {
-            return 1;
-        }
-
-        @Override
-        public Share share() {
-            return Share.WHOLE;
-        }
-
-        @Override
-        public void start(TrainingState state) {
         }
 
         @Override
@@ -114,15 +93,6 @@ record Timeline(int[] order, long[] nanos) {
             order[count] = index;
             nanos[count++] = now - last;
             last = now;
-        }
-
-        @Override
-        public boolean beforeStep(Tensor[] gradients) {
-            return true;
-        }
-
-        @Override
-        public void close() {
         }
     }
 }

@@ -221,7 +221,7 @@ class DistributedTrainerTest {
     }
 
     /** Fails in its eighth step. */
-    private static final class Failing implements DistributionStrategy {
+    private static final class Failing extends SingleProcess {
         private final List<float[]> weights;
         private TrainingState state;
 
@@ -230,27 +230,8 @@ class DistributedTrainerTest {
         }
 
         @Override
-        public int rank() {
-            return 0;
-        }
-
-        @Override
-        public int world() {
-            return 1;
-        }
-
-        @Override
-        public Share share() {
-            return Share.WHOLE;
-        }
-
-        @Override
         public void start(TrainingState newState) {
             state = newState;
-        }
-
-        @Override
-        public void gradient(int index, Tensor gradient) {
         }
 
         @Override

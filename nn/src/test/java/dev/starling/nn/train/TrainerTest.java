@@ -11,7 +11,6 @@ import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.ImageDataset;
 import dev.starling.nn.data.LabelledImages;
-import dev.starling.nn.data.Share;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
@@ -246,24 +245,9 @@ class TrainerTest {
     }
 
     /** Notes what it is told, doubles gradients, and can keep the optimiser from stepping. */
-    private static final class Spy implements DistributionStrategy {
+    private static final class Spy extends SingleProcess {
         private final List<String> calls = new ArrayList<>();
         private boolean steps = true;
-
-        @Override
-        public int rank() {
-            return 0;
-        }
-
-        @Override
-        public int world() {
-            return 1;
-        }
-
-        @Override
-        public Share share() {
-            return Share.WHOLE;
-        }
 
         @Override
         public void start(TrainingState state) {
@@ -285,10 +269,6 @@ class TrainerTest {
         @Override
         public void afterStep() {
             calls.add("after");
-        }
-
-        @Override
-        public void close() {
         }
     }
 

@@ -315,8 +315,8 @@ public final class Simulation implements AutoCloseable {
                 at(f.at().plus(f.length()), () -> cut(f, false));
             }
             case Fault.Pause f -> {
-                at(f.at(), () -> pause(f.process()));
-                at(f.at().plus(f.length()), () -> resume(f.process()));
+                at(f.at(), () -> process(f.process()).pauses++);
+                at(f.at().plus(f.length()), () -> process(f.process()).pauses--);
             }
             case Fault.Crash f -> at(f.at(), () -> process(f.process()).operationsLeft = f.operations());
             case Fault.Break f -> at(f.at(), () -> breakLinks(f.first(), f.second()));
@@ -334,16 +334,7 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    /** Keeps messages of one process from reaching another until {@link #heal}; cuts of the same way add up. */
-    public void cut(String from, String to) {
-        cut(from, to, true);
-    }
-
-    /** Ends a {@link #cut}. */
-    public void heal(String from, String to) {
-        cut(from, to, false);
-    }
-
+    /** Cuts of the same way add up. */
     private void cut(String from, String to, boolean begins) {
         cuts.merge(way(from, to), begins ? 1 : -1, Integer::sum);
         boolean is = isCut(from, to);
@@ -354,22 +345,7 @@ public final class Simulation implements AutoCloseable {
         });
     }
 
-    /** Keeps a process from running until {@link #resume}. Pauses add up. */
-    public void pause(String name) {
-        process(name).pauses++;
-    }
-
-    /** Ends a {@link #pause}. */
-    public void resume(String name) {
-        SimulatedProcess process = process(name);
-        process.pauses = Math.max(0, process.pauses - 1);
-    }
-
     /** Ends a process where it stands. Its peers are told by their links or not; what it sent last may be lost. */
-    public void crash(String name) {
-        crash(process(name));
-    }
-
     private void crash(SimulatedProcess process) {
         process.doom = process.name + " crashed";
         boolean noticed = random.nextBoolean();
@@ -384,7 +360,7 @@ public final class Simulation implements AutoCloseable {
     }
 
     /** Breaks the links between two processes, with what is under way. New ones can be made. */
-    public void breakLinks(String first, String second) {
+    private void breakLinks(String first, String second) {
         forLinks((link, wire) -> {
             if (link.from.equals(first) && wire.process().equals(second)
                     || link.from.equals(second) && wire.process().equals(first)) {
