@@ -13,7 +13,8 @@ import java.util.Map;
  * the same plan.
  *
  * <p>What fills last is what nothing is left to hide behind. The last bucket is therefore the smallest, and each before
- * it twice as large, up to a limit. A gradient is never divided; a large one has a bucket of its own.
+ * it four times as large, up to a limit: it is reduced in the time in which the next fills, unless the network is much
+ * slower than the backward pass. A gradient is never divided; a large one has a bucket of its own.
  *
  * @param buckets in the order in which they fill
  * @param places by entry
@@ -23,8 +24,11 @@ record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
     /** Offsets of buckets and entries are multiples of this, in bytes: a cache line. */
     static final long LINE = 64;
 
-    /** The largest that the last bucket may get, in bytes. */
-    private static final long LAST = 256 << 10;
+    /** The largest that the last bucket may get, in bytes: a message's worth, which takes little but its latency. */
+    private static final long LAST = 16 << 10;
+
+    /** How many times as large the one before may get. */
+    private static final long GROWTH = 4;
 
     /**
      * What is to be placed.
@@ -89,7 +93,7 @@ record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
                 }
                 bucket = new Open(entry.dtype, next);
                 open.put(entry.dtype, bucket);
-                next = Math.min(limit, 2 * next);
+                next = Math.min(limit, GROWTH * next);
             }
             bucket.entries.add(order[i]);
             bucket.bytes += entry.bytes();

@@ -4,6 +4,7 @@ import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.jmh.Inputs;
@@ -13,14 +14,19 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
 /** One worker that trains a convolutional network with others, on one thread each. */
@@ -96,14 +102,19 @@ final class TrainingMember implements Member {
         return System.nanoTime() - start;
     }
 
+    /**
+     * Takes steps at whose beginning the ranks wait for each other, and returns as many times the median of how long a
+     * step took the slowest rank: what ranks wait for each other's computing is then in all kinds of steps alike.
+     */
     private long replay(int runs, boolean byItself, boolean late) throws Exception {
         if (timeline == null) {
             prepare();
         }
-        group.collectives().barrier().await(PATIENCE);
         DistributionStrategy with = byItself ? alone : strategy;
-        long start = System.nanoTime();
+        double[] nanos = new double[runs];
         for (int i = 0; i < runs; i++) {
+            group.collectives().barrier().await(PATIENCE);
+            long start = System.nanoTime();
             for (int k = 0; k < timeline.order().length; k++) {
                 pause(timeline.nanos()[k]);
                 if (!late) {
@@ -114,10 +125,17 @@ final class TrainingMember implements Member {
                 with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
             }
             with.beforeStep(gradients.clone());
+            nanos[i] = System.nanoTime() - start;
             with.afterStep();
             with.stops(false);
         }
-        return System.nanoTime() - start;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment slowest = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, nanos);
+            group.collectives().allReduce(slowest, DType.F64, ReduceOp.MAX);
+            double[] sorted = slowest.toArray(ValueLayout.JAVA_DOUBLE);
+            Arrays.sort(sorted);
+            return (long) (sorted[runs / 2] * runs);
+        }
     }
 
     /** Learns when the gradients of a real step come: rank 0 measures while the others wait. */
