@@ -283,7 +283,9 @@ public final class Endpoint implements AutoCloseable {
         }
         long silence = transport.config().silence().toNanos();
         if (now - lastHeardNs > silence) {
-            lose("nothing heard from " + address + " for " + TimeUnit.NANOSECONDS.toMillis(now - lastHeardNs) + " ms");
+            String silent = TimeUnit.NANOSECONDS.toMillis(now - lastHeardNs) + " ms";
+            sayGoodbye("nothing heard for " + silent);
+            lose("nothing heard from " + address + " for " + silent);
         } else if (now - lastSentNs > silence / HEARTBEATS_IN_SILENCE) {
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
             lastSentNs = now;
@@ -352,22 +354,20 @@ public final class Endpoint implements AutoCloseable {
         if (key == 0 || !Frame.isWhole(transport.bodies, buffer, offset, length, key)) {
             return transport.refuseChecksum(this);
         }
+        if (state != State.CONNECTING && state != State.CONNECTED) {
+            // The peer does not know yet that it was lost.
+            return transport.refuseLate();
+        }
         long sequence = Frame.sequence(buffer, offset);
         if (sequence != expected) {
             transport.refuseReplay(this, sequence, expected);
-            // Told once: two ends that each missed a frame would tell each other for ever.
-            if (sequence > expected && (state == State.CONNECTED || state == State.CONNECTING)) {
+            if (sequence > expected) {
                 expel("sent frame " + sequence + " when " + expected + " was due: frames were lost");
             }
             return false;
         }
-        if (state == State.CONNECTING) {
-            // WELCOME, or what overtook it.
-            state = State.CONNECTED;
-        }
-        if (state != State.CONNECTED) {
-            return false;
-        }
+        // WELCOME, or what overtook it.
+        state = State.CONNECTED;
         expected++;
         lastHeardNs = transport.now();
         switch (type) {
@@ -449,9 +449,13 @@ public final class Endpoint implements AutoCloseable {
 
     /** Ends the connection because the peer broke the rules, and tells it. */
     void expel(String what) {
-        handshakeBody.wrap(what.getBytes(StandardCharsets.US_ASCII));
-        frame(Frame.GOODBYE, Frame.HEADER, handshakeBody, 0, handshakeBody.capacity());
+        sayGoodbye(what);
         lose(address + ' ' + what);
+    }
+
+    private void sayGoodbye(String why) {
+        handshakeBody.wrap(why.getBytes(StandardCharsets.US_ASCII));
+        frame(Frame.GOODBYE, Frame.HEADER, handshakeBody, 0, handshakeBody.capacity());
     }
 
     void lose(String why) {

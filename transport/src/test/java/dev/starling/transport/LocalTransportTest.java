@@ -58,6 +58,33 @@ class LocalTransportTest {
         }
     }
 
+    @Test
+    void shouldTellAPeerThatWasTooLongSilentWhyItWasLost() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(200));
+        try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
+            List<Endpoint> accepted = new ArrayList<>();
+            b.onConnection(new ConnectionHandler() {
+                @Override
+                public void accepted(Endpoint endpoint) {
+                    accepted.add(endpoint);
+                }
+            });
+            Endpoint toB = a.connect(b.address(), new byte[0]);
+            both(a, b, () -> toB.isConnected() && accepted.size() == 1);
+            Endpoint toA = accepted.getFirst();
+
+            b.await(() -> toA.state() == Endpoint.State.LOST, SOON, "the loss of one that does nothing");
+            assertThat(toA.reason()).startsWith("nothing heard from " + a.address());
+            // It does not know, and goes on.
+            for (int i = 0; i < 3; i++) {
+                assertThat(toB.send(new UnsafeBuffer(new byte[8]), 0, 8)).isEqualTo(Endpoint.OK);
+            }
+            b.await(() -> b.counters().refusedReplays() == 3, SOON, "what came late");
+            a.await(() -> toB.state() == Endpoint.State.LOST, SOON, "the news");
+            assertThat(toB.reason()).startsWith(b.address() + " ended the connection: nothing heard for ");
+        }
+    }
+
     private static void both(Transport a, Transport b, java.util.function.BooleanSupplier condition) {
         a.await(() -> b.doWork() >= 0 && condition.getAsBoolean(), SOON, "both");
     }
