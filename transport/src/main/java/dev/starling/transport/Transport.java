@@ -41,7 +41,8 @@ public final class Transport implements Agent, AutoCloseable {
     private static final int MESSAGES_AT_ONCE = 32;
     private static final int MOST_STRANGERS = 32;
     private static final int MOST_REFUSALS = 4;
-    private static final long TIME_TO_PROVE_NS = TimeUnit.SECONDS.toNanos(1);
+    /** Of the silence that loses a peer, the share that a stranger has to prove himself while others wait. */
+    private static final int PROOFS_IN_SILENCE = 10;
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -282,7 +283,7 @@ public final class Transport implements Agent, AutoCloseable {
             return true;
         }
         Endpoint oldest = endpoints.stream().filter(Endpoint::isUnproven).findFirst().orElseThrow();
-        if (now - oldest.createdNs() < TIME_TO_PROVE_NS) {
+        if (now - oldest.createdNs() < config.silence().toNanos() / PROOFS_IN_SILENCE) {
             return false;
         }
         stranger(oldest, "did not prove who it is while many others wanted to");

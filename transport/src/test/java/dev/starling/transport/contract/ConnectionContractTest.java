@@ -149,12 +149,12 @@ class ConnectionContractTest {
 
     @Test
     void shouldLoseASilentPeerInTimeAndNoOther() {
-        Duration silence = Duration.ofMillis(600);
+        Duration silence = Duration.ofMillis(400);
         try (Cluster cluster = new Cluster(setting)) {
             Member a = cluster.member(c -> c.silence(silence));
             Connection silent = cluster.connect(a, cluster.member(c -> c.silence(silence)));
             Connection lively = cluster.connect(a, cluster.member(c -> c.silence(silence)));
-            cluster.work(silence.multipliedBy(2));
+            cluster.work(silence.plusMillis(100));
             assertThat(silent.toB().isConnected()).as("heartbeats keep it").isTrue();
             silent.b().driven = false;
             long heard = silent.toB().lastHeardNs();

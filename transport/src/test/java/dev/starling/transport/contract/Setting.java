@@ -10,6 +10,8 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.stream.Stream;
 
@@ -22,16 +24,25 @@ import java.util.stream.Stream;
  * @param options of the wire
  */
 record Setting(String name, String provider, boolean sharedMemory, Map<String, String> options) {
+    /** Peers here are closed one after the other by one thread: they cannot thank for what was sent last. */
+    private static final Map<String, String> QUICK = Map.of("linger", "25", "term", "512k", "ipcTerm", "512k");
+
     /** Returns all of them. */
     static Stream<Setting> all() {
         return Stream.of(new Setting("local", "local", true, Map.of()),
                 new Setting("local without shared memory", "local", false, Map.of()),
                 new Setting("simulated", "simulated", true, Map.of()),
                 new Setting("aeron", "aeron", true, Map.of()),
-                new Setting("aeron over UDP", "aeron", false, Map.of()),
-                new Setting("aeron over UDP in small datagrams", "aeron", false, Map.of("mtu", "1408")),
+                new Setting("aeron over UDP", "aeron", false, QUICK),
+                new Setting("aeron over UDP in small datagrams", "aeron", false, with(QUICK, "mtu", "1408")),
                 new Setting("ucx", "ucx", true, Map.of()),
                 new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
+    }
+
+    private static Map<String, String> with(Map<String, String> options, String name, String value) {
+        Map<String, String> more = new HashMap<>(options);
+        more.put(name, value);
+        return more;
     }
 
     boolean isSimulated() {
@@ -56,6 +67,9 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
 
     /** A place where transports of a setting can reach each other, with a directory of its own. */
     static final class Site implements AutoCloseable {
+        /** A tenth of it is what a stranger has to prove himself in when many others want to. */
+        private static final Duration SILENCE = Duration.ofSeconds(4);
+
         private final Setting setting;
         private final Path directory;
         private final Simulation simulation;
@@ -72,7 +86,7 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
 
         TransportConfig config(Secret secret) {
             TransportConfig config = TransportConfig.of(setting.provider, secret).sharedMemory(setting.sharedMemory)
-                    .directory(directory);
+                    .directory(directory).silence(SILENCE);
             for (Map.Entry<String, String> option : setting.options.entrySet()) {
                 config = config.option(option.getKey(), option.getValue());
             }
