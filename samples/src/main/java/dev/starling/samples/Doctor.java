@@ -3,6 +3,7 @@ package dev.starling.samples;
 import dev.starling.samples.Finding.Verdict;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Probe;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -18,6 +19,9 @@ import picocli.CommandLine.Spec;
 public final class Doctor implements Callable<Integer> {
     private static final long MEBIBYTE = 1 << 20;
     private static final int NEEDED_JDK = 25;
+    /** What drives a GPU may take its time to load. */
+    private static final Duration DEVICES = Duration.ofSeconds(5);
+    private static final Duration NETWORK = Duration.ofSeconds(2);
 
     @Option(names = "--json", description = "Print one JSON object instead of lines.")
     private boolean json;
@@ -29,10 +33,12 @@ public final class Doctor implements Callable<Integer> {
 
     @Override
     public Integer call() {
+        Examination examination = new Examination();
+        examination.begin("Devices", DEVICES, "look again when the machine is less busy", Doctor::devices);
+        Network.inspect(examination, NETWORK);
         jdk();
         flags();
-        devices();
-        findings.addAll(Network.inspect());
+        findings.addAll(examination.findings());
         findings.forEach(json ? f -> { } : this::print);
         if (json) {
             spec.commandLine().getOut().println(asJson());
@@ -62,18 +68,22 @@ public final class Doctor implements Callable<Integer> {
                 "start Java with --enable-native-access=ALL-UNNAMED");
     }
 
-    private void devices() {
+    private static List<Finding> devices() {
+        List<Finding> devices = new ArrayList<>();
         Map<String, Probe> probes = Device.probes();
         probes.forEach((type, probe) -> {
             switch (probe) {
-                case Probe.Ready r -> add("Device " + type, Verdict.OK, r.description(), "");
-                case Probe.Missing m -> add("Device " + type, Verdict.NOTE, m.reason(), m.remedy());
+                case Probe.Ready r ->
+                    devices.add(new Finding("Device " + type, Verdict.OK, r.description(), ""));
+                case Probe.Missing m ->
+                    devices.add(new Finding("Device " + type, Verdict.NOTE, m.reason(), m.remedy()));
             }
         });
         if (!probes.containsKey("cuda")) {
-            add("Device cuda", Verdict.NOTE, "no GPU backend is on the class path; everything runs on the CPU",
-                    "add dev.starling:starling-cuda where there is an NVIDIA GPU");
+            devices.add(new Finding("Device cuda", Verdict.NOTE, "no GPU backend is on the class path; everything runs "
+                    + "on the CPU", "add dev.starling:starling-cuda where there is an NVIDIA GPU"));
         }
+        return devices;
     }
 
     private void add(String subject, Verdict verdict, String state, String remedy) {

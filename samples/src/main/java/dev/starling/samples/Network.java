@@ -38,45 +38,48 @@ final class Network {
     private static final int ROUND_TRIPS = 200;
     private static final Duration ANSWER = Duration.ofMillis(800);
 
-    private final List<Finding> findings = new ArrayList<>();
+    private static final String BUSY = "look again when the machine is less busy";
+    private static final String PORTS = "let processes of this user listen on ports (firewall, container's network), "
+            + "see that the host's name leads to an address of this host (/etc/hosts), or name a host with "
+            + "STARLING_HOST";
 
     private Network() {
     }
 
-    static List<Finding> inspect() {
-        Network network = new Network();
-        network.ports();
-        network.frames();
-        network.socketBuffers();
-        network.sharedMemory();
-        network.lockedMemory();
-        network.clock();
-        network.transports();
-        return network.findings;
-    }
-
-    private void add(String subject, Verdict verdict, String state, String remedy) {
-        findings.add(new Finding(subject, verdict, state, remedy));
-    }
-
-    private void note(String subject, boolean fine, String state, String remedy) {
-        add(subject, fine ? Verdict.OK : Verdict.NOTE, state, remedy);
-    }
-
-    /** Listens, connects and sends a datagram to itself, on loopback and under the host's own name. */
-    private void ports() {
-        String remedy = "let processes of this user listen on ports (firewall, container's network), see that the "
-                + "host's name leads to an address of this host (/etc/hosts), or name a host with STARLING_HOST";
-        for (boolean loopback : new boolean[] {true, false}) {
-            String subject = loopback ? "Loopback ports" : "Host's ports";
-            try {
-                InetAddress address = loopback ? InetAddress.getLoopbackAddress() : InetAddress.getLocalHost();
-                connectTo(address);
-                sendTo(address);
-                add(subject, Verdict.OK, "TCP and UDP at " + address, remedy);
-            } catch (IOException e) {
-                add(subject, loopback ? Verdict.MISSING : Verdict.NOTE, "cannot be used: " + e, remedy);
+    /**
+     * Begins to look at everything.
+     *
+     * @param atMost how long each thing may take
+     */
+    static void inspect(Examination examination, Duration atMost) {
+        examination.begin("Loopback ports", atMost, PORTS, () -> List.of(ports(true)));
+        examination.begin("Host's ports", atMost, PORTS, () -> List.of(ports(false)));
+        examination.begin("MTU", atMost, BUSY, () -> List.of(frames()));
+        examination.begin("Socket buffers", atMost, BUSY, () -> List.of(socketBuffers()));
+        examination.begin("/dev/shm", atMost, BUSY, () -> List.of(sharedMemory()));
+        examination.begin("Locked memory", atMost, BUSY, () -> List.of(lockedMemory()));
+        examination.begin("Clock", atMost, BUSY, () -> List.of(clock()));
+        Transport.providers().forEach((name, provider) -> {
+            if (!name.equals("simulated")) {
+                examination.begin("Transport " + name, atMost, BUSY, () -> List.of(transport(name, provider)));
             }
+        });
+    }
+
+    private static Finding note(String subject, boolean fine, String state, String remedy) {
+        return new Finding(subject, fine ? Verdict.OK : Verdict.NOTE, state, remedy);
+    }
+
+    /** Listens, connects and sends a datagram to itself, on loopback or under the host's own name. */
+    private static Finding ports(boolean loopback) {
+        String subject = loopback ? "Loopback ports" : "Host's ports";
+        try {
+            InetAddress address = loopback ? InetAddress.getLoopbackAddress() : InetAddress.getLocalHost();
+            connectTo(address);
+            sendTo(address);
+            return new Finding(subject, Verdict.OK, "TCP and UDP at " + address, PORTS);
+        } catch (IOException e) {
+            return new Finding(subject, loopback ? Verdict.MISSING : Verdict.NOTE, "cannot be used: " + e, PORTS);
         }
     }
 
@@ -98,7 +101,7 @@ final class Network {
         }
     }
 
-    private void frames() {
+    private static Finding frames() {
         try {
             List<String> each = new ArrayList<>();
             int shortest = Integer.MAX_VALUE;
@@ -108,58 +111,58 @@ final class Network {
                     shortest = Math.min(shortest, network.getMTU());
                 }
             }
-            note("MTU", shortest >= ETHERNET_MTU, String.join(", ", each), "frames below " + ETHERNET_MTU
+            return note("MTU", shortest >= ETHERNET_MTU, String.join(", ", each), "frames below " + ETHERNET_MTU
                     + " bytes cost throughput: ip link set dev NAME mtu 1500, or 9000 if the network carries it");
         } catch (IOException e) {
-            add("MTU", Verdict.NOTE, "unknown: " + e, "let processes read the network's interfaces");
+            return new Finding("MTU", Verdict.NOTE, "unknown: " + e, "let processes read the network's interfaces");
         }
     }
 
-    private void socketBuffers() {
+    private static Finding socketBuffers() {
         try (DatagramChannel channel = DatagramChannel.open()) {
             channel.setOption(StandardSocketOptions.SO_RCVBUF, BEST_SOCKET_BUFFER);
             channel.setOption(StandardSocketOptions.SO_SNDBUF, BEST_SOCKET_BUFFER);
             int receive = channel.getOption(StandardSocketOptions.SO_RCVBUF);
             int send = channel.getOption(StandardSocketOptions.SO_SNDBUF);
-            note("Socket buffers", Math.min(receive, send) >= BEST_SOCKET_BUFFER, (receive >> 10) + " KiB to receive, "
+            return note("Socket buffers", Math.min(receive, send) >= BEST_SOCKET_BUFFER, (receive >> 10) + " KiB to receive, "
                     + (send >> 10) + " KiB to send", "fast networks fill more: sysctl -w net.core.rmem_max="
                     + BEST_SOCKET_BUFFER + " net.core.wmem_max=" + BEST_SOCKET_BUFFER);
         } catch (IOException e) {
-            add("Socket buffers", Verdict.MISSING, "no datagram socket: " + e, "let this process use the network");
+            return new Finding("Socket buffers", Verdict.MISSING, "no datagram socket: " + e, "let this process use the network");
         }
     }
 
-    private void sharedMemory() {
+    private static Finding sharedMemory() {
         String remedy = "processes of one host exchange data there: mount it with 1 GiB or more"
                 + " (mount -o remount,size=1g /dev/shm; docker run --shm-size=1g)";
         Path memory = Path.of("/dev/shm");
         try {
             long free = Files.getFileStore(memory).getUsableSpace() / MEBIBYTE;
-            note("/dev/shm", free >= ENOUGH_SHARED_MEMORY_MIB && Files.isWritable(memory), free + " MiB free"
+            return note("/dev/shm", free >= ENOUGH_SHARED_MEMORY_MIB && Files.isWritable(memory), free + " MiB free"
                     + (Files.isWritable(memory) ? "" : ", but not to be written to"), remedy);
         } catch (IOException e) {
-            add("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), remedy);
+            return new Finding("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), remedy);
         }
     }
 
     /** Adapters that write memory themselves need it to stay where it is. */
-    private void lockedMemory() {
+    private static Finding lockedMemory() {
         boolean adapters = Files.isDirectory(Path.of("/sys/class/infiniband"));
         try (var lines = Files.lines(Path.of("/proc/self/limits"))) {
             String limit = lines.filter(l -> l.startsWith("Max locked memory")).map(l -> l.split("\\s+")[3]).findFirst()
                     .orElse("unknown");
             boolean unlimited = limit.equals("unlimited");
             String shown = unlimited ? limit : limit + " bytes";
-            note("Locked memory", unlimited || !adapters, shown + (adapters ? "" : "; there is no RDMA adapter"),
+            return note("Locked memory", unlimited || !adapters, shown + (adapters ? "" : "; there is no RDMA adapter"),
                     "RDMA registers memory: ulimit -l unlimited");
         } catch (IOException e) {
-            note("Locked memory", !adapters, "unknown: " + e.getMessage(),
+            return note("Locked memory", !adapters, "unknown: " + e.getMessage(),
                     "RDMA registers memory: ulimit -l unlimited");
         }
     }
 
     /** Deadlines and measurements are no finer than this. */
-    private void clock() {
+    private static Finding clock() {
         long[] stepsNs = new long[CLOCK_READINGS];
         for (int i = 0; i < CLOCK_READINGS; i++) {
             long before = System.nanoTime();
@@ -176,24 +179,21 @@ final class Network {
         } catch (IOException e) {
             source = "unknown";
         }
-        note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source, "a slow source makes waiting "
+        return note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source, "a slow source makes waiting "
                 + "coarse: see /sys/devices/system/clocksource/clocksource0/available_clocksource");
     }
 
-    private void transports() {
-        Transport.providers().forEach((name, provider) -> {
-            switch (provider.availability()) {
-                case WireProvider.Availability a when name.equals("simulated") -> { }
-                case WireProvider.Availability.Ready r when name.equals("aeron") -> roundTrips(name, r.description());
-                case WireProvider.Availability.Ready r -> add("Transport " + name, Verdict.OK, r.description(), "");
-                case WireProvider.Availability.Missing m -> add("Transport " + name, Verdict.NOTE, m.reason(),
-                        m.remedy());
-            }
-        });
+    private static Finding transport(String name, WireProvider provider) {
+        String subject = "Transport " + name;
+        return switch (provider.availability()) {
+            case WireProvider.Availability.Ready r when name.equals("aeron") -> roundTrips(name, r.description());
+            case WireProvider.Availability.Ready r -> new Finding(subject, Verdict.OK, r.description(), "");
+            case WireProvider.Availability.Missing m -> new Finding(subject, Verdict.NOTE, m.reason(), m.remedy());
+        };
     }
 
     /** Two members of a cluster of two greet each other on loopback and exchange messages. */
-    private void roundTrips(String name, String description) {
+    private static Finding roundTrips(String name, String description) {
         TransportConfig config = TransportConfig.of(name, Secret.random());
         try (Transport here = Transport.open(config); Transport there = Transport.open(config)) {
             UnsafeBuffer message = new UnsafeBuffer(new byte[Integer.BYTES]);
@@ -211,10 +211,10 @@ final class Network {
                 tookNs[i] = System.nanoTime() - begin;
             }
             Arrays.sort(tookNs);
-            add("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT, "; %d round trips on "
+            return new Finding("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT, "; %d round trips on "
                     + "loopback, median %.1f µs before warming up", ROUND_TRIPS, tookNs[ROUND_TRIPS / 2] / 1e3), "");
         } catch (TransportException | IllegalStateException e) {
-            add("Transport " + name, Verdict.MISSING, "no round trip on loopback: " + e.getMessage(),
+            return new Finding("Transport " + name, Verdict.MISSING, "no round trip on loopback: " + e.getMessage(),
                     "see what the message says; ./starling train … --transport local needs no network");
         }
     }

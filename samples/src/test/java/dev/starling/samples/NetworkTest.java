@@ -3,6 +3,7 @@ package dev.starling.samples;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.samples.Finding.Verdict;
+import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -10,7 +11,9 @@ import org.junit.jupiter.api.Test;
 class NetworkTest {
     @Test
     void shouldLookAtEverythingAndKnowARemedy() {
-        List<Finding> findings = Network.inspect();
+        Examination examination = new Examination();
+        Network.inspect(examination, Duration.ofSeconds(30));
+        List<Finding> findings = examination.findings();
         assertThat(findings).extracting(Finding::subject).contains("Loopback ports", "Host's ports", "MTU",
                 "Socket buffers", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
                 "Transport ucx").doesNotContain("Transport simulated");
