@@ -10,11 +10,12 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Things that are looked at side by side, each for no longer than its deadline: one that hangs keeps nobody waiting. */
+/** Things looked at side by side, each for no longer than its deadline: one that hangs keeps nobody waiting. */
 final class Examination {
     private final List<Look> looks = new ArrayList<>();
 
-    private record Look(String subject, Duration atMost, String remedy, long begunNs, FutureTask<List<Finding>> task) { }
+    private record Look(String subject, Duration atMost, String remedy, long begunNs, FutureTask<List<Finding>> task) {
+    }
 
     /**
      * Begins to look at something, in a thread of its own, which ends with the process if it hangs.

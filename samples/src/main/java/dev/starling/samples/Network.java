@@ -124,11 +124,13 @@ final class Network {
             channel.setOption(StandardSocketOptions.SO_SNDBUF, BEST_SOCKET_BUFFER);
             int receive = channel.getOption(StandardSocketOptions.SO_RCVBUF);
             int send = channel.getOption(StandardSocketOptions.SO_SNDBUF);
-            return note("Socket buffers", Math.min(receive, send) >= BEST_SOCKET_BUFFER, (receive >> 10) + " KiB to receive, "
-                    + (send >> 10) + " KiB to send", "fast networks fill more: sysctl -w net.core.rmem_max="
-                    + BEST_SOCKET_BUFFER + " net.core.wmem_max=" + BEST_SOCKET_BUFFER);
+            return note("Socket buffers", Math.min(receive, send) >= BEST_SOCKET_BUFFER, (receive >> 10)
+                    + " KiB to receive, " + (send >> 10) + " KiB to send",
+                    "fast networks fill more: sysctl -w net.core.rmem_max=" + BEST_SOCKET_BUFFER
+                    + " net.core.wmem_max=" + BEST_SOCKET_BUFFER);
         } catch (IOException e) {
-            return new Finding("Socket buffers", Verdict.MISSING, "no datagram socket: " + e, "let this process use the network");
+            return new Finding("Socket buffers", Verdict.MISSING, "no datagram socket: " + e,
+                    "let this process use the network");
         }
     }
 
@@ -179,8 +181,9 @@ final class Network {
         } catch (IOException e) {
             source = "unknown";
         }
-        return note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source, "a slow source makes waiting "
-                + "coarse: see /sys/devices/system/clocksource/clocksource0/available_clocksource");
+        return note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source,
+                "a slow source makes waiting coarse: see "
+                + "/sys/devices/system/clocksource/clocksource0/available_clocksource");
     }
 
     private static Finding transport(String name, WireProvider provider) {
@@ -211,8 +214,9 @@ final class Network {
                 tookNs[i] = System.nanoTime() - begin;
             }
             Arrays.sort(tookNs);
-            return new Finding("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT, "; %d round trips on "
-                    + "loopback, median %.1f µs before warming up", ROUND_TRIPS, tookNs[ROUND_TRIPS / 2] / 1e3), "");
+            return new Finding("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT,
+                    "; %d round trips on loopback, median %.1f µs before warming up", ROUND_TRIPS,
+                    tookNs[ROUND_TRIPS / 2] / 1e3), "");
         } catch (TransportException | IllegalStateException e) {
             return new Finding("Transport " + name, Verdict.MISSING, "no round trip on loopback: " + e.getMessage(),
                     "see what the message says; ./starling train … --transport local needs no network");

@@ -8,10 +8,14 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
 import java.util.HexFormat;
 
 /** Writes files that are there as a whole or not at all, even if the machine stops in between. */
 final class AtomicFile {
+    /** Tells this process's drafts from those of another that writes the same file. */
+    private static final String OWN = "%08x".formatted(new SecureRandom().nextInt());
+
     private AtomicFile() {
     }
 
@@ -22,7 +26,7 @@ final class AtomicFile {
         void writeTo(SafeTensors.Sink sink) throws IOException;
     }
 
-    /** Writes {@code path} by way of {@code path.tmp}: written, forced to the disk, renamed, directory forced. */
+    /** Writes a file by way of {@link #temporary}: written, forced to the disk, renamed, directory forced. */
     static void write(Path path, Content content) {
         Path temporary = temporary(path);
         try {
@@ -37,8 +41,9 @@ final class AtomicFile {
         }
     }
 
+    /** Returns where this process drafts a file: {@code PATH.XXXXXXXX.tmp}. */
     static Path temporary(Path path) {
-        return path.resolveSibling(path.getFileName() + ".tmp");
+        return path.resolveSibling(path.getFileName() + "." + OWN + ".tmp");
     }
 
     /** Writes a file, forces it to the disk and returns its SHA-256. */

@@ -6,10 +6,10 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
-import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -24,10 +24,14 @@ import java.util.stream.Stream;
  * The state of a run at one step, in a directory: {@code step-N-DIGEST.safetensors} with tensors and notes, and the
  * manifest {@code step-N.json} with that file's name, length and SHA-256. The manifest is written last; a checkpoint
  * without one does not exist, so a save that fails at any point leaves those before it as they were. A directory
- * belongs to one run at a time.
+ * belongs to one run at a time; of that run, a process that was stopped in a save and wakes up when another has taken
+ * its place does that one no harm.
  */
 public final class Checkpoint {
     private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");
+    private static final Pattern NAMED = Pattern.compile("\"(step-\\d{1,18}-[0-9a-f]{8}\\.safetensors)\"");
+    private static final Pattern DATA_OR_DRAFT = Pattern.compile("step-(\\d{1,18})(-[0-9a-f]{8})?"
+            + "\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)");
     private static final long MAXIMUM_MANIFEST = 10_000;
     private static final String REMEDY = "delete the manifest to go on from the checkpoint before it";
 
@@ -64,7 +68,9 @@ public final class Checkpoint {
             AtomicFile.moveInto(partial, data);
             String json = "{\"file\": " + Json.quoted(data.getFileName().toString()) + ", \"bytes\": " + bytes
                     + ", \"sha256\": \"" + digest + "\"}\n";
+            String replaced = readIfExists(manifest);
             AtomicFile.write(manifest, sink -> sink.write(ByteBuffer.wrap(json.getBytes(StandardCharsets.UTF_8))));
+            delete(directory, replaced, data);
             return manifest;
         } catch (IOException e) {
             throw AtomicFile.failed(manifest, e, partial);
@@ -74,33 +80,51 @@ public final class Checkpoint {
         }
     }
 
+    /** Deletes the data file that a manifest named which has been replaced, unless it is the new one's too. */
+    private static void delete(Path directory, String manifest, Path data) throws IOException {
+        Matcher named = NAMED.matcher(manifest);
+        if (named.find() && !data.getFileName().toString().equals(named.group(1))) {
+            Files.deleteIfExists(directory.resolve(named.group(1)));
+        }
+    }
+
     /**
-     * Deletes all but the latest {@code keep} checkpoints of a directory, and what failed saves left there.
+     * Deletes all but the latest {@code keep} checkpoints of a directory, and what failed saves left there. Files of
+     * the latest step and of later ones stay, also if no manifest names them: another process may be about to.
      *
      * @throws CheckpointException if a file cannot be deleted
      */
     public static void prune(Path directory, int keep) {
         List<Path> manifests = manifests(directory);
-        List<String> kept = new ArrayList<>();
+        long latest = manifests.isEmpty() ? -1 : stepOf(manifests.getLast());
+        StringBuilder kept = new StringBuilder();
         try {
             for (int i = 0; i < manifests.size(); i++) {
                 if (i < manifests.size() - keep) {
                     Files.deleteIfExists(manifests.get(i));
                 } else {
-                    kept.add(Files.readString(manifests.get(i)));
+                    kept.append(readIfExists(manifests.get(i)));
                 }
             }
             try (Stream<Path> files = Files.list(directory)) {
                 for (Path file : files.toList()) {
-                    String name = file.getFileName().toString();
-                    boolean ours = name.matches("step-\\d+(-[0-9a-f]{8})?\\.safetensors(\\.tmp)?");
-                    if (ours && kept.stream().noneMatch(json -> json.contains(Json.quoted(name)))) {
+                    Matcher name = DATA_OR_DRAFT.matcher(file.getFileName().toString());
+                    if (name.matches() && Long.parseLong(name.group(1)) < latest
+                            && kept.indexOf(Json.quoted(name.group())) < 0) {
                         Files.deleteIfExists(file);
                     }
                 }
             }
         } catch (IOException e) {
             throw new CheckpointException(directory, "old checkpoints cannot be deleted: " + e, "check permissions", e);
+        }
+    }
+
+    private static String readIfExists(Path manifest) throws IOException {
+        try {
+            return Files.readString(manifest, StandardCharsets.ISO_8859_1);
+        } catch (NoSuchFileException e) {
+            return ""; // Another process prunes too.
         }
     }
 

@@ -12,6 +12,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -72,10 +73,32 @@ class CheckpointTest {
             Checkpoint.save(directory, i, Map.of("w", weight), Map.of("i", "" + i));
         }
         Files.writeString(directory.resolve("notes.txt"), "mine");
-        Files.writeString(directory.resolve("step-0000000007.safetensors.tmp"), "left by a crash");
+        for (String end : List.of(".safetensors.tmp", ".safetensors.0123abcd.tmp", ".json.0123abcd.tmp",
+                "-0123abcd.safetensors")) {
+            Files.writeString(directory.resolve("step-0000000004" + end), "left by a crash");
+        }
         Checkpoint.prune(directory, 2);
         assertThat(directory.toFile().list()).hasSize(5).contains("notes.txt", "step-0000000004.json",
                 "step-0000000005.json");
+    }
+
+    /** Rank 0 was stopped in its save of step 2, and wakes up while its successor saves step 3. */
+    @Test
+    void whoWakesUpLateLeavesTheSuccessorsFilesAlone() throws IOException {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
+        List<String> inTheMaking = List.of("step-0000000002.safetensors.0123abcd.tmp",
+                "step-0000000002-0123abcd.safetensors", "step-0000000003.safetensors.0123abcd.tmp",
+                "step-0000000003-0123abcd.safetensors", "step-0000000003.json.0123abcd.tmp");
+        for (String name : inTheMaking) {
+            Files.writeString(directory.resolve(name), "of the successor");
+        }
+        Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
+        Checkpoint.prune(directory, 1);
+        assertThat(directory.toFile().list()).containsAll(inTheMaking).hasSize(2 + inTheMaking.size());
+        for (String name : inTheMaking) {
+            assertThat(directory.resolve(name)).hasContent("of the successor");
+        }
     }
 
     @Test
@@ -83,13 +106,13 @@ class CheckpointTest {
         Path full = Path.of("/dev/full");
         assumeTrue(Files.exists(full), "this machine has no /dev/full, which is a disk without space");
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
-        Files.createSymbolicLink(directory.resolve("step-0000000002.safetensors.tmp"), full);
+        Files.createSymbolicLink(AtomicFile.temporary(directory.resolve("step-0000000002.safetensors")), full);
         assertThatThrownBy(() -> Checkpoint.save(directory, 2, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("step-0000000002.json")
                 .hasMessageContaining("No space left").hasMessageContaining("free some space");
         assertRestores(1, 2, 3);
         // The manifest is what cannot be written.
-        Files.createSymbolicLink(directory.resolve("step-0000000003.json.tmp"), full);
+        Files.createSymbolicLink(AtomicFile.temporary(directory.resolve("step-0000000003.json")), full);
         assertThatThrownBy(() -> Checkpoint.save(directory, 3, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("No space left");
         assertRestores(1, 2, 3);
