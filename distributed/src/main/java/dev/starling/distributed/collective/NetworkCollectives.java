@@ -90,7 +90,9 @@ final class NetworkCollectives implements Algorithm {
         own = memory == null ? 0 : memory.own().address() + offset;
         sequence++;
         small = SmallGather.takes(call, world);
-        hosted = !small && hierarchy != null && call.kind() == Kind.ALL_REDUCE && memory.isHosted();
+        // What a host would hand on has the type of the elements, so sums that must not be rounded yet go around.
+        hosted = !small && hierarchy != null && call.kind() == Kind.ALL_REDUCE && memory.isHosted()
+                && !ReduceKernels.needsWide(call.dtype(), call.op());
         done = world == 1;
         called = done;
         agreed = done;

@@ -9,7 +9,7 @@ package dev.starling.distributed.collective;
 final class PieceCursor {
     private static final long LINE = 64;
 
-    private final long pieceBytes;
+    private long pieceBytes;
     private long bytes;
     private int chunks;
     private boolean equal;
@@ -25,10 +25,6 @@ final class PieceCursor {
     private long chunkEnd;
     private boolean ended;
 
-    PieceCursor(long pieceBytes) {
-        this.pieceBytes = pieceBytes;
-    }
-
     /**
      * Begins.
      *
@@ -36,9 +32,12 @@ final class PieceCursor {
      * @param chunk that goes in step 0; the one before it in step 1, and so on
      * @param from first step
      * @param to step behind the last
+     * @param pieceLength in bytes, of the longest pieces
      * @param segmentLength in pieces of each chunk
      */
-    void begin(long totalBytes, int chunkCount, boolean isEqual, int chunk, int from, int to, long segmentLength) {
+    void begin(long totalBytes, int chunkCount, boolean isEqual, int chunk, int from, int to, long pieceLength,
+            long segmentLength) {
+        pieceBytes = pieceLength;
         bytes = totalBytes;
         chunks = chunkCount;
         equal = isEqual;

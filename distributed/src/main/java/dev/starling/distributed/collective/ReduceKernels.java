@@ -66,6 +66,31 @@ public final class ReduceKernels {
                 ranks);
     }
 
+    /** Returns whether partial results must be wider than elements of this type, or they would be rounded each time. */
+    static boolean needsWide(DType type, ReduceOp op) {
+        return type.bytes() == 2 && op != ReduceOp.MIN && op != ReduceOp.MAX;
+    }
+
+    /**
+     * Reduces 16-bit floats in f32: all sources, after what is there already if it goes on, and writes the result to
+     * the targets; without targets it stays as it is, unrounded.
+     *
+     * @param sources at most {@value #FAN} addresses
+     * @param goesOn whether there is a partial result to go on from
+     * @param partial address of {@code count} f32 values
+     * @param targets at most {@value #FAN} addresses
+     */
+    void reduceWide(DType type, ReduceOp op, long[] sources, boolean goesOn, long partial, long[] targets, int count,
+            int ranks) {
+        int lanes = VECTORISED ? VectorReduceLoops.lanes(type, op) : 0;
+        int done = lanes == 0 ? 0 : count / lanes * lanes;
+        if (done > 0) {
+            VectorReduceLoops.get(type, op, sources.length, targets.length, goesOn)
+                .run(sources, 0, targets, 0, partial, done, op == ReduceOp.AVERAGE ? 1.0 / ranks : 1);
+        }
+        ScalarReduce.runWide(type, op, sources, goesOn, partial, targets, done, count, ranks);
+    }
+
     private static int blockLength(int sources) {
         return sources <= FAN ? 1 << 20 : BLOCK;
     }

@@ -27,7 +27,8 @@ import java.util.Arrays;
  * elements of others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which
  * the next step is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later,
  * as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n -
- * SLOTS.
+ * SLOTS. So it is with sums of 16-bit floats, too, which travel as f32 from the second rank on, to be rounded once:
+ * they do not fit into the elements.
  */
 final class Ring {
     static final int PIECE = 512 << 10;
@@ -38,6 +39,7 @@ final class Ring {
 
     private static final int CREDIT_EVERY = SLOTS / 4;
     private static final int AT_ONCE = 4;
+    private static final long ALL_PIECES = Long.MAX_VALUE / PIECE / 4;
 
     private final Fabric fabric;
     private final int rank;
@@ -45,11 +47,13 @@ final class Ring {
     private final long mark;
     private final int successor;
     private final int predecessor;
-    private final PieceCursor sending = new PieceCursor(PIECE);
-    private final PieceCursor receiving = new PieceCursor(PIECE);
+    private final PieceCursor sending = new PieceCursor();
+    private final PieceCursor receiving = new PieceCursor();
     private final ReduceKernels kernels;
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
+    private final long[] ownElements = new long[1];
+    private final long[] noTarget = {};
     private final Completion arrivedThere;
     private final Completion leftSlot;
     private MemoryRegion scratch;
@@ -74,6 +78,8 @@ final class Ring {
     private SymmetricMemory memory;
     private long offset;
     private int reductions;
+    private boolean wide;
+    private boolean keepsApart;
     private int underWay;
 
     /**
@@ -109,35 +115,37 @@ final class Ring {
         call = newCall;
         memory = newMemory;
         offset = newOffset;
-        long bytes = call.bytes();
+        wide = call.op() != null && world > 2 && ReduceKernels.needsWide(call.dtype(), call.op());
+        keepsApart = wide || call.kind() == Kind.REDUCE_SCATTER;
         switch (call.kind()) {
-            case ALL_REDUCE -> begin(bytes, false, rank, 2 * (world - 1), world - 1, Long.MAX_VALUE / PIECE / 4);
-            case REDUCE_SCATTER -> begin(bytes, true, rank - 1, world - 1, world - 1, SEGMENT);
-            case ALL_GATHER -> begin(bytes, true, rank, world - 1, 0, Long.MAX_VALUE / PIECE / 4);
-            case BROADCAST -> beginBroadcast(bytes);
+            case ALL_REDUCE -> begin(false, rank, 2 * (world - 1), world - 1);
+            case REDUCE_SCATTER -> begin(true, rank - 1, world - 1, world - 1);
+            case ALL_GATHER -> begin(true, rank, world - 1, 0);
+            case BROADCAST -> beginBroadcast(call.bytes());
             case BARRIER -> throw new AssertionError(call);
         }
     }
 
-    private void begin(long bytes, boolean equal, int chunk, int steps, int reducingSteps, long segment) {
+    private void begin(boolean equal, int chunk, int steps, int reducingSteps) {
         reductions = reducingSteps;
-        sending.begin(bytes, world, equal, chunk, 0, steps, segment);
-        receiving.begin(bytes, world, equal, chunk - 1, 0, steps, segment);
+        int piece = wide ? PIECE / 2 : PIECE;
+        long segment = keepsApart ? SEGMENT : ALL_PIECES;
+        sending.begin(call.bytes(), world, equal, chunk, 0, steps, piece, segment);
+        receiving.begin(call.bytes(), world, equal, chunk - 1, 0, steps, piece, segment);
     }
 
     /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
     private void beginBroadcast(long bytes) {
-        long all = Long.MAX_VALUE / PIECE / 4;
         reductions = 0;
         if (rank == call.root()) {
-            sending.begin(bytes, 1, true, 0, 0, 1, all);
+            sending.begin(bytes, 1, true, 0, 0, 1, PIECE, ALL_PIECES);
             receiving.beginEmpty();
         } else {
-            receiving.begin(bytes, 1, true, 0, 0, 1, all);
+            receiving.begin(bytes, 1, true, 0, 0, 1, PIECE, ALL_PIECES);
             if ((rank + 1) % world == call.root()) {
                 sending.beginEmpty();
             } else {
-                sending.begin(bytes, 1, true, 0, 1, 2, all);
+                sending.begin(bytes, 1, true, 0, 1, 2, PIECE, ALL_PIECES);
             }
         }
     }
@@ -183,22 +191,46 @@ final class Ring {
         int step = receiving.step();
         if (step < reductions) {
             boolean last = step == reductions - 1;
-            boolean apart = call.kind() == Kind.REDUCE_SCATTER && !last;
+            boolean apart = keepsApart && !last;
             if (apart && filled - left >= OUTGOING) {
                 return false;
             }
             long own = memory.own().address() + offset + receiving.offset();
-            sources[0] = scratch.memory().address() + slot(reduced);
-            sources[1] = own;
+            long slot = scratch.memory().address() + slot(reduced);
             target[0] = apart ? scratch.memory().address() + outgoing(filled++) : own;
-            ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
-            kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(),
-                    fabric.world());
+            if (wide) {
+                reduceWide(slot, own, apart);
+            } else {
+                reduce(slot, own, last);
+            }
             reduced++;
         }
         taken++;
         receiving.next();
         return true;
+    }
+
+    private void reduce(long slot, long own, boolean last) {
+        sources[0] = slot;
+        sources[1] = own;
+        ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
+        kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(),
+                fabric.world());
+    }
+
+    /** What comes first are elements of the predecessor, later ones are partial sums in f32. */
+    private void reduceWide(long slot, long own, boolean apart) {
+        int count = (int) (receiving.length() / call.dtype().bytes());
+        boolean goesOn = receiving.step() > 0;
+        long partial = apart ? target[0] : slot;
+        if (goesOn && apart) {
+            ReduceKernels.copy(slot, partial, (long) count * Float.BYTES);
+        }
+        sources[0] = slot;
+        sources[1] = own;
+        ownElements[0] = own;
+        kernels.reduceWide(call.dtype(), call.op(), goesOn ? ownElements : sources, goesOn, partial,
+                apart ? noTarget : target, count, fabric.world());
     }
 
     private int send(boolean ready) {
@@ -215,13 +247,14 @@ final class Ring {
         if (partial ? slotsSent - slotsGranted >= SLOTS : !ready) {
             return false;
         }
-        boolean apart = partial && sending.step() > 0 && call.kind() == Kind.REDUCE_SCATTER;
+        boolean apart = partial && sending.step() > 0 && keepsApart;
+        long bytes = apart && wide ? sending.length() * (Float.BYTES / call.dtype().bytes()) : sending.length();
         MemoryRegion source = apart ? scratch : memory.region();
         long from = apart ? outgoing(drained) : offset + sending.offset();
         RemoteRegion to = partial ? scratchThere : memory.remote(successor);
         long at = partial ? slot(slotsSent) : from;
         underWay++;
-        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, sending.length(), mark,
+        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, bytes, mark,
                 apart ? leftSlot : arrivedThere);
         if (code != Endpoint.OK) {
             underWay--;

@@ -34,13 +34,7 @@ final class ScalarReduce {
         boolean wide = type == DType.F64;
         double result = getReal(type, sources[0] + at);
         for (int s = 1; s < sources.length; s++) {
-            double next = getReal(type, sources[s] + at);
-            double both = switch (op) {
-                case SUM, AVERAGE -> result + next;
-                case PRODUCT -> result * next;
-                case MIN -> Math.min(result, next);
-                case MAX -> Math.max(result, next);
-            };
+            double both = reduce(op, result, getReal(type, sources[s] + at));
             result = wide ? both : (float) both;
         }
         if (op == ReduceOp.AVERAGE) {
@@ -50,6 +44,36 @@ final class ScalarReduce {
         for (long target : targets) {
             setReal(type, target + at, result);
         }
+    }
+
+    /** As {@link ReduceKernels#reduceWide}, for the elements from {@code from} on. */
+    static void runWide(DType type, ReduceOp op, long[] sources, boolean goesOn, long partial, long[] targets,
+            int from, int count, int ranks) {
+        for (int i = from; i < count; i++) {
+            long at = (long) i * type.bytes();
+            long part = partial + (long) i * Float.BYTES;
+            float result = goesOn ? ALL.get(FLOAT, part) : (float) getReal(type, sources[0] + at);
+            for (int s = goesOn ? 0 : 1; s < sources.length; s++) {
+                result = (float) reduce(op, result, getReal(type, sources[s] + at));
+            }
+            if (targets.length == 0) {
+                ALL.set(FLOAT, part, result);
+            } else if (op == ReduceOp.AVERAGE) {
+                result *= (float) (1.0 / ranks);
+            }
+            for (long target : targets) {
+                setReal(type, target + at, result);
+            }
+        }
+    }
+
+    private static double reduce(ReduceOp op, double result, double next) {
+        return switch (op) {
+            case SUM, AVERAGE -> result + next;
+            case PRODUCT -> result * next;
+            case MIN -> Math.min(result, next);
+            case MAX -> Math.max(result, next);
+        };
     }
 
     private static void reduceLong(DType type, ReduceOp op, long[] sources, long[] targets, long at,

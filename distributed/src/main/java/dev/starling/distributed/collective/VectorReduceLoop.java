@@ -19,6 +19,7 @@ import jdk.incubator.vector.VectorSpecies;
 final class VectorReduceLoop implements VectorReduceLoops.Loop {
     private static final VectorReduceLoops.Kind KIND = kind();
     private static final boolean BRAIN = KIND.type() == DType.BF16;
+    private static final boolean HALF = KIND.type() == DType.F16;
     private static final boolean DOUBLE = KIND.type() == DType.F64;
     private static final int SOURCES = KIND.sources();
     private static final int TARGETS = KIND.targets();
@@ -48,7 +49,7 @@ final class VectorReduceLoop implements VectorReduceLoops.Loop {
     @SuppressWarnings("unchecked")
     private static VectorSpecies<Object> species() {
         return (VectorSpecies<Object>) (VectorSpecies<?>) switch (KIND.type()) {
-            case F32, BF16 -> FloatVector.SPECIES_PREFERRED;
+            case F32, BF16, F16 -> FloatVector.SPECIES_PREFERRED;
             case F64 -> DoubleVector.SPECIES_PREFERRED;
             case I32 -> IntVector.SPECIES_PREFERRED;
             case I64 -> LongVector.SPECIES_PREFERRED;
@@ -90,7 +91,7 @@ final class VectorReduceLoop implements VectorReduceLoops.Loop {
                 v.intoMemorySegment(ALL, part, ORDER);
                 continue;
             }
-            Vector<?> out = BRAIN ? narrow(v) : v;
+            Vector<?> out = BRAIN ? toBrain(v) : HALF ? toHalf(v) : v;
             out.intoMemorySegment(ALL, t0 + at, ORDER);
             if (TARGETS > 1) {
                 out.intoMemorySegment(ALL, t1 + at, ORDER);
@@ -116,16 +117,42 @@ final class VectorReduceLoop implements VectorReduceLoops.Loop {
 
     @SuppressWarnings("unchecked")
     private static Vector<Object> load(long address) {
-        if (BRAIN) {
-            IntVector wide = (IntVector) SHORTS.fromMemorySegment(ALL, address, ORDER)
+        if (BRAIN || HALF) {
+            IntVector bits = (IntVector) SHORTS.fromMemorySegment(ALL, address, ORDER)
                 .convertShape(VectorOperators.S2I, INTS, 0);
-            return (Vector<Object>) (Vector<?>) wide.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
+            return (Vector<Object>) (Vector<?>) (BRAIN
+                ? bits.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats() : fromHalf(bits));
         }
         return SPECIES.fromMemorySegment(ALL, address, ORDER);
     }
 
+    /** The exponent is shifted into place and its bias made right by a product, which is exact, also below normal. */
+    private static FloatVector fromHalf(IntVector bits) {
+        IntVector magnitude = bits.and(0x7fff).lanewise(VectorOperators.LSHL, 13);
+        IntVector finite = magnitude.reinterpretAsFloats().mul(0x1p112f).reinterpretAsInts();
+        IntVector all = finite.blend(magnitude.or(0x7f80_0000), magnitude.compare(VectorOperators.GE, 0x0f80_0000));
+        return all.or(bits.and(0x8000_0000)).reinterpretAsFloats();
+    }
+
+    /**
+     * Rounds to the nearest half float, ties to even; NaN stays NaN. What is below normal is rounded by adding a half,
+     * whose last bit is worth what the last bit of those is.
+     */
+    private static Vector<?> toHalf(Vector<?> value) {
+        FloatVector v = (FloatVector) value;
+        IntVector bits = v.reinterpretAsInts();
+        IntVector magnitude = bits.and(0x7fff_ffff);
+        IntVector odd = magnitude.lanewise(VectorOperators.LSHR, 13).and(1);
+        IntVector normal = magnitude.add(0xfff - (112 << 23)).add(odd).lanewise(VectorOperators.LSHR, 13).min(0x7c00);
+        IntVector tiny = magnitude.reinterpretAsFloats().add(0.5f).reinterpretAsInts().sub(0x3f00_0000);
+        IntVector rounded = normal.blend(tiny, magnitude.compare(VectorOperators.LT, 0x3880_0000))
+            .blend(0x7e00, magnitude.compare(VectorOperators.GT, 0x7f80_0000));
+        return rounded.or(bits.lanewise(VectorOperators.LSHR, 16).and(0x8000))
+            .convertShape(VectorOperators.I2S, SHORTS, 0);
+    }
+
     /** Rounds to the nearest brain float, ties to even; NaN stays NaN. */
-    private static Vector<?> narrow(Vector<?> value) {
+    private static Vector<?> toBrain(Vector<?> value) {
         FloatVector v = (FloatVector) value;
         IntVector bits = v.reinterpretAsInts();
         IntVector high = bits.lanewise(VectorOperators.LSHR, 16);

@@ -29,11 +29,11 @@ final class VectorReduceLoops {
     static int lanes(DType type, ReduceOp op) {
         int bits = VectorShape.preferredShape().vectorBitSize();
         return switch (type) {
-            case F32, BF16 -> bits / 32;
+            case F32, BF16, F16 -> bits / 32;
             case F64 -> bits / 64;
             case I32 -> op == ReduceOp.AVERAGE ? 0 : bits / 32;
             case I64 -> op == ReduceOp.AVERAGE ? 0 : bits / 64;
-            case F16, I8, U8, BOOL -> 0;
+            case I8, U8, BOOL -> 0;
         };
     }
 

@@ -228,6 +228,54 @@ class NetworkCollectivesTest {
         }
     }
 
+    /** One rank has a large number, at which sums of small ones vanish if they are rounded on their way. */
+    private static float uneven(DType type, int rank, long i, int world) {
+        return rank == i % world ? type == DType.F16 ? 2048 : 256 : 1 + i % 3;
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"ab", "abc", "abcd", "abcdefg", "aabb", "aabbc"})
+    void shouldRoundSumsOfShortFloatsOnce(String hosts) {
+        int world = hosts.length();
+        int most = 900_001 / world * world;
+        hosted(hosts).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer buffer = all.symmetric(2L * most + OFFSET)) {
+                for (DType type : new DType[] {DType.F16, DType.BF16}) {
+                    for (int count : new int[] {10 * world, 16_000 * world, most}) {
+                        for (boolean scatter : new boolean[] {false, true}) {
+                            for (long i = 0; i < count; i++) {
+                                set(buffer.memory(), type, i, uneven(type, group.rank(), i, world));
+                            }
+                            (scatter ? all.reduceScatter(buffer, OFFSET, count, type, ReduceOp.SUM)
+                                    : all.allReduce(buffer, OFFSET, count, type, ReduceOp.SUM)).await(SOON);
+                            int own = scatter ? count / world : count;
+                            int from = scatter ? own * group.rank() : 0;
+                            checkRoundedOnce(buffer.memory(), type, from, from + own, world);
+                            all.barrier().await(SOON);
+                        }
+                    }
+                }
+            }
+            return null;
+        });
+    }
+
+    private static void checkRoundedOnce(MemorySegment memory, DType type, long from, long to, int world) {
+        for (long i = from; i < to; i++) {
+            float sum = 0;
+            for (int rank = 0; rank < world; rank++) {
+                sum += uneven(type, rank, i, world);
+            }
+            int bits = Float.floatToIntBits(sum);
+            float right = type == DType.F16 ? Float.float16ToFloat(Float.floatToFloat16(sum))
+                    : Float.intBitsToFloat(bits + 0x7fff + (bits >>> 16 & 1) & 0xffff0000);
+            if (get(memory, type, i) != right) {
+                throw new AssertionError(type + " [" + i + "]: " + get(memory, type, i) + " instead of " + right);
+            }
+        }
+    }
+
     @Test
     void shouldGoOnForLong() {
         cluster(3).run(group -> {

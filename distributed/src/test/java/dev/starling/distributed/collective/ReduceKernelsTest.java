@@ -221,6 +221,68 @@ class ReduceKernelsTest {
     }
 
     @Test
+    void shouldReadAndRoundHalfFloatsAsTheLanguageDoes() {
+        int count = (1 << 16) + 5;
+        Random random = new Random(9);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment[] memories = new MemorySegment[3];
+            for (int s = 0; s < memories.length; s++) {
+                memories[s] = arena.allocate(2L * count, 64);
+                for (int i = 0; i < count; i++) {
+                    int some = random.nextInt(3) == 0 ? random.nextInt(0x1000) : random.nextInt();
+                    memories[s].setAtIndex(ValueLayout.JAVA_SHORT, i, (short) (s == 0 ? i : some));
+                }
+            }
+            MemorySegment result = arena.allocate(2L * count, 64);
+            for (int sources = 1; sources <= memories.length; sources++) {
+                long[] addresses = Arrays.stream(memories).limit(sources).mapToLong(MemorySegment::address).toArray();
+                kernels.reduce(DType.F16, ReduceOp.SUM, addresses, new long[] {result.address()}, 0, count);
+                for (int i = 0; i < count; i++) {
+                    float sum = (float) get(DType.F16, memories[0], i);
+                    for (int s = 1; s < sources; s++) {
+                        sum += (float) get(DType.F16, memories[s], i);
+                    }
+                    float right = Float.float16ToFloat(Float.floatToFloat16(sum));
+                    if (Float.compare((float) get(DType.F16, result, i), right) != 0) {
+                        throw new AssertionError("%d sources, element %d: %s, right is %s".formatted(sources, i,
+                            get(DType.F16, result, i), right));
+                    }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F16", "BF16"})
+    void shouldGoOnFromPartialResultsAsIfReducedAtOnce(DType type) {
+        Random random = new Random(11);
+        for (ReduceOp op : List.of(ReduceOp.SUM, ReduceOp.AVERAGE, ReduceOp.PRODUCT)) {
+            for (int count : COUNTS) {
+                try (Arena arena = Arena.ofConfined()) {
+                    long[] sources = new long[4];
+                    for (int s = 0; s < sources.length; s++) {
+                        MemorySegment memory = arena.allocate(2L * count + 2, 64);
+                        for (int i = 0; i < count; i++) {
+                            set(type, memory, i, random.nextGaussian());
+                        }
+                        sources[s] = memory.address();
+                    }
+                    MemorySegment atOnce = arena.allocate(2L * count + 2, 64);
+                    MemorySegment inParts = arena.allocate(2L * count + 2, 64);
+                    long partial = arena.allocate(4L * count + 4, 64).address();
+                    kernels.reduce(type, op, sources, new long[] {atOnce.address()}, 0, count);
+                    kernels.reduceWide(type, op, new long[] {sources[0], sources[1]}, false, partial, new long[0],
+                        count, 4);
+                    kernels.reduceWide(type, op, new long[] {sources[2]}, true, partial, new long[0], count, 4);
+                    kernels.reduceWide(type, op, new long[] {sources[3]}, true, partial,
+                        new long[] {inParts.address()}, count, 4);
+                    assertThat(inParts.mismatch(atOnce)).as("%s of %d", op, count).isEqualTo(-1);
+                }
+            }
+        }
+    }
+
+    @Test
     void shouldRefuseTypesThatCannotBeReduced() {
         assertThatThrownBy(() -> kernels.reduce(DType.BOOL, ReduceOp.SUM, new long[1], new long[1], 0, 1))
             .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("bool").hasMessageContaining("i32");
