@@ -1,0 +1,102 @@
+package dev.starling.distributed.soak;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.sun.management.ThreadMXBean;
+import dev.starling.tensor.Device;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.stream.Stream;
+
+/**
+ * What a process holds after so many steps of a run.
+ *
+ * @param step how many
+ * @param heap bytes that objects take which something refers to
+ * @param resident bytes of memory that the process occupies
+ * @param allocations how often the tensors' memory was asked of the system
+ * @param files that are open, those without a name in shared memory among them
+ * @param threads that live
+ * @param before bytes of objects that the training thread had made before this was measured
+ * @param after as before, when it was measured
+ * @param background bytes of objects that all threads of groups had made
+ */
+record Holdings(long step, long heap, long resident, long allocations, long files, long threads, long before,
+        long after, long background) {
+    private static final long KIB = 1024;
+    /** Less than 60 bytes a step in a long run. */
+    private static final long MORE_HEAP = 512 * KIB;
+    /** What the JVM itself may come to take: compiled code, and room in its own memory. */
+    private static final long MORE_RESIDENT = 24 * KIB * KIB;
+    /** While code is not compiled yet it makes more objects, never less. */
+    private static final double MORE_A_STEP = 1.1;
+    private static final double MORE_IN_BACKGROUND = KIB;
+    private static final int LOOKS = 3;
+
+    /** Measures; to be called by a training thread. */
+    static Holdings of(long step) {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        long before = threads.getCurrentThreadAllocatedBytes();
+        long heap = Long.MAX_VALUE;
+        for (int i = 0; i < LOOKS; i++) {
+            System.gc();
+            // Others may have made objects since.
+            heap = Math.min(heap, ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed());
+        }
+        try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"));
+                Stream<String> status = Files.lines(Path.of("/proc/self/status"))) {
+            long resident = status.filter(line -> line.startsWith("VmRSS:"))
+                    .mapToLong(line -> Long.parseLong(line.replaceAll("\\D+", ""))).sum() * KIB;
+            long[] groups = Thread.getAllStackTraces().keySet().stream()
+                    .filter(t -> t.getName().startsWith("starling-")).mapToLong(Thread::threadId).toArray();
+            return new Holdings(step, heap, resident, Device.cpu().memory().allocations(), files.count(),
+                    threads.getThreadCount(), before, threads.getCurrentThreadAllocatedBytes(),
+                    Arrays.stream(threads.getThreadAllocatedBytes(groups)).sum());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Reads what {@link #toText} wrote. */
+    static Holdings parse(String text) {
+        long[] all = Arrays.stream(text.strip().split(" ")).mapToLong(Long::parseLong).toArray();
+        return new Holdings(all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8]);
+    }
+
+    String toText() {
+        return step + " " + heap + " " + resident + " " + allocations + " " + files + " " + threads + " " + before + " "
+                + after + " " + background;
+    }
+
+    /** Returns how many bytes of objects the training thread has made in each step since. */
+    private double perStepSince(Holdings earlier) {
+        return (before - earlier.after) / (double) (step - earlier.step);
+    }
+
+    private double backgroundSince(Holdings earlier) {
+        return (background - earlier.background) / (double) (step - earlier.step);
+    }
+
+    /** Checks that a run takes no more the longer it lasts. */
+    static void assertFlat(Holdings early, Holdings middle, Holdings late) {
+        String all = early + "\n" + middle + "\n" + late;
+        assertThat(late.heap - early.heap).as("heap in\n%s", all).isLessThan(MORE_HEAP);
+        assertThat(late.allocations - early.allocations).as("native allocations in\n%s", all).isZero();
+        assertThat(late.files).as("files in\n%s", all).isEqualTo(early.files);
+        assertThat(late.threads).as("threads in\n%s", all).isEqualTo(early.threads);
+        assertThat(late.perStepSince(middle)).as("objects a step in\n%s", all)
+                .isLessThan(MORE_A_STEP * middle.perStepSince(early));
+        assertThat(late.backgroundSince(middle)).as("objects of the group a step in\n%s", all)
+                .isLessThan(middle.backgroundSince(early) + MORE_IN_BACKGROUND);
+    }
+
+    /** As {@link #assertFlat}, of a process that does nothing else. */
+    static void assertResidentFlat(Holdings early, Holdings late) {
+        assertThat(late.resident - early.resident).as("resident memory from\n%s\nto\n%s", early, late)
+                .isLessThan(MORE_RESIDENT);
+    }
+}

@@ -1,0 +1,106 @@
+package dev.starling.distributed.soak;
+
+import dev.starling.distributed.Group;
+import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongConsumer;
+
+/** One member's part of a training of a small network that takes many steps. */
+final class LongRun {
+    private static final int BATCHES = 100;
+    private static final int BATCH = 16;
+
+    private LongRun() { }
+
+    /** The strategies that are put to the test, by name. */
+    static DistributionStrategy strategy(String name, Group group) {
+        return switch (name) {
+            case "ring" -> RingAllReduce.over(group).bucketBytes(512).build();
+            case "elastic" -> RingAllReduce.over(group).bucketBytes(512).elastic().build();
+            case "gossip" -> Gossip.of(group);
+            default -> throw new IllegalArgumentException(name);
+        };
+    }
+
+    /**
+     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them.
+     *
+     * @param measured is told when that is known
+     * @param enough whether the others know, too; until then the run goes on
+     */
+    static List<Holdings> measure(Group group, String strategy, long steps, Runnable measured,
+            BooleanSupplier enough) {
+        List<Holdings> all = new ArrayList<>();
+        train(group, strategy, step -> {
+            if (step == steps / 10 || step == steps * 11 / 20 || step == steps) {
+                all.add(Holdings.of(step));
+            }
+            if (step == steps) {
+                measured.run();
+            }
+        }, () -> all.size() == 3 && enough.getAsBoolean());
+        return all;
+    }
+
+    /**
+     * Trains until told to stop; returns all parameters, one after the other.
+     *
+     * @param each is told the number of each step
+     * @param enough asked after each step
+     */
+    static float[] train(Group group, String strategy, LongConsumer each, BooleanSupplier enough) {
+        Generator same = Generator.seeded(1);
+        TrainingListener listener = new TrainingListener() {
+            @Override
+            public void stepEnded(Progress progress) {
+                each.accept(progress.step());
+                if (enough.getAsBoolean()) {
+                    progress.stop();
+                }
+            }
+        };
+        try (Scope scope = Scope.open("long run");
+                Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
+                Optimizer sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
+                DistributionStrategy together = strategy(strategy, group)) {
+            Tensor x = same.normal(BATCHES * BATCH, 8);
+            Tensor y = x.sum(1).gt(0).to(DType.I64);
+            try (DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle()
+                    .build()) {
+                Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(together).epochs(Integer.MAX_VALUE)
+                        .listeners(listener).build().run();
+            }
+            List<Float> weights = new ArrayList<>();
+            model.parameters().values().forEach(p -> {
+                for (float weight : p.value().toFloats()) {
+                    weights.add(weight);
+                }
+            });
+            float[] flat = new float[weights.size()];
+            for (int i = 0; i < flat.length; i++) {
+                flat[i] = weights.get(i);
+            }
+            return flat;
+        }
+    }
+}

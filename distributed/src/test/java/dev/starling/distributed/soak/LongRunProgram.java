@@ -1,0 +1,59 @@
+package dev.starling.distributed.soak;
+
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.tensor.Threads;
+import dev.starling.transport.TransportConfig;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** A member of a long run that has a process of its own: says what it holds on the way, and what is left at the end. */
+final class LongRunProgram {
+    private static final Duration LONGEST = Duration.ofSeconds(60);
+
+    private LongRunProgram() { }
+
+    /**
+     * Trains.
+     *
+     * @param arguments the strategy; the transport; the number of steps; a directory that all members share
+     */
+    public static void main(String[] arguments) {
+        Threads.set(1);
+        LaunchedProcess me = LaunchedProcess.fromEnvironment().orElseThrow();
+        Path meeting = Path.of(arguments[3]);
+        TransportConfig transport = TransportConfig.of(arguments[1], me.secret()).directory(me.directory())
+                .silence(Duration.ofSeconds(20));
+        List<Holdings> held;
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
+                .patience(LONGEST))) {
+            held = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
+                    () -> come(meeting, me.rank()), () -> haveCome(meeting, me.world()));
+        }
+        held.forEach(each -> System.out.println("held " + each.toText()));
+        Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
+                .filter(name -> name.matches("(starling|aeron).*")).forEach(name -> System.out.println("left " + name));
+    }
+
+    private static void come(Path meeting, int rank) {
+        try {
+            Files.createFile(meeting.resolve("rank" + rank));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static boolean haveCome(Path meeting, int world) {
+        try (Stream<Path> all = Files.list(meeting)) {
+            return all.count() == world;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+package dev.starling.distributed.soak;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A run takes no more the longer it lasts, and leaves nothing behind; ranks are threads of this process. */
+@Timeout(300)
+class LongRunTest {
+    private Set<String> before;
+
+    @BeforeEach
+    void lookAround() throws IOException {
+        before = left();
+    }
+
+    @AfterEach
+    void shouldLeaveNothingBehind() throws Exception {
+        Set<String> after = left();
+        // A thread that has told its result is gone a moment later.
+        for (long end = System.nanoTime() + 5_000_000_000L; !before.containsAll(after) && System.nanoTime() < end;) {
+            Thread.sleep(10);
+            after = left();
+        }
+        after.removeAll(before);
+        assertThat(after).isEmpty();
+    }
+
+    /** Names all threads and files of groups and their transports; threads of kernels serve the whole process. */
+    private static Set<String> left() throws IOException {
+        Set<String> names = Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
+                .filter(name -> name.matches("(starling(?!-cpu)|aeron|rank).*")).collect(Collectors.toCollection(TreeSet::new));
+        for (String directory : List.of("/dev/shm", System.getProperty("java.io.tmpdir"))) {
+            try (Stream<Path> files = Files.list(Path.of(directory))) {
+                files.map(file -> file.getFileName().toString()).filter(name -> name.startsWith("starling-aeron-"
+                        + ProcessHandle.current().pid() + "-")).forEach(names::add);
+            }
+        }
+        try (Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
+            for (Path file : open.toList()) {
+                if (Files.isSymbolicLink(file)) {
+                    String target = Files.readSymbolicLink(file).toString();
+                    if (target.startsWith("/memfd:")) {
+                        names.add(target);
+                    }
+                }
+            }
+        }
+        return names;
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"ring", "elastic", "gossip"})
+    void shouldBeFlat(String strategy) {
+        assertFlat("local", strategy, 1_000);
+    }
+
+    @ParameterizedTest
+    @Tag("stress")
+    @ValueSource(strings = {"ring", "elastic", "gossip"})
+    void shouldBeFlatForLong(String strategy) {
+        assertFlat("local", strategy, 10_000);
+    }
+
+    private static void assertFlat(String wire, String strategy, long steps) {
+        TransportConfig transport = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(20));
+        OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
+        AtomicBoolean done = new AtomicBoolean();
+        List<Holdings> held = new Cluster(transport, 3, onLoss).run(group -> {
+            if (group.rank() == 0) {
+                return LongRun.measure(group, strategy, steps, () -> done.set(true), () -> true);
+            }
+            LongRun.train(group, strategy, step -> { }, done::get);
+            return null;
+        }).getFirst();
+        Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
+    }
+}
