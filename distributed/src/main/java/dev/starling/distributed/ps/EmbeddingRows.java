@@ -99,7 +99,8 @@ final class EmbeddingRows implements AutoCloseable {
     private void initial(long rowKey, float[] into, int at) {
         for (int i = 0; i < table.width(); i++) {
             long bits = Plan.mix(Plan.mix(rowKey) + i);
-            into[at + i] = (float) (table.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1));
+            // Adding 0 makes 0 of -0.
+            into[at + i] = (float) (table.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1)) + 0f;
         }
     }
 

@@ -13,22 +13,17 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.op.Update;
 import dev.starling.transport.Endpoint;
 import java.lang.System.Logger.Level;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.agrona.DirectBuffer;
-import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Training with servers that hold the weights and take the optimiser's steps: workers push each gradient as soon as it
@@ -63,14 +58,11 @@ public final class ParameterServer implements DistributionStrategy {
     private final Group group;
     private final Builder how;
     private final boolean isSynchronous;
-    private final Arena arena = Arena.ofShared();
     private final SecureRandom random = new SecureRandom();
     private TrainingState state;
-    private List<Parameter> parameters;
     private ServerLink[] servers = {};
-    /** By parameter. */
-    private Unit[][] units;
-    private Tensor[] weights;
+    private Replica replica;
+    private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
     private boolean[] isPushed;
     private volatile int awaited;
     private volatile DistributedException failure;
@@ -126,62 +118,43 @@ public final class ParameterServer implements DistributionStrategy {
     @Override
     public void start(TrainingState newState) {
         state = newState;
-        parameters = state.optimizer().parameters();
+        List<EmbeddingTable> used = Rules.tables(state.model(), how.tables);
         int room = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
-        Plan plan = new Plan(how.servers, how.workers, room, how.consistency,
-                Rules.of(state, how.optimizer), List.of());
+        Plan plan = new Plan(how.servers, how.workers, room, how.consistency, Rules.of(state, how.optimizer, used),
+                Rules.ofTables(state, how.optimizer, used, how.servers));
         byte[] encoded = plan.encode();
         servers = new ServerLink[how.servers];
         for (int s = 0; s < servers.length; s++) {
             servers[s] = new ServerLink(s, how.number, encoded, group.transport()::nanoTime);
         }
+        List<Parameter> parameters = state.optimizer().parameters();
         isPushed = new boolean[parameters.size()];
-        layOut(plan);
+        replica = new Replica(parameters, plan, servers, random);
+        for (int t = 0; t < used.size(); t++) {
+            connect(used.get(t), plan, t);
+        }
         group.channel(Channels.PARAMETERS, this::take);
         askAll(Message.JOIN);
+        for (RemoteTable table : tables.values()) {
+            ask(table.parts(), Message.JOIN);
+        }
         await("to begin");
-        adopt();
+        replica.adopt();
         if (furthest != null && state.step() == 0 && !isSynchronous) {
             state.restore(furthest);
         }
     }
 
-    /** Makes memory for the weights that come, and the units that they come in. */
-    private void layOut(Plan plan) {
-        units = new Unit[parameters.size()][];
-        weights = new Tensor[parameters.size()];
-        MemorySegment[] memory = new MemorySegment[parameters.size()];
-        List<List<Unit>> byParameter = new ArrayList<>();
-        for (int i = 0; i < weights.length; i++) {
-            memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
-            weights[i] = Tensor.wrap(memory[i], DType.F32, parameters.get(i).shape().dims());
-            Tensor.apply(new Update.Assign(), weights[i], parameters.get(i).value().to(Device.cpu()));
-            byParameter.add(new ArrayList<>());
+    private void connect(EmbeddingTable table, Plan plan, int number) {
+        Plan.Table planned = plan.tables().get(number);
+        TablePart[] parts = new TablePart[servers.length];
+        for (int s = 0; s < parts.length; s++) {
+            parts[s] = new TablePart(servers[s], servers[s].units.length + number, plan, planned, random);
+            servers[s].tables.add(parts[s]);
         }
-        for (ServerLink server : servers) {
-            List<Plan.Block> blocks = plan.blocks(server.number);
-            server.units = new Unit[blocks.size()];
-            for (int u = 0; u < server.units.length; u++) {
-                Plan.Block block = blocks.get(u);
-                Unit unit = new Unit(server, u, block, new UnsafeBuffer(memory[block.parameter()].address()
-                        + 4 * block.from(), 4 * block.length()));
-                unit.session = random.nextLong();
-                server.units[u] = unit;
-                byParameter.get(block.parameter()).add(unit);
-            }
-        }
-        for (int i = 0; i < weights.length; i++) {
-            units[i] = byParameter.get(i).toArray(Unit[]::new);
-        }
-    }
-
-    /** Copies the weights that came into the model. */
-    private void adopt() {
-        try (Scope scope = Scope.open("weights")) {
-            for (int i = 0; i < weights.length; i++) {
-                parameters.get(i).set(weights[i]);
-            }
-        }
+        RemoteTable remote = new RemoteTable(plan, planned, parts, this::pull);
+        tables.put(table, remote);
+        table.connect(remote);
     }
 
     // ---- a step ----
@@ -198,7 +171,7 @@ public final class ParameterServer implements DistributionStrategy {
     private void push(int index, long address) {
         double rate = state.optimizer().rate();
         group.locked(() -> {
-            for (Unit unit : units[index]) {
+            for (Unit unit : replica.units()[index]) {
                 unit.rate = rate;
                 unit.gradient.wrap(address + 4 * unit.block.from(), address == 0 ? 0 : unit.bytes());
                 ask(unit, Message.PUSH);
@@ -216,8 +189,11 @@ public final class ParameterServer implements DistributionStrategy {
             }
             isPushed[i] = false;
         }
+        for (RemoteTable table : tables.values()) {
+            ask(table.gather(state.optimizer().rate()), Message.PUSH_ROWS);
+        }
         await("for the weights after a step");
-        adopt();
+        replica.adopt();
         state.optimizer().resume(state.optimizer().steps() + 1);
         return false;
     }
@@ -242,7 +218,7 @@ public final class ParameterServer implements DistributionStrategy {
         } else {
             askAll(Message.PULL);
             await("for the weights");
-            adopt();
+            replica.adopt();
         }
     }
 
@@ -289,13 +265,28 @@ public final class ParameterServer implements DistributionStrategy {
 
     private void askAll(int kind) {
         group.locked(() -> {
-            for (Unit[] each : units) {
+            for (Unit[] each : replica.units()) {
                 for (Unit unit : each) {
                     ask(unit, kind);
                 }
             }
             pump();
         });
+    }
+
+    private void pull(TablePart[] parts, String why) {
+        ask(parts, Message.PULL_ROWS);
+        await(why);
+    }
+
+    private void ask(TablePart[] parts, int kind) {
+        group.locked(() -> {
+            for (TablePart part : parts) {
+                awaited += part.ask(kind) ? 1 : 0;
+            }
+            pump();
+        });
+        group.wake();
     }
 
     private void ask(Unit unit, int kind) {
@@ -413,10 +404,20 @@ public final class ParameterServer implements DistributionStrategy {
     private void answer(DirectBuffer buffer, int offset, int length) {
         int number = buffer.getInt(offset + Message.SERVER, ORDER);
         int index = buffer.getInt(offset + Message.REPLY_UNIT, ORDER);
-        if (number < 0 || number >= servers.length || index < 0 || index >= servers[number].units.length) {
+        if (number < 0 || number >= servers.length || index < 0) {
             return;
         }
-        Unit unit = servers[number].units[index];
+        ServerLink server = servers[number];
+        int table = index - server.units.length;
+        if (table < 0) {
+            answer(server.units[index], buffer, offset, length);
+        } else if (table < server.tables.size() && server.tables.get(table).answer(buffer, offset, length)) {
+            awaited--;
+        }
+        server.pump();
+    }
+
+    private void answer(Unit unit, DirectBuffer buffer, int offset, int length) {
         boolean isPull = buffer.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL;
         if (unit.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, ORDER) != unit.session
                 || isPull != (unit.asked == Message.PULL)) {
@@ -425,8 +426,8 @@ public final class ParameterServer implements DistributionStrategy {
         long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
         if (buffer.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
             if (unit.asked == Message.PUSH && done == unit.sequence) {
-                LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again", number,
-                        how.number, index);
+                LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again",
+                        unit.server.number, how.number, unit.number);
                 unit.session = random.nextLong();
                 unit.sequence = 0;
                 unit.pushesNext = true;
@@ -446,19 +447,21 @@ public final class ParameterServer implements DistributionStrategy {
                 awaited--;
             }
         }
-        unit.server.pump();
     }
 
     /** Gives the memory back. */
     @Override
     public void close() {
         group.channel(Channels.PARAMETERS, null);
-        if (weights != null) {
-            for (Tensor each : weights) {
-                each.close();
-            }
+        tables.forEach((table, remote) -> {
+            table.connect(null);
+            remote.close();
+        });
+        tables.clear();
+        if (replica != null) {
+            replica.close();
+            replica = null;
         }
-        arena.close();
     }
 
     /** Gathers how a worker trains; the same for all workers but for the number. */
@@ -469,6 +472,7 @@ public final class ParameterServer implements DistributionStrategy {
         private int servers = 1;
         private Consistency consistency = new Consistency.Asynchronous();
         private ServerOptimizer optimizer;
+        private List<EmbeddingTable> tables = List.of();
 
         private Builder(Group group, int number) {
             this.group = group;
@@ -497,6 +501,12 @@ public final class ParameterServer implements DistributionStrategy {
         /** Sets the rule that servers follow, in place of that of the worker's optimiser, which gives the rate only. */
         public Builder optimizer(ServerOptimizer rule) {
             optimizer = rule;
+            return this;
+        }
+
+        /** Adds tables that are not layers of the model; those that are, are found. The same on all workers. */
+        public Builder tables(EmbeddingTable... others) {
+            tables = List.of(others);
             return this;
         }
 

@@ -169,6 +169,30 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
                 : bound == -2 ? new Consistency.Synchronous() : new Consistency.Stale(bound), dense, tables);
     }
 
+    /** Says where another plan differs from this, or returns an empty text. */
+    String difference(Plan other) {
+        if (servers != other.servers || workers != other.workers) {
+            return other.workers + " workers and " + other.servers + " servers, not " + workers + " and " + servers;
+        }
+        if (!consistency.equals(other.consistency)) {
+            return "consistency " + other.consistency + ", not " + consistency;
+        }
+        if (!dense.equals(other.dense)) {
+            return first("parameter", dense, other.dense);
+        }
+        return !tables.equals(other.tables) ? first("table", tables, other.tables)
+                : blockLength != other.blockLength ? "another transport or another size of messages" : "";
+    }
+
+    private static String first(String what, List<?> mine, List<?> others) {
+        int i = 0;
+        while (i < mine.size() && i < others.size() && mine.get(i).equals(others.get(i))) {
+            i++;
+        }
+        return (i < others.size() ? others.get(i) : "no " + what + " " + i) + ", where the first has "
+                + (i < mine.size() ? mine.get(i) : "no " + what + " " + i);
+    }
+
     /** Returns a number that tells plans apart. */
     static int digest(byte[] encoded) {
         CRC32C crc = new CRC32C();

@@ -1,36 +1,47 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Which parameters servers keep, and by which rule they change each. */
+/** Which parameters and tables servers keep, and by which rule they change each. */
 final class Rules {
     private Rules() { }
 
     /**
-     * Returns the parameters in the optimiser's order.
+     * Returns the parameters in the optimiser's order; of the anchor of a table servers keep nothing.
      *
      * @param given the rule for all, or {@code null} for that of the worker's optimiser
      * @throws DistributedException if servers do not know the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, ServerOptimizer given) {
+    static List<Plan.Dense> of(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
         state.model().parameters().forEach((path, p) -> paths.put(p, path));
         for (int i = 0; i < parameters.size(); i++) {
             Parameter p = parameters.get(i);
-            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), p.shape().count(),
+            boolean isAnchor = tables.stream().anyMatch(t -> t.anchor() == p);
+            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), isAnchor ? 0 : p.shape().count(),
                     given != null ? given : ofOptimizer(state.optimizer(), i)));
         }
         return dense;
+    }
+
+    /** Returns what servers keep of tables; one that is not in the model follows the rule of the first parameter. */
+    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables,
+            int servers) {
+        return tables.stream().map(table -> table.plan(servers, given != null ? given : ofOptimizer(state.optimizer(),
+                Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
     }
 
     private static ServerOptimizer ofOptimizer(Optimizer optimizer, int parameter) {
@@ -40,5 +51,45 @@ final class Rules {
                     .getSimpleName() + "; train with Sgd, Adam or AdamW, or give the builder an optimizer");
         }
         return ServerOptimizer.of(rule);
+    }
+
+    /**
+     * Returns the tables of a model and others, each once, in an order that is the same in all workers.
+     *
+     * @throws TensorException if two have one name, or one is in use
+     */
+    static List<EmbeddingTable> tables(Layer model, List<EmbeddingTable> others) {
+        Map<String, EmbeddingTable> found = new LinkedHashMap<>();
+        walk(model, found);
+        others.forEach(table -> add(table, found));
+        return List.copyOf(found.values());
+    }
+
+    private static void walk(Layer layer, Map<String, EmbeddingTable> found) {
+        if (layer instanceof EmbeddingTable table) {
+            add(table, found);
+        }
+        layer.visit(new Layer.Visitor() {
+            @Override
+            public void parameter(String name, Parameter parameter) {
+            }
+
+            @Override
+            public void layer(String name, Layer inner) {
+                walk(inner, found);
+            }
+        });
+    }
+
+    private static void add(EmbeddingTable table, Map<String, EmbeddingTable> found) {
+        EmbeddingTable other = found.putIfAbsent(table.name(), table);
+        if (other != null && other != table) {
+            throw TensorException.argument("parameter server", "two tables are called " + table.name(),
+                    "rename one, or use one table in both places");
+        }
+        if (table.isConnected()) {
+            throw TensorException.argument("parameter server", "table " + table.name() + " is in use by another run",
+                    "close that run's strategy first");
+        }
     }
 }

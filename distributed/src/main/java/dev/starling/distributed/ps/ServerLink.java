@@ -4,10 +4,13 @@ import dev.starling.distributed.Channels;
 import dev.starling.transport.Endpoint;
 import java.nio.ByteOrder;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
+import java.util.List;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
+import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
 
 /**
@@ -27,6 +30,7 @@ final class ServerLink {
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final Deque<Unit> queue = new ArrayDeque<>();
     Unit[] units;
+    final List<TablePart> tables = new ArrayList<>();
     Endpoint endpoint;
     private int greeted;
     private boolean welcomed;
@@ -68,6 +72,7 @@ final class ServerLink {
                 queue.add(unit);
             }
         }
+        tables.forEach(TablePart::askAgain);
         isAsking = question.length > 0;
     }
 
@@ -131,6 +136,9 @@ final class ServerLink {
         while (!queue.isEmpty() && send(queue.peek())) {
             queue.remove().isQueued = false;
         }
+        for (int t = 0; t < tables.size(); t++) {
+            tables.get(t).pump();
+        }
         if (question.length > 0) {
             long now = clock.nanoTime();
             if (isAsking || now - triedNs > RETRY_NS) {
@@ -166,23 +174,33 @@ final class ServerLink {
         boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.pushesNext);
         DirectBuffer payload = isPush ? unit.gradient : isGiver ? unit.weights : null;
         int count = payload == null ? 0 : payload.capacity() / 4;
+        begin(kind, unit.session, unit.sequence, unit.number, count, isPush ? unit.rate : 0, 0);
+        int at = Channels.HEADER + Message.HEADER;
+        if (count > 0) {
+            message.putBytes(at, payload, 0, 4 * count);
+        }
+        return send(at + 4 * count);
+    }
+
+    /** Begins a request; returns the message, whose payload comes after both headers. */
+    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
         int at = Channels.HEADER;
         message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
         message.putInt(at + Message.KIND, kind, ORDER);
         message.putInt(at + Message.WORKER, worker, ORDER);
-        message.putLong(at + Message.SESSION, unit.session, ORDER);
-        message.putLong(at + Message.SEQUENCE, unit.sequence, ORDER);
-        message.putInt(at + Message.UNIT, unit.number, ORDER);
+        message.putLong(at + Message.SESSION, session, ORDER);
+        message.putLong(at + Message.SEQUENCE, sequence, ORDER);
+        message.putInt(at + Message.UNIT, unit, ORDER);
         message.putInt(at + Message.COUNT, count, ORDER);
-        message.putDouble(at + Message.RATE, isPush ? unit.rate : 0, ORDER);
+        message.putDouble(at + Message.RATE, rate, ORDER);
         message.putDouble(at + Message.WEIGHT, 1, ORDER);
-        message.putLong(at + Message.FLAGS, 0, ORDER);
-        if (count > 0) {
-            message.putBytes(at + Message.HEADER, payload, 0, 4 * count);
-        }
-        int code = endpoint.send(message, 0, at + Message.HEADER + 4 * count);
-        // If it is closed, all is asked again when the server is back.
-        return code == Endpoint.OK;
+        message.putLong(at + Message.FLAGS, flags, ORDER);
+        return message;
+    }
+
+    /** Sends the request that was begun; if the way is closed, all is asked again when the server is back. */
+    boolean send(int length) {
+        return endpoint.send(message, 0, length) == Endpoint.OK;
     }
 
     @Override
@@ -190,6 +208,7 @@ final class ServerLink {
         return "server " + number + (endpoint == null ? ", which nobody has been yet"
                 : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
                 : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(units == null ? new Unit[0] : units)
-                .filter(u -> u.asked != 0).count() + " blocks";
+                .filter(u -> u.asked != 0).count() + " blocks and "
+                + tables.stream().filter(TablePart::isAsking).count() + " tables";
     }
 }

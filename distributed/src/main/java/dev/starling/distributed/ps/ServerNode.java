@@ -47,7 +47,6 @@ final class ServerNode {
     private long toldNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
     private final Map<Endpoint, byte[]> arriving = new HashMap<>();
-    private byte[] encodedPlan;
     private Plan plan;
     private Endpoint[] workers;
     private boolean[] finished;
@@ -109,7 +108,19 @@ final class ServerNode {
     private void open() {
         ServerConfig own = config.directory() == null ? config
                 : config.directory(config.directory().resolve("server-" + number));
-        ServerCore opened = ServerCore.open(own, plan, number, this::offer);
+        ServerCore opened;
+        try {
+            opened = ServerCore.open(own, plan, number, this::offer);
+        } catch (ServerException e) {
+            group.locked(() -> {
+                for (Endpoint worker : workers) {
+                    if (worker != null) {
+                        refuse(worker, e.getMessage());
+                    }
+                }
+            });
+            throw e;
+        }
         LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
@@ -310,28 +321,29 @@ final class ServerNode {
     }
 
     private void admit(Endpoint from, int worker, byte[] bytes) {
+        Plan decoded;
+        try {
+            decoded = Plan.decode(bytes);
+        } catch (IOException | RuntimeException e) {
+            refuse(from, "the plan is malformed: " + e.getMessage());
+            return;
+        }
         if (plan == null) {
-            try {
-                Plan decoded = Plan.decode(bytes);
-                if (number >= decoded.servers()) {
-                    refuse(from, "there are " + decoded.servers() + " servers in the plan, this is number " + number);
-                    return;
-                }
-                encodedPlan = bytes;
-                workers = new Endpoint[decoded.workers()];
-                finished = new boolean[decoded.workers()];
-                leaving = new int[decoded.workers()];
-                Arrays.fill(leaving, Integer.MAX_VALUE);
-                sums = new Sums(decoded.workers());
-                plan = decoded;
-            } catch (IOException | RuntimeException e) {
-                refuse(from, "the plan is malformed: " + e.getMessage());
+            if (number >= decoded.servers()) {
+                refuse(from, "there are " + decoded.servers() + " servers in the plan, this is number " + number);
                 return;
             }
+            workers = new Endpoint[decoded.workers()];
+            finished = new boolean[decoded.workers()];
+            leaving = new int[decoded.workers()];
+            Arrays.fill(leaving, Integer.MAX_VALUE);
+            sums = new Sums(decoded.workers());
+            plan = decoded;
         }
-        if (!Arrays.equals(bytes, encodedPlan) || worker < 0 || worker >= workers.length) {
-            refuse(from, "worker " + worker + " has another model, optimiser, consistency or number of workers or "
-                    + "servers than the first; set all up alike");
+        String difference = plan.difference(decoded);
+        if (!difference.isEmpty() || worker < 0 || worker >= workers.length) {
+            refuse(from, "worker " + worker + " of " + workers.length + " has " + (difference.isEmpty() ? "no such "
+                    + "number" : difference) + "; set all workers up alike");
             return;
         }
         workers[worker] = from;

@@ -14,10 +14,15 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.stream.LongStream;
 
 /** A server, or a worker whose gradients are all 1, in a process that a test kills. */
 final class MemberProgram {
     static final int COUNT = 5000;
+    /** In each step a gradient of 1 goes to each of these rows, too. */
+    private static final long[] IDS = LongStream.range(0, 40).map(i -> i * i * 1_000_003).toArray();
+    private static final int WIDTH = 5;
     static final Duration PATIENCE = Duration.ofSeconds(40);
 
     private MemberProgram() {
@@ -41,7 +46,7 @@ final class MemberProgram {
 
     /** What happens between two steps. */
     interface Step {
-        /** Returns whether to go on. */
+        /** Returns whether to go on; weights are followed by rows. */
         boolean after(long step, float[] weights) throws InterruptedException;
     }
 
@@ -50,17 +55,24 @@ final class MemberProgram {
             throws InterruptedException {
         try (Scope scope = Scope.open("worker"); Parameter weight = Parameter.of(Tensor.full(DType.F32, 0, COUNT));
                 Optimizer sgd = Sgd.over(new Weights(weight)).rate(1).build();
-                ParameterServer servers = ParameterServer.worker(group, number).workers(workers)
+                EmbeddingTable table = EmbeddingTable.of("rows", 100, WIDTH).build();
+                ParameterServer servers = ParameterServer.worker(group, number).workers(workers).tables(table)
                         .consistency(consistency).build()) {
             servers.start(TrainingState.of(new Weights(weight), sgd));
             Tensor ones = Tensor.full(DType.F32, 1, COUNT);
+            Tensor rowOnes = Tensor.full(DType.F32, 1, IDS.length, WIDTH);
             long step = 0;
             boolean goesOn = true;
             while (goesOn) {
                 servers.gradient(0, ones);
+                table.push(IDS, rowOnes);
                 servers.beforeStep(new Tensor[]{ones});
                 servers.afterStep();
-                goesOn = each.after(++step, weight.value().toFloats());
+                float[] seen = Arrays.copyOf(weight.value().toFloats(), COUNT + IDS.length * WIDTH);
+                try (Scope rows = Scope.open("rows")) {
+                    System.arraycopy(table.pull(IDS).toFloats(), 0, seen, COUNT, IDS.length * WIDTH);
+                }
+                goesOn = each.after(++step, seen);
             }
             servers.finish();
             return step;

@@ -15,6 +15,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -120,6 +121,7 @@ class NetworkFaultsTest {
         assertThat(least).isEqualTo(-2f * STEPS);
         float[] all = last.get(0)[0] == least ? last.get(0) : last.get(1);
         assertThat(all[MemberProgram.COUNT - 1]).isEqualTo(-2f * STEPS);
+        assertThat(Arrays.copyOfRange(all, MemberProgram.COUNT, all.length)).as("rows").containsOnly(-2f * STEPS);
     }
 
     @Test

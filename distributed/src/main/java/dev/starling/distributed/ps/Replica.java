@@ -1,0 +1,75 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.random.RandomGenerator;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** Memory for the weights that come, and the units that they come in. */
+final class Replica implements AutoCloseable {
+    private final Arena arena = Arena.ofShared();
+    private final List<Parameter> parameters;
+    /** By parameter. */
+    private final Unit[][] units;
+    private final Tensor[] weights;
+
+    /** Makes a copy of parameters, in the units of all servers. */
+    Replica(List<Parameter> parameters, Plan plan, ServerLink[] servers, RandomGenerator random) {
+        this.parameters = parameters;
+        units = new Unit[parameters.size()][];
+        weights = new Tensor[parameters.size()];
+        MemorySegment[] memory = new MemorySegment[parameters.size()];
+        List<List<Unit>> byParameter = new ArrayList<>();
+        for (int i = 0; i < weights.length; i++) {
+            memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
+            weights[i] = Tensor.wrap(memory[i], DType.F32, parameters.get(i).shape().dims());
+            Tensor.apply(new Update.Assign(), weights[i], parameters.get(i).value().to(Device.cpu()));
+            byParameter.add(new ArrayList<>());
+        }
+        for (ServerLink server : servers) {
+            List<Plan.Block> blocks = plan.blocks(server.number);
+            server.units = new Unit[blocks.size()];
+            for (int u = 0; u < server.units.length; u++) {
+                Plan.Block block = blocks.get(u);
+                Unit unit = new Unit(server, u, block, new UnsafeBuffer(memory[block.parameter()].address()
+                        + 4 * block.from(), 4 * block.length()));
+                unit.session = random.nextLong();
+                server.units[u] = unit;
+                byParameter.get(block.parameter()).add(unit);
+            }
+        }
+        for (int i = 0; i < weights.length; i++) {
+            units[i] = byParameter.get(i).toArray(Unit[]::new);
+        }
+    }
+
+    /** Returns the units by parameter. */
+    Unit[][] units() {
+        return units;
+    }
+
+    /** Copies the weights that came into the model. */
+    void adopt() {
+        try (Scope scope = Scope.open("weights")) {
+            for (int i = 0; i < weights.length; i++) {
+                parameters.get(i).set(weights[i]);
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        for (Tensor each : weights) {
+            each.close();
+        }
+        arena.close();
+    }
+}

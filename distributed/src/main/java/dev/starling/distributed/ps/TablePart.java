@@ -1,0 +1,191 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Channels;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import java.util.random.RandomGenerator;
+import org.agrona.DirectBuffer;
+import org.agrona.MutableDirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * The rows of a table that one server has, as a worker sees them. What is asked for goes in as many messages as it
+ * needs, some of them at once; the server does them in order, so that answers come in order. To be used under the
+ * group's lock.
+ */
+final class TablePart {
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int MOST_IN_FLIGHT = 8;
+
+    private final ServerLink server;
+    /** Number on the server. */
+    private final int number;
+    private final int width;
+    private final int perPull;
+    private final int perPush;
+    /** Whether pushes are answered only when those of all workers are there. */
+    private final boolean isSynchronous;
+    private final RandomGenerator random;
+    private final UnsafeBuffer rows = new UnsafeBuffer(0, 0);
+    private long[] keys = new long[16];
+    /** Where each key's row is in {@link #rows}. */
+    private int[] places = new int[16];
+    private int count;
+    private double rate;
+
+    private long session;
+    /** Number of the next push in this session, and of the next pull. */
+    private long pushes;
+    private long pulls;
+    /** Kind of what is asked for, or 0. */
+    private int asked;
+    /** Whether a push goes on when the server knows this worker again. */
+    private boolean pushesNext;
+    private long base;
+    private int messages;
+    private int sent;
+    private int done;
+
+    TablePart(ServerLink server, int number, Plan plan, Plan.Table table, RandomGenerator random) {
+        this.server = server;
+        this.number = number;
+        this.random = random;
+        width = table.width();
+        perPull = Math.min(plan.blockLength() / 2, plan.blockLength() / width);
+        perPush = plan.blockLength() / (2 + width);
+        isSynchronous = plan.consistency() instanceof Consistency.Synchronous;
+        session = random.nextLong();
+    }
+
+    /** Forgets the keys. */
+    void begin(MemorySegment memory, double newRate) {
+        rows.wrap(memory.address(), (int) Math.min(Integer.MAX_VALUE, memory.byteSize()));
+        count = 0;
+        rate = newRate;
+    }
+
+    void add(long key, int place) {
+        if (count == keys.length) {
+            keys = Arrays.copyOf(keys, 2 * count);
+            places = Arrays.copyOf(places, 2 * count);
+        }
+        keys[count] = key;
+        places[count++] = place;
+    }
+
+    /** Begins to ask; returns whether there is an answer to wait for. */
+    boolean ask(int kind) {
+        base = kind == Message.PULL_ROWS ? pulls : pushes;
+        messages = switch (kind) {
+            case Message.PULL_ROWS -> (count + perPull - 1) / perPull;
+            // Who has no gradient says so, or others would wait.
+            case Message.PUSH_ROWS -> Math.max(1, (count + perPush - 1) / perPush);
+            default -> 1;
+        };
+        asked = messages == 0 ? 0 : kind;
+        sent = 0;
+        done = 0;
+        return asked != 0;
+    }
+
+    boolean isAsking() {
+        return asked != 0;
+    }
+
+    /** Asks again for what was not answered. */
+    void askAgain() {
+        sent = done;
+    }
+
+    /** Sends what there is room for. */
+    void pump() {
+        int most = isSynchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MOST_IN_FLIGHT;
+        int end = asked == Message.JOIN ? done + 1 : messages;
+        while (asked != 0 && sent < end && sent - done < most && send()) {
+            sent++;
+        }
+    }
+
+    private boolean send() {
+        boolean isPush = asked == Message.PUSH_ROWS;
+        int per = asked == Message.JOIN ? 0 : isPush ? perPush : perPull;
+        int from = sent * per;
+        int n = Math.min(per, count - from);
+        MutableDirectBuffer message = server.begin(asked, session, base + sent, number, n, rate,
+                isPush && sent == messages - 1 ? Message.LAST : 0);
+        int at = Channels.HEADER + Message.HEADER;
+        for (int i = 0; i < n; i++) {
+            message.putLong(at + 8 * i, keys[from + i], ORDER);
+        }
+        at += 8 * n;
+        for (int i = 0; isPush && i < n; i++, at += 4 * width) {
+            message.putBytes(at, rows, 4 * width * places[from + i], 4 * width);
+        }
+        return server.send(at);
+    }
+
+    /** Takes an answer; returns whether it was the last that was awaited. */
+    boolean answer(DirectBuffer reply, int offset, int length) {
+        if (asked == 0 || reply.getLong(offset + Message.REPLY_SESSION, ORDER) != session) {
+            return false;
+        }
+        boolean isPull = reply.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL_ROWS;
+        long sequence = reply.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
+        if (isPull != (asked == Message.PULL_ROWS)) {
+            return false;
+        }
+        if (reply.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
+            if (asked == Message.PUSH_ROWS) {
+                joinAgain();
+            }
+            return false;
+        }
+        if (isPull) {
+            return takeRows(sequence, reply, offset + Message.REPLY_HEADER, length - Message.REPLY_HEADER);
+        }
+        if (asked == Message.JOIN) {
+            if (pushesNext) {
+                pushesNext = false;
+                asked = Message.PUSH_ROWS;
+                sent = done;
+                return false;
+            }
+            asked = 0;
+            return true;
+        }
+        if (sequence >= base + done && sequence < base + messages) {
+            done = (int) (sequence - base) + 1;
+            if (done == messages) {
+                pushes = base + messages;
+                asked = 0;
+            }
+        }
+        return asked == 0;
+    }
+
+    /** Comes back in a new session, in which what was not acknowledged is pushed. */
+    private void joinAgain() {
+        session = random.nextLong();
+        base = -done;
+        pushesNext = true;
+        asked = Message.JOIN;
+        sent = done;
+    }
+
+    private boolean takeRows(long sequence, DirectBuffer reply, int offset, int length) {
+        int from = done * perPull;
+        int n = Math.min(perPull, count - from);
+        if (sequence != base + done || length != 4 * n * width) {
+            return false;
+        }
+        for (int i = 0; i < n; i++) {
+            rows.putBytes(4 * width * places[from + i], reply, offset + 4 * width * i, 4 * width);
+        }
+        if (++done == messages) {
+            pulls = base + messages;
+            asked = 0;
+        }
+        return asked == 0;
+    }
+}

@@ -1,0 +1,311 @@
+package dev.starling.distributed.ps;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.DistributedException;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.layer.Embedding;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Tables whose rows servers hold, in training on unchanged models. */
+@Timeout(120)
+class EmbeddingTableTest {
+    private static final int WIDTH = 6;
+    private static final Likes FEW = new Likes(150, 40, 60, 1);
+    private static final long[] IDS = LongStream.concat(LongStream.range(0, FEW.users()),
+            LongStream.range(0, FEW.items()).map(i -> i + Likes.ITEMS)).toArray();
+
+    @TempDir
+    Path directory;
+
+    /** A table at the beginning and the end of a run, and what came of it. */
+    private record Run(float[] before, float[] after, Likes.Outcome outcome) { }
+
+    private static EmbeddingTable table() {
+        return EmbeddingTable.of("rows", 10_000, WIDTH).scale(0.5).build();
+    }
+
+    private List<Run> train(int workers, int servers, Consistency consistency, Likes data,
+            Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
+        return Cluster.local(workers + servers).run(group -> {
+            if (group.rank() >= workers) {
+                ParameterServer.serve(group, group.rank() - workers, ServerConfig.in(directory));
+                return null;
+            }
+            EmbeddingTable rows = table();
+            float[][] seen = new float[2][];
+            TrainingListener listener = new TrainingListener() {
+                @Override
+                public void started(Progress progress) {
+                    seen[0] = pull(rows);
+                }
+
+                @Override
+                public void epochEnded(Progress progress, EpochReport report) {
+                    seen[1] = pull(rows);
+                }
+            };
+            Likes.Outcome outcome = Likes.train(data, Likes.Model.of(rows, WIDTH, ids -> ids), optimizer, epochs,
+                    ParameterServer.worker(group, group.rank()).workers(workers).servers(servers)
+                            .consistency(consistency).build(), b -> b.listeners(listener).accumulate(accumulate));
+            return new Run(seen[0], seen[1], outcome);
+        }).stream().filter(Objects::nonNull).toList();
+    }
+
+    private static float[] pull(EmbeddingTable rows) {
+        try (Scope scope = Scope.open("test")) {
+            return rows.pull(IDS).toFloats();
+        }
+    }
+
+    /** The same with all rows in this process's memory. */
+    private static Run trainAlone(float[] rows, Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
+        try (Scope scope = Scope.open("test")) {
+            Embedding local = Embedding.of(Parameter.of(Tensor.of(rows, IDS.length, WIDTH)));
+            float[][] after = new float[1][];
+            TrainingListener listener = new TrainingListener() {
+                @Override
+                public void epochEnded(Progress progress, EpochReport report) {
+                    after[0] = local.weight().value().toFloats();
+                }
+            };
+            Likes.Outcome outcome = Likes.train(FEW, Likes.Model.of(local, WIDTH, EmbeddingTableTest::places),
+                    optimizer, epochs, new SingleProcess(), b -> b.listeners(listener).accumulate(accumulate));
+            return new Run(rows, after[0], outcome);
+        }
+    }
+
+    private static Tensor places(Tensor ids) {
+        long[] places = LongStream.of(ids.toLongs()).map(id -> id < Likes.ITEMS ? id : id - Likes.ITEMS + FEW.users())
+                .toArray();
+        return Tensor.of(places, places.length).reshape(ids.shape().dims());
+    }
+
+    private static Optimizer plain(Layer model) {
+        return Sgd.over(model).rate(Schedule.constant(0.5).warmUp(10)).build();
+    }
+
+    @ParameterizedTest
+    @CsvSource({"1, 1, 1", "1, 2, 1", "2, 1, 1", "2, 2, 1", "3, 2, 2"})
+    void trainsAsALocalTableDoes(int workers, int servers, int accumulate) {
+        List<Run> runs = train(workers, servers, new Consistency.Synchronous(), FEW, EmbeddingTableTest::plain, 6,
+                accumulate);
+        Run first = runs.getFirst();
+        Run alone = trainAlone(first.before, EmbeddingTableTest::plain, 6, accumulate);
+        float tolerance = workers == 1 && accumulate == 1 ? 0 : 5e-5f;
+        assertThat(first.after).containsExactly(alone.after, within(tolerance));
+        for (Run run : runs) {
+            assertThat(run.after).containsExactly(first.after);
+            for (int i = 0; i < run.outcome.judge().size(); i++) {
+                assertThat(run.outcome.judge().get(i)).containsExactly(alone.outcome.judge().get(i), within(tolerance));
+            }
+            assertThat(run.outcome.history().last().heldOut().loss())
+                    .isCloseTo(alone.outcome.history().last().heldOut().loss(), within(1e-4));
+        }
+        assertThat(first.after).as("it learned").isNotEqualTo(first.before);
+        for (float x : first.before) {
+            assertThat(x).isBetween(-0.5f, 0.5f);
+        }
+    }
+
+    /** Where each batch has every row, an optimiser that keeps something of each does what it does on dense ones. */
+    @Test
+    void rowsHaveTheirOwnMoments() {
+        Likes all = new Likes(96, 2, 2, 5);
+        Function<Layer, Optimizer> adam = m -> Adam.over(m).rate(0.02).build();
+        Run run = train(2, 2, new Consistency.Synchronous(), all, adam, 5, 1).getFirst();
+        try (Scope scope = Scope.open("test")) {
+            Embedding local = Embedding.of(Parameter.of(Tensor.of(run.before, IDS.length, WIDTH)));
+            Likes.train(all, Likes.Model.of(local, WIDTH, EmbeddingTableTest::places), adam, 5, new SingleProcess(),
+                    b -> b.listeners(new TrainingListener() {
+                        @Override
+                        public void ended(Progress progress) {
+                            assertThat(run.after).containsExactly(local.weight().value().toFloats(), within(5e-5f));
+                        }
+                    }));
+        }
+        assertThat(run.after).isNotEqualTo(run.before);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {-1, 0, 3})
+    void workersThatDoNotWaitLearnWhatIsLiked(int bound) {
+        List<Run> runs = train(2, 2, bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound),
+                new Likes(4000, 40, 60, 1), m -> Adam.over(m).rate(0.02).build(), 6, 1);
+        // A quarter is liked.
+        assertThat(runs.getFirst().outcome.history().last().heldOut().metric("accuracy")).isGreaterThan(0.93);
+    }
+
+    @Test
+    void manyRowsGoInManyMessages() {
+        int n = 20_000;
+        long[] ids = LongStream.range(0, n).map(i -> Plan.mix(i) >>> 1).toArray();
+        for (Consistency consistency : List.of(new Consistency.Asynchronous(), new Consistency.Synchronous())) {
+            Path files = directory.resolve(consistency.getClass().getSimpleName());
+            List<float[]> rows = Cluster.local(4).run(group -> {
+                if (group.rank() > 1) {
+                    ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(files));
+                    return null;
+                }
+                EmbeddingTable many = EmbeddingTable.of("many", n, 20).build();
+                return steps(many, ParameterServer.worker(group, group.rank()).workers(2).servers(2).tables(many)
+                        .consistency(consistency).build(), 2, ids);
+            });
+            float[] last = rows.get(0)[0] < rows.get(1)[0] ? rows.get(0) : rows.get(1);
+            // Two workers took two steps each, of -1 times the place; synchronous ones see each other's last.
+            for (int i = 0; i < n; i++) {
+                assertThat(last[20 * i]).isEqualTo(-4f * (i % 100 + 1));
+                assertThat(last[20 * i + 19]).isEqualTo(-4f * (i % 100 + 1));
+            }
+        }
+    }
+
+    /** Takes steps without a trainer; returns what there is when both workers are done. */
+    private static float[] steps(EmbeddingTable table, ParameterServer servers, int steps, long[] ids)
+            throws InterruptedException {
+        try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+                servers) {
+            servers.start(TrainingState.of(layer(p), sgd));
+            float[] g = new float[ids.length * table.width()];
+            for (int i = 0; i < g.length; i++) {
+                g[i] = i / table.width() % 100 + 1;
+            }
+            Tensor gradients = Tensor.of(g, ids.length, table.width());
+            for (int step = 0; step < steps; step++) {
+                table.push(ids, gradients);
+                servers.beforeStep(new Tensor[1]);
+            }
+            float[] seen = table.pull(ids).toFloats();
+            for (int i = 0; i < 200 && seen[0] != -4; i++) {
+                Thread.sleep(10);
+                seen = table.pull(ids).toFloats();
+            }
+            servers.finish();
+            return seen;
+        }
+    }
+
+    private static Layer layer(Parameter p) {
+        return new Layer() {
+            @Override
+            public Tensor forward(Tensor x) {
+                return x;
+            }
+
+            @Override
+            public void visit(Visitor visitor) {
+                visitor.parameter("p", p);
+            }
+        };
+    }
+
+    private static Optimizer sgd(Parameter p) {
+        return Sgd.over(layer(p)).rate(1).build();
+    }
+
+    @Test
+    void refusesWhatMakesNoSense() {
+        EmbeddingTable table = EmbeddingTable.of("items", 100, 3).build();
+        assertThatThrownBy(() -> table.pull(1)).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("items").hasMessageContaining("not connected");
+        assertThatThrownBy(() -> EmbeddingTable.of("items", 0, 3)).isInstanceOf(TensorException.class);
+        Cluster.local(2).run(group -> {
+            if (group.rank() == 1) {
+                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                return null;
+            }
+            try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+                    ParameterServer servers = ParameterServer.worker(group, 0).tables(table).build()) {
+                servers.start(TrainingState.of(layer(p), sgd));
+                assertThatThrownBy(() -> table.pull(4, -7)).isInstanceOf(TensorException.class)
+                        .hasMessageContaining("items").hasMessageContaining("-7 at 1");
+                assertThatThrownBy(() -> table.push(new long[]{1, 2}, Tensor.full(DType.F32, 1, 2, 4)))
+                        .isInstanceOf(TensorException.class).hasMessageContaining("items")
+                        .hasMessageContaining("[2, 3]");
+                assertThatThrownBy(() -> table.forward(Tensor.full(DType.F32, 1, 2)))
+                        .isInstanceOf(TensorException.class).hasMessageContaining("integers");
+                assertThat(table.pull(9, 2, 9).toFloats()).containsOnly(0).hasSize(9);
+                assertThat(table.pull().toFloats()).isEmpty();
+                servers.finish();
+            }
+            return null;
+        });
+        assertThatThrownBy(() -> table.pull(1)).as("closed").isInstanceOf(DistributedException.class);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"items, 4, width=4", "others, 3, others", ", 3, no table 0"})
+    void workersMustHaveTheSameTables(String name, int width, String told) {
+        CountDownLatch first = new CountDownLatch(1);
+        CountDownLatch second = new CountDownLatch(1);
+        Cluster.local(3).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                return null;
+            }
+            int rank = group.rank();
+            EmbeddingTable[] tables = rank == 0 ? new EmbeddingTable[]{EmbeddingTable.of("items", 100, 3).build()}
+                    : name == null ? new EmbeddingTable[0]
+                    : new EmbeddingTable[]{EmbeddingTable.of(name, 100, width).build()};
+            try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+                    ParameterServer servers = ParameterServer.worker(group, rank).workers(2).tables(tables).build()) {
+                if (rank == 0) {
+                    servers.start(TrainingState.of(layer(p), sgd));
+                    first.countDown();
+                    assertThat(second.await(20, TimeUnit.SECONDS)).isTrue();
+                    servers.finish();
+                } else {
+                    assertThat(first.await(20, TimeUnit.SECONDS)).isTrue();
+                    assertThatThrownBy(() -> servers.start(TrainingState.of(layer(p), sgd)))
+                            .isInstanceOf(DistributedException.class).hasMessageContaining("worker 1")
+                            .hasMessageContaining(told);
+                    second.countDown();
+                }
+                return null;
+            }
+        });
+    }
+
+    @Test
+    void tablesNeedADirectoryAndNamesOfTheirOwn() {
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+            if (group.rank() == 1) {
+                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                return null;
+            }
+            return steps(table(), ParameterServer.worker(group, 0).tables(table()).build(), 1, new long[]{1});
+        })).hasMessageContaining("directory");
+        assertThatThrownBy(() -> Cluster.local(1).run(group -> steps(table(), ParameterServer.worker(group, 0)
+                .tables(table(), table()).build(), 1, new long[]{1}))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("two tables are called rows");
+    }
+}
