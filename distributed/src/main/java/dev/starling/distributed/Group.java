@@ -134,6 +134,7 @@ public final class Group implements AutoCloseable {
         throw new DistributedException((there ? "the group changed again" : "waited " + atMost) + " while "
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
                 + " gathers the members" : "there is no answer from a coordinator at " + endpoint.address()
+                + ": " + endpoint.reason()
                 : "the members of epoch " + view.epoch() + " connect: " + unreached()));
     }
 
@@ -142,7 +143,8 @@ public final class Group implements AutoCloseable {
         for (Member member : view.members()) {
             Endpoint endpoint = endpoints.get(member.id());
             if (member.id() != ownId && (endpoint == null || !endpoint.isConnected())) {
-                who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank());
+                who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank())
+                        .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
             }
         }
         return who.isEmpty() ? "all are reached from here" : who.toString();

@@ -108,9 +108,13 @@ public final class Endpoint implements AutoCloseable {
         return createdNs;
     }
 
-    /** Returns why the endpoint is refused or lost, or an empty text. */
+    /** Returns why the endpoint is refused or lost, or what may keep it from being connected, or an empty text. */
     public String reason() {
-        return reason;
+        if (state != State.CONNECTING || peerSession != 0) {
+            return reason;
+        }
+        String obstacle = link.obstacle();
+        return obstacle.isEmpty() ? address + " has not answered; its own log may say why" : obstacle;
     }
 
     /** Returns whether the peer closed the connection; then all that it sent before has been delivered. */

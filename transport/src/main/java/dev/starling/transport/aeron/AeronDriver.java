@@ -115,7 +115,10 @@ public final class AeronDriver implements AutoCloseable {
                 .errorHandler(e -> {
                     String message = String.valueOf(e.getMessage());
                     if (logged.size() < MAX_LOGGED && logged.add(message)) {
-                        LOG.log(e instanceof StorageSpaceException ? Level.ERROR : Level.WARNING, message);
+                        LOG.log(e instanceof StorageSpaceException ? Level.ERROR : Level.WARNING,
+                                e instanceof StorageSpaceException ? AeronSettings.noRoom(directory,
+                                "a link, of this process or from a peer that waits for it, has none: " + message,
+                                e).getMessage() : message);
                     }
                 });
     }

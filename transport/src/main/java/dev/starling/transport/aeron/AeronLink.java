@@ -177,6 +177,14 @@ final class AeronLink implements Link {
         }
     }
 
+    @Override
+    public String obstacle() {
+        return connected || gone || closed ? "" : failure != null ? failure.getMessage()
+                : peer != null ? "a process of this host listens at " + endpoint + " but has not answered"
+                : "nobody answers at " + endpoint + " over UDP: no process listens there, a firewall keeps datagrams "
+                + "back, or that process has no room for the link, which its own log says";
+    }
+
     /** Gives up the publication, and the client if it is the link's own. */
     private void withdraw() {
         if (client != null && !client.isClosed()) {

@@ -127,6 +127,9 @@ final class AeronWire implements Wire {
                 announce(new InetSocketAddress(endpoint.getAddress(), port), stream);
             }
         } catch (AeronException e) {
+            if (String.valueOf(e.getMessage()).contains("already in use")) {
+                throw inUse(endpoint, e); // By one that began to listen since it was looked at.
+            }
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
                     + e.getMessage(), "choose another host or port, or 0 for any", e);
         }
@@ -314,11 +317,15 @@ final class AeronWire implements Wire {
             boolean ours = String.valueOf(e.getMessage()).contains("assign");
             throw ours ? new TransportException(Problem.ARGUMENT, endpoint.getAddress().getHostAddress()
                     + " is no address of this machine", "name one that peers reach it at", e)
-                    : new TransportException(Problem.IN_USE, "port " + endpoint.getPort() + " is in use at "
-                    + endpoint.getAddress().getHostAddress(), "choose another port, or 0 for any that is free", e);
+                    : inUse(endpoint, e);
         } catch (SocketException e) {
             throw new TransportException(Problem.ARGUMENT, "cannot listen at " + text(endpoint) + ": " + e, "", e);
         }
+    }
+
+    private static TransportException inUse(InetSocketAddress endpoint, Exception cause) {
+        return new TransportException(Problem.IN_USE, "port " + endpoint.getPort() + " is in use at "
+                + endpoint.getAddress().getHostAddress(), "choose another port, or 0 for any that is free", cause);
     }
 
     private static String text(InetSocketAddress endpoint) {

@@ -16,4 +16,9 @@ public interface Link extends AutoCloseable {
     /** Ends the link; what was sent is still delivered if the wire can. */
     @Override
     void close();
+
+    /** Returns what is known of why it is not connected yet, or an empty text. */
+    default String obstacle() {
+        return "";
+    }
 }

@@ -21,11 +21,15 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.BrokenBarrierException;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -244,6 +248,39 @@ class AeronWireTest {
             assertThat(e.problem()).isEqualTo(Problem.IN_USE);
             assertThat(e).hasMessageContaining("port " + port).hasMessageContaining("0 for any");
         }
+    }
+
+    /** Both find the port free; then only one can have it. */
+    @RepeatedTest(3)
+    void shouldTellThatThePortIsInUseToWhoLosesARaceForIt() throws Exception {
+        int port;
+        try (DatagramSocket probe = new DatagramSocket(new InetSocketAddress("127.0.0.1", 0))) {
+            port = probe.getLocalPort();
+        }
+        CyclicBarrier start = new CyclicBarrier(2);
+        List<Wire> winners = new CopyOnWriteArrayList<>();
+        List<TransportException> losers = new CopyOnWriteArrayList<>();
+        List<Thread> racers = new ArrayList<>();
+        for (int i = 0; i < 2; i++) {
+            racers.add(Thread.ofPlatform().start(() -> {
+                try {
+                    start.await();
+                    winners.add(open(config().at("127.0.0.1", port)));
+                } catch (TransportException e) {
+                    losers.add(e);
+                } catch (InterruptedException | BrokenBarrierException e) {
+                    throw new IllegalStateException(e);
+                }
+            }));
+        }
+        for (Thread racer : racers) {
+            racer.join();
+        }
+        winners.forEach(Wire::close);
+        assertThat(winners).hasSize(1);
+        assertThat(losers).singleElement().satisfies(e -> assertThat(e.problem()).isEqualTo(Problem.IN_USE));
+        assertThat(losers.getFirst()).hasMessageContaining("port " + port).hasMessageContaining("0 for any");
+        assertThat(directory).isEmptyDirectory();
     }
 
     @Test

@@ -11,8 +11,14 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -31,8 +37,33 @@ class FullDirectoryTest {
     @TempDir
     private Path roomy;
 
+    private final List<String> logged = new CopyOnWriteArrayList<>();
+    private final Logger log = Logger.getLogger("dev.starling.transport.aeron");
+    private final Handler handler = new Handler() {
+        @Override
+        public void publish(LogRecord entry) {
+            logged.add(entry.getMessage());
+        }
+
+        @Override
+        public void flush() { }
+
+        @Override
+        public void close() { }
+    };
+
     private final TransportConfig config = TransportConfig.of("aeron", Secret.random()).sharedMemory(false)
             .silence(Duration.ofSeconds(20));
+
+    @BeforeEach
+    void listen() {
+        log.addHandler(handler);
+    }
+
+    @AfterEach
+    void listenNoMore() {
+        log.removeHandler(handler);
+    }
 
     private interface Crowd {
         /** Begins connections that there is no room for, and waits until that is noticed. */
@@ -77,8 +108,12 @@ class FullDirectoryTest {
             }
             long begin = System.nanoTime();
             await(full, peer, () -> System.nanoTime() - begin > PRESSING_NS);
-            assertThat(endpoints).anyMatch(e -> e.state() == Endpoint.State.CONNECTING);
+            assertThat(endpoints).filteredOn(e -> e.state() == Endpoint.State.CONNECTING).isNotEmpty().allSatisfy(
+                    e -> assertThat(e.reason()).contains(full.address(), "its own log"));
+            assertThat(endpoints).anySatisfy(e -> assertThat(e.reason()).contains("over UDP", "has no room"));
         });
+        assertThat(logged).anySatisfy(entry -> assertThat(entry).contains(small + "/", " is full", "from a peer",
+                "--shm-size"));
     }
 
     private static void await(Transport a, Transport b, BooleanSupplier condition) {
