@@ -28,6 +28,8 @@ final class Journal implements AutoCloseable {
     static final int NO_GRADIENT = 3;
     /** Rows as they are after a step. */
     static final int ROWS = 4;
+    /** What the rule keeps, at the beginning; {@link #STRIDE} tells which, {@link #RATE} after how many steps. */
+    static final int KEPT = 5;
 
     static final int LENGTH = 0;
     static final int CRC = 4;
@@ -114,7 +116,7 @@ final class Journal implements AutoCloseable {
                     .putLong(at + 16, e.movedCounts[i]).putLong(at + 24, e.movedClocks[i]);
         }
         switch (e.recordKind) {
-            case GRADIENT, WEIGHTS -> floats.put(at / 4, e.gradient, 0, e.recorded);
+            case GRADIENT, WEIGHTS, KEPT -> floats.put(at / 4, e.gradient, 0, e.recorded);
             case ROWS -> {
                 longs.put(at / 8, e.keys, 0, e.recorded);
                 floats.put(at / 4 + 2 * e.recorded, e.rows, 0, e.recorded * e.stride);

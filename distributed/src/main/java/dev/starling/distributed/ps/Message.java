@@ -13,7 +13,7 @@ final class Message {
     static final int PUSH = 2;
     /** Gradients of rows. */
     static final int PUSH_ROWS = 3;
-    /** Asks for the weights of a block. */
+    /** Asks for the weights of a block, or for what the rule keeps of each: the flags tell which of these, from 1. */
     static final int PULL = 4;
     /** Asks for rows. */
     static final int PULL_ROWS = 5;
@@ -21,6 +21,12 @@ final class Message {
     static final int LEAVE = 6;
     /** Asks for a snapshot. Never comes from outside. */
     static final int SNAPSHOT = 7;
+
+    /**
+     * What the rule has kept of each weight, where the flags tell which of these, from 1; the rate is how many steps
+     * there were. For a block that has no weights yet; those follow.
+     */
+    static final int KEPT = 8;
 
     /** Flag: the last push of rows of this step. */
     static final int LAST = 1;
@@ -77,6 +83,10 @@ final class Message {
     static final int BYE = 27;
     /** Server: kind, server. */
     static final int FAREWELL = 28;
+    /** Worker 0: kind, number, step; notes of where the run begins. */
+    static final int BEGIN = 29;
+    /** Server: kind, server. */
+    static final int BEGUN = 30;
 
     private Message() {
     }

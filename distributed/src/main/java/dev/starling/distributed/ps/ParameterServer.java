@@ -41,8 +41,9 @@ import org.agrona.DirectBuffer;
  * }</pre>
  *
  * <p>The servers follow the rule of the worker's {@link Optimizer}, whose rate goes with each gradient; what it learns
- * stays with them. The weights at the beginning are those of worker 0; servers that find weights in their directory go
- * on with those.
+ * stays with them, but for worker 0, which takes it to checkpoints and from there to servers: of any number, or to
+ * training without any. (Not with a {@link Builder#optimizer} of their own, nor the rows of tables.) The weights at the
+ * beginning are those of worker 0; servers that find weights in their directory go on with those.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
  * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
@@ -66,7 +67,8 @@ public final class ParameterServer implements DistributionStrategy {
     private boolean[] isPushed;
     private volatile int awaited;
     private volatile DistributedException failure;
-    private Map<String, String> furthest;
+    private volatile Map<String, String> furthest;
+    private volatile boolean awaitsNotes;
     private double[] total;
     private long round;
     private long steps;
@@ -133,15 +135,41 @@ public final class ParameterServer implements DistributionStrategy {
         for (int t = 0; t < used.size(); t++) {
             connect(used.get(t), plan, t);
         }
+        if (how.number == 0) {
+            carry();
+        }
         group.channel(Channels.PARAMETERS, this::take);
         askAll(Message.JOIN);
         for (RemoteTable table : tables.values()) {
             ask(table.parts(), Message.JOIN);
         }
+        awaitsNotes = isSynchronous && how.number > 0;
         await("to begin");
+        awaitsNotes = false;
         replica.adopt();
-        if (furthest != null && state.step() == 0 && !isSynchronous) {
+        if (furthest != null && state.step() == 0 && !furthest.get("step").equals("0")) {
             state.restore(furthest);
+        }
+        if (isSynchronous && state.step() > 0) {
+            // Worker 0 alone has read the checkpoint.
+            sumBuffers(how.number == 0 ? 1 : 0);
+        }
+    }
+
+    /** Has worker 0 carry what the optimiser keeps between checkpoints and servers, and tell where the run begins. */
+    private void carry() {
+        Optimizer optimizer = state.optimizer();
+        if (how.optimizer == null) {
+            replica.keep(optimizer);
+            for (Unit[] each : replica.units()) {
+                for (Unit unit : each) {
+                    // Servers count the steps of all workers.
+                    unit.keptSteps = optimizer.steps() * (isSynchronous ? 1 : how.workers);
+                }
+            }
+        }
+        if (isSynchronous || state.step() > 0) {
+            group.locked(() -> servers[0].ask(Message.BEGIN, notes()));
         }
     }
 
@@ -201,12 +229,16 @@ public final class ParameterServer implements DistributionStrategy {
     @Override
     public void afterStep() {
         if (!isSynchronous && steps++ % NOTE_EVERY == 0) {
-            StringBuilder lines = new StringBuilder();
-            state.notes().forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
-            byte[] text = lines.toString().getBytes(StandardCharsets.UTF_8);
-            byte[] body = ByteBuffer.allocate(8 + text.length).order(ORDER).putLong(state.step()).put(text).array();
+            byte[] body = notes();
             group.locked(() -> servers[0].tell(Message.NOTES, body));
         }
+    }
+
+    private byte[] notes() {
+        StringBuilder lines = new StringBuilder();
+        state.notes().forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
+        byte[] text = lines.toString().getBytes(StandardCharsets.UTF_8);
+        return ByteBuffer.allocate(8 + text.length).order(ORDER).putLong(state.step()).put(text).array();
     }
 
     // ---- between steps ----
@@ -214,20 +246,40 @@ public final class ParameterServer implements DistributionStrategy {
     @Override
     public void settle() {
         if (isSynchronous) {
-            average();
+            // Each has seen as much of each batch.
+            sumBuffers(1.0 / how.workers);
         } else {
             askAll(Message.PULL);
             await("for the weights");
             replica.adopt();
         }
+        for (int which = 1; which <= replica.mostKept(); which++) {
+            fetchKept(which);
+        }
+        replica.adoptKept(state.optimizer());
     }
 
-    /** Averages running statistics over workers, each weighing as much as its part of a batch. */
-    private void average() {
+    private void fetchKept(int which) {
+        group.locked(() -> {
+            for (Unit[] each : replica.units()) {
+                for (Unit unit : each) {
+                    if (unit.kept.length >= which) {
+                        unit.which = which;
+                        ask(unit, Message.PULL);
+                    }
+                }
+            }
+            pump();
+        });
+        await("for what the rule keeps of the weights");
+    }
+
+    /** Sums running statistics over workers, each weighing as much as it says. */
+    private void sumBuffers(double weight) {
         try (Scope scope = Scope.open("settle")) {
             for (Parameter p : state.model().state().values()) {
                 if (p.isBuffer() && p.value().dtype().isFloating()) {
-                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(1.0 / how.workers).toDoubles();
+                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(weight).toDoubles();
                     sum(values);
                     p.set(Tensor.of(values, p.shape().dims()));
                 }
@@ -301,7 +353,7 @@ public final class ParameterServer implements DistributionStrategy {
     }
 
     private boolean isThere() {
-        if (awaited > 0) {
+        if (awaited > 0 || awaitsNotes && furthest == null) {
             return false;
         }
         for (ServerLink server : servers) {
@@ -385,7 +437,7 @@ public final class ParameterServer implements DistributionStrategy {
                     server.answered();
                 }
             }
-            case Message.FAREWELL -> server.answered();
+            case Message.BEGUN, Message.FAREWELL -> server.answered();
             default -> { }
         }
         server.pump();
@@ -393,11 +445,12 @@ public final class ParameterServer implements DistributionStrategy {
 
     private void hear(String notes) {
         if (!notes.isEmpty()) {
-            furthest = new LinkedHashMap<>();
+            Map<String, String> heard = new LinkedHashMap<>();
             for (String line : notes.split("\n")) {
                 int equals = line.indexOf('=');
-                furthest.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
+                heard.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
             }
+            furthest = heard;
         }
     }
 
@@ -437,13 +490,15 @@ public final class ParameterServer implements DistributionStrategy {
             if (length - Message.REPLY_HEADER != unit.bytes()) {
                 return;
             }
-            unit.weights.putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
+            unit.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
             if (unit.pushesNext) {
                 unit.pushesNext = false;
                 unit.server.ask(unit, Message.PUSH);
             } else {
                 unit.sequence += unit.asked == Message.PUSH ? 1 : 0;
                 unit.asked = 0;
+                unit.which = 0;
+                unit.keptSteps = 0;
                 awaited--;
             }
         }

@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.nn.Parameter;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -13,20 +14,24 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Memory for the weights that come, and the units that they come in. */
+/** Memory for the weights that come, and what rules keep of them, and the units that both come in. */
 final class Replica implements AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final List<Parameter> parameters;
     /** By parameter. */
     private final Unit[][] units;
     private final Tensor[] weights;
+    private final MemorySegment[] memory;
+    /** What rules keep, by parameter; empty unless this worker carries that to and from checkpoints. */
+    private Tensor[][] kept = {};
+    private int mostKept;
 
     /** Makes a copy of parameters, in the units of all servers. */
     Replica(List<Parameter> parameters, Plan plan, ServerLink[] servers, RandomGenerator random) {
         this.parameters = parameters;
         units = new Unit[parameters.size()][];
         weights = new Tensor[parameters.size()];
-        MemorySegment[] memory = new MemorySegment[parameters.size()];
+        memory = new MemorySegment[parameters.size()];
         List<List<Unit>> byParameter = new ArrayList<>();
         for (int i = 0; i < weights.length; i++) {
             memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
@@ -56,6 +61,43 @@ final class Replica implements AutoCloseable {
         return units;
     }
 
+    /** Makes memory for what an optimiser keeps of each parameter, with what it keeps now. */
+    void keep(Optimizer optimizer) {
+        kept = new Tensor[weights.length][];
+        for (int i = 0; i < kept.length; i++) {
+            List<Parameter> of = optimizer.kept(i);
+            kept[i] = new Tensor[of.size()];
+            mostKept = Math.max(mostKept, of.size());
+            for (Unit unit : units[i]) {
+                unit.kept = new UnsafeBuffer[of.size()];
+            }
+            for (int k = 0; k < of.size(); k++) {
+                MemorySegment floats = arena.allocate(memory[i].byteSize(), 64);
+                kept[i][k] = Tensor.wrap(floats, DType.F32, parameters.get(i).shape().dims());
+                Tensor.apply(new Update.Assign(), kept[i][k], of.get(k).value().to(Device.cpu()));
+                for (Unit unit : units[i]) {
+                    unit.kept[k] = new UnsafeBuffer(floats.address() + 4 * unit.block.from(), unit.bytes());
+                }
+            }
+        }
+    }
+
+    /** Returns how many things rules keep of one parameter at most. */
+    int mostKept() {
+        return mostKept;
+    }
+
+    /** Copies what was kept by servers into the optimiser. */
+    void adoptKept(Optimizer optimizer) {
+        try (Scope scope = Scope.open("kept")) {
+            for (int i = 0; i < kept.length; i++) {
+                for (int k = 0; k < kept[i].length; k++) {
+                    optimizer.kept(i).get(k).set(kept[i][k]);
+                }
+            }
+        }
+    }
+
     /** Copies the weights that came into the model. */
     void adopt() {
         try (Scope scope = Scope.open("weights")) {
@@ -69,6 +111,11 @@ final class Replica implements AutoCloseable {
     public void close() {
         for (Tensor each : weights) {
             each.close();
+        }
+        for (Tensor[] each : kept) {
+            for (Tensor tensor : each) {
+                tensor.close();
+            }
         }
         arena.close();
     }

@@ -127,7 +127,14 @@ final class Request {
             case Message.JOIN, Message.PUSH, Message.PULL -> {
                 if (isTable && (asked != Message.JOIN || count != 0)
                         || !isTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
-                        || bytes != 4L * count) {
+                        || bytes != 4L * count || asked == Message.PULL && !shard.keeps(unit, flags)) {
+                    return false;
+                }
+                rawFloats.get(0, gradient, 0, count);
+            }
+            case Message.KEPT -> {
+                if (isTable || count != shard.lengthOf(unit) || bytes != 4L * count || flags == 0
+                        || !shard.keeps(unit, flags) || !(rate >= 0 && rate < Long.MAX_VALUE)) {
                     return false;
                 }
                 rawFloats.get(0, gradient, 0, count);
@@ -173,7 +180,7 @@ final class Request {
     /** Returns the length of the record in bytes. */
     int recordLength() {
         int payload = switch (recordKind) {
-            case Journal.GRADIENT, Journal.WEIGHTS -> 4 * recorded;
+            case Journal.GRADIENT, Journal.WEIGHTS, Journal.KEPT -> 4 * recorded;
             case Journal.ROWS -> recorded * (8 + 4 * stride);
             default -> 0;
         };

@@ -133,12 +133,6 @@ final class ServerLink {
             hello();
             return;
         }
-        while (!queue.isEmpty() && send(queue.peek())) {
-            queue.remove().isQueued = false;
-        }
-        for (int t = 0; t < tables.size(); t++) {
-            tables.get(t).pump();
-        }
         if (question.length > 0) {
             long now = clock.nanoTime();
             if (isAsking || now - triedNs > RETRY_NS) {
@@ -146,6 +140,12 @@ final class ServerLink {
                 isAsking = endpoint.send(message, 0, question.length) != Endpoint.OK;
                 triedNs = now;
             }
+        }
+        while (!queue.isEmpty() && send(queue.peek())) {
+            queue.remove().isQueued = false;
+        }
+        for (int t = 0; t < tables.size(); t++) {
+            tables.get(t).pump();
         }
     }
 
@@ -169,17 +169,28 @@ final class ServerLink {
 
     private boolean send(Unit unit) {
         int kind = unit.asked;
-        boolean isPush = kind == Message.PUSH;
         // The weights of worker 0 are those at the beginning, or of who comes back to a server that has lost its own.
         boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.pushesNext);
-        DirectBuffer payload = isPush ? unit.gradient : isGiver ? unit.weights : null;
-        int count = payload == null ? 0 : payload.capacity() / 4;
-        begin(kind, unit.session, unit.sequence, unit.number, count, isPush ? unit.rate : 0, 0);
-        int at = Channels.HEADER + Message.HEADER;
-        if (count > 0) {
-            message.putBytes(at, payload, 0, 4 * count);
+        for (int k = 0; isGiver && unit.keptSteps > 0 && k < unit.kept.length; k++) {
+            if (!send(unit, Message.KEPT, unit.kept[k], unit.keptSteps, k + 1)) {
+                return false;
+            }
         }
-        return send(at + 4 * count);
+        return switch (kind) {
+            case Message.PUSH -> send(unit, kind, unit.gradient, unit.rate, 0);
+            case Message.PULL -> send(unit, kind, null, 0, unit.which);
+            default -> send(unit, kind, isGiver ? unit.weights : null, 0, 0);
+        };
+    }
+
+    private boolean send(Unit unit, int kind, DirectBuffer payload, double rate, int flags) {
+        int bytes = payload == null ? 0 : payload.capacity();
+        begin(kind, unit.session, unit.sequence, unit.number, bytes / 4, rate, flags);
+        int at = Channels.HEADER + Message.HEADER;
+        if (bytes > 0) {
+            message.putBytes(at, payload, 0, bytes);
+        }
+        return send(at + bytes);
     }
 
     /** Begins a request; returns the message, whose payload comes after both headers. */

@@ -229,7 +229,7 @@ final class ServerNode {
             hello(from, worker, buffer, offset + 8, length - 8);
         } else if (plan == null || worker < 0 || worker >= workers.length || workers[worker] != from) {
             LOG.log(Level.DEBUG, "server {0} refused a message of who is not worker {1}", number, worker);
-        } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS) {
+        } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS || kind == Message.KEPT) {
             receive(buffer, offset, length);
         } else {
             note(from, kind, worker, buffer, offset + 8, length - 8);
@@ -267,13 +267,15 @@ final class ServerNode {
                     total(from);
                 }
             }
-            case Message.NOTES -> {
-                long step = length < 8 ? -1 : buffer.getLong(offset, ORDER);
-                if (step > notedStep && length < Channels.HEADER + 16_000) {
-                    notedStep = step;
-                    notes = new byte[length - 8];
-                    buffer.getBytes(offset + 8, notes);
+            case Message.NOTES -> take(buffer, offset, length);
+            case Message.BEGIN -> {
+                take(buffer, offset, length);
+                for (Endpoint each : workers) {
+                    if (each != null && core != null) {
+                        welcome(each);
+                    }
                 }
+                from.send(message, 0, header(Message.BEGUN));
             }
             case Message.BYE -> {
                 finished[worker] = true;
@@ -283,6 +285,15 @@ final class ServerNode {
             }
             default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
                     worker);
+        }
+    }
+
+    private void take(DirectBuffer buffer, int offset, int length) {
+        long step = length < 8 ? -1 : buffer.getLong(offset, ORDER);
+        if (step > notedStep && length < Channels.HEADER + 16_000) {
+            notedStep = step;
+            notes = new byte[length - 8];
+            buffer.getBytes(offset + 8, notes);
         }
     }
 

@@ -105,8 +105,9 @@ final class Shard implements AutoCloseable {
             case Message.PUSH, Message.PUSH_ROWS -> push(e);
             case Message.PULL -> {
                 e.reply(e.worker, e.session, e.sequence);
-                putWeights(e);
+                put(e, e.flags);
             }
+            case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
             case Message.LEAVE -> leave(e);
             case Message.SNAPSHOT -> { }
@@ -266,14 +267,35 @@ final class Shard implements AutoCloseable {
             }
         }
         if (e.replies > 0) {
-            putWeights(e);
+            put(e, 0);
         }
     }
 
-    private void putWeights(Request e) {
+    /** Puts weights, or what is kept of them, into an answer. */
+    private void put(Request e, int which) {
         if (e.unit < blocks && isReady[e.unit]) {
             e.weightsCount = lengthOf(e.unit);
-            System.arraycopy(weights[e.unit], 0, e.weights, 0, e.weightsCount);
+            System.arraycopy(held(e.unit, which), 0, e.weights, 0, e.weightsCount);
+        }
+    }
+
+    private float[] held(int unit, int which) {
+        return which == 0 ? weights[unit] : which == 1 ? first[unit] : second[unit];
+    }
+
+    /** Tells whether there is such a thing: 0 for weights, 1 and 2 for what the rule keeps of each. */
+    boolean keeps(int unit, int which) {
+        return which >= 0 && which <= ruleOf(unit).slots();
+    }
+
+    private void keep(Request e) {
+        if (!isReady[e.unit]) {
+            System.arraycopy(e.gradient, 0, held(e.unit, e.flags), 0, e.count);
+            versions[e.unit] = (long) e.rate;
+            e.recordKind = Journal.KEPT;
+            e.recorded = e.count;
+            e.stride = e.flags;
+            e.record = ++sequence;
         }
     }
 
@@ -310,6 +332,10 @@ final class Shard implements AutoCloseable {
             case Journal.WEIGHTS -> {
                 weights[unit] = floats(r, at, count);
                 isReady[unit] = true;
+            }
+            case Journal.KEPT -> {
+                System.arraycopy(floats(r, at, count), 0, held(unit, r.getInt(Journal.STRIDE)), 0, count);
+                versions[unit] = (long) r.getDouble(Journal.RATE);
             }
             case Journal.ROWS -> {
                 int stride = r.getInt(Journal.STRIDE);

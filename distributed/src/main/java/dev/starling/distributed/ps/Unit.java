@@ -10,6 +10,12 @@ final class Unit {
     final Plan.Block block;
     /** The weights that came last. */
     final UnsafeBuffer weights;
+    /** What the rule keeps of each, if this worker is who carries that to and from checkpoints. */
+    UnsafeBuffer[] kept = {};
+    /** After how many steps {@link #kept} was so, if the server is to be told. */
+    long keptSteps;
+    /** What is pulled: 0 for weights, from 1 on what is kept. */
+    int which;
     /** The gradient to push. */
     final UnsafeBuffer gradient = new UnsafeBuffer(0, 0);
     long session;
@@ -27,6 +33,11 @@ final class Unit {
         this.number = number;
         this.block = block;
         this.weights = weights;
+    }
+
+    /** Returns where what is asked for goes. */
+    UnsafeBuffer target() {
+        return asked == Message.PULL && which > 0 ? kept[which - 1] : weights;
     }
 
     int bytes() {

@@ -67,6 +67,11 @@ public final class Adam implements Optimizer {
     }
 
     @Override
+    public List<Parameter> kept(int parameter) {
+        return List.of(means[parameter], squares[parameter]);
+    }
+
+    @Override
     public Map<String, Parameter> state() {
         return slots.state();
     }

@@ -54,6 +54,14 @@ public interface Optimizer extends AutoCloseable {
         return null;
     }
 
+    /**
+     * Returns what is kept of a parameter, in the order in which the operation of {@link #rule} is given it after
+     * parameter and gradient; for those who take the step elsewhere.
+     */
+    default List<Parameter> kept(int parameter) {
+        return List.of();
+    }
+
     /** Returns what was learned about the parameters, by path: all that a checkpoint must hold, with {@link #steps}. */
     Map<String, Parameter> state();
 

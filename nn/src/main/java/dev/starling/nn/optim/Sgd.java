@@ -67,6 +67,11 @@ public final class Sgd implements Optimizer {
     }
 
     @Override
+    public List<Parameter> kept(int parameter) {
+        return velocities == null ? List.of() : List.of(velocities[parameter]);
+    }
+
+    @Override
     public Map<String, Parameter> state() {
         return slots.state();
     }
