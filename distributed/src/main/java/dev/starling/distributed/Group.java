@@ -35,11 +35,13 @@ public final class Group implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often there is a look at the network while all that is to be done is done in shared memory. */
     private static final long NETWORK_EVERY_NS = 20_000;
+    /** How often a coordinator that is lost is asked to take this process in again. */
+    private static final long REJOIN_EVERY_NS = 100_000_000;
 
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
-    private final Outbox coordinator;
+    private volatile Outbox coordinator;
     private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new ArrayList<>();
@@ -54,6 +56,8 @@ public final class Group implements AutoCloseable {
     private AutoCloseable last = () -> { };
     private long ownId;
     private long networkNs;
+    private long rejoinedNs;
+    private boolean rejoining;
     private boolean readySent;
     private boolean closed;
 
@@ -79,9 +83,7 @@ public final class Group implements AutoCloseable {
                 Group.this.lost(endpoint);
             }
         });
-        coordinator = new Outbox(transport.connect(
-                Rendezvous.resolve(config.coordinator(), config.joining()), new byte[0]));
-        coordinator.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
+        coordinator = ask(Rendezvous.resolve(config.coordinator(), config.joining()));
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address());
     }
@@ -111,6 +113,12 @@ public final class Group implements AutoCloseable {
             group.close();
             throw e;
         }
+    }
+
+    private Outbox ask(String address) {
+        Outbox asked = new Outbox(transport.connect(address, new byte[0]));
+        asked.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
+        return asked;
     }
 
     private void awaitRunning(long after, Duration atMost) {
@@ -261,6 +269,29 @@ public final class Group implements AutoCloseable {
                 atMost);
     }
 
+    /** Returns whether the coordinator was lost; the present epoch may go on nevertheless. */
+    public boolean isCoordinatorLost() {
+        return coordinatorLost;
+    }
+
+    /**
+     * Asks the coordinator, if it was lost, to take this process in again, as a newcomer; at once, and again while it
+     * does not answer whenever this is called. If it does, another epoch begins. Nothing else changes until then.
+     */
+    public void rejoin() {
+        locked(() -> {
+            long now = transport.nanoTime();
+            if (coordinatorLost && phase != Phase.ENDED && now - rejoinedNs > REJOIN_EVERY_NS) {
+                Endpoint lost = coordinator.endpoint();
+                lost.close();
+                rejoinedNs = now;
+                rejoining = true;
+                coordinatorLost = false;
+                coordinator = ask(lost.address());
+            }
+        });
+    }
+
     private boolean isBusy() {
         Engine present = engine;
         return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();
@@ -340,9 +371,11 @@ public final class Group implements AutoCloseable {
     }
 
     private void change(long id, View next) {
-        if (phase == Phase.ENDED || next.epoch() <= view.epoch()) {
+        // A coordinator that was started anew counts from 1.
+        if (phase == Phase.ENDED || next.epoch() <= view.epoch() && !rejoining) {
             return;
         }
+        rejoining = false;
         if (phase == Phase.RUNNING) {
             breakWith(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));
@@ -417,7 +450,8 @@ public final class Group implements AutoCloseable {
     private void lost(Endpoint endpoint) {
         if (endpoint == coordinator.endpoint()) {
             coordinatorLost = true;
-            LOG.log(Level.WARNING, "the coordinator is lost: {0}; the present epoch goes on", endpoint.reason());
+            LOG.log(rejoining ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present epoch goes on",
+                    endpoint.reason());
             return;
         }
         if (!(endpoint.attachment() instanceof Long id) || view.byId(id) == null || endpoints.get(id) != endpoint) {

@@ -29,8 +29,9 @@ import org.agrona.ExpandableArrayBuffer;
  * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
  * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
  *
- * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. Rank 0
- * is measured and saved. Needs a group whose coordinator re-forms.
+ * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A worker
+ * that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it mixes what
+ * it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
  */
 public final class Gossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -58,6 +59,14 @@ public final class Gossip implements DistributionStrategy {
     private int turn;
     private long mixed;
     private long published;
+    /** The number of {@link #peers} that are not gone. */
+    private volatile int near;
+    private volatile boolean cutOff;
+    /** Whether any peer is gone, and whether one is that was not done. */
+    private boolean parted;
+    private boolean missed;
+    /** The step after which this worker was {@link #cutOff}. */
+    private long cutOffAt;
     private volatile DistributedException failure;
 
     private Gossip(Group group, int period) {
@@ -108,6 +117,19 @@ public final class Gossip implements DistributionStrategy {
         return published;
     }
 
+    /** Returns how many other workers this one is in touch with. Any thread may ask. */
+    public int peers() {
+        return near;
+    }
+
+    /**
+     * Tells whether this worker has lost all others before they were done: it trains alone, and what it learns counts
+     * for the others only if it is let back in. Any thread may ask.
+     */
+    public boolean isCutOff() {
+        return cutOff;
+    }
+
     @Override
     public void start(TrainingState newState) {
         state = newState;
@@ -147,7 +169,7 @@ public final class Gossip implements DistributionStrategy {
     public void afterStep() {
         check();
         group.doWork();
-        dropGone();
+        keepTouch();
         mixIn();
         serve();
         if (++steps % period == 0) {
@@ -169,26 +191,40 @@ public final class Gossip implements DistributionStrategy {
         if (group.isEnded()) {
             return;
         }
-        for (Peer peer : peers) {
-            if (!peer.gone && !peer.endpoint.isConnected()) {
-                peer.gone = true;
-                LOG.log(Level.WARNING, "rank {0}: peer {1} is lost: {2}; going on without it", group.rank(),
-                        peer.member.rank(), peer.endpoint.reason());
-            }
-        }
+        noticeLosses();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && find(endpoint) == null) {
                 MemoryRegion inbox = group.transport().register(layout.bytes());
                 Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
                 peers.add(peer);
+                near++;
                 offer(peer);
             }
         }
     }
 
-    private void dropGone() {
+    private void noticeLosses() {
+        int connected = 0;
+        for (int i = 0; i < peers.size(); i++) {
+            Peer peer = peers.get(i);
+            if (!peer.gone && !peer.endpoint.isConnected()) {
+                peer.gone = true;
+                boolean left = peer.endpoint.saidGoodbye();
+                parted = true;
+                missed |= !left;
+                LOG.log(left ? Level.DEBUG : Level.WARNING, "rank {0}: peer {1} {2}: {3}; going on without it",
+                        group.rank(), peer.member.rank(), left ? "has left" : "is lost", peer.endpoint.reason());
+            }
+            connected += peer.gone ? 0 : 1;
+        }
+        near = connected;
+    }
+
+    /** Finds out who is gone, and asks for a way back to them. */
+    private void keepTouch() {
         group.locked(() -> {
+            noticeLosses();
             for (int i = peers.size() - 1; i >= 0; i--) {
                 // What it sent before it was lost counts.
                 if (peers.get(i).gone && !peers.get(i).arrived) {
@@ -196,6 +232,19 @@ public final class Gossip implements DistributionStrategy {
                 }
             }
         });
+        if (near == 0 && !cutOff && (missed || parted && group.isCoordinatorLost())) {
+            cutOff = true;
+            cutOffAt = steps;
+            LOG.log(Level.WARNING, "rank {0} is cut off: it hears none of the other workers any more; it trains on alone,"
+                    + " and mixes again when it is let back in", group.rank());
+        } else if (cutOff && near > 0) {
+            cutOff = false;
+            LOG.log(Level.INFO, "rank {0} is back after {1} steps alone, with {2} other workers", group.rank(),
+                    steps - cutOffAt, near);
+        }
+        if (parted) {
+            group.rejoin();
+        }
     }
 
     private void mixIn() {

@@ -74,11 +74,17 @@ final class Schedule {
 
     /** Runs a schedule; throws if anything hangs or fails in a way that is not for users to see. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, Function<Group, DistributionStrategy> strategy) {
-        return run(plan, onLoss, 0, strategy);
+        return run(plan, onLoss, 0, EPOCHS, strategy);
     }
 
     /** Runs a schedule whose last ranks are parameter servers. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Function<Group, DistributionStrategy> strategy) {
+        return run(plan, onLoss, servers, EPOCHS, strategy);
+    }
+
+    /** Runs a schedule with so many epochs. */
+    static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
+            Function<Group, DistributionStrategy> strategy) {
         Schedule schedule = new Schedule();
         int workers = plan.ranks().size() - 1;
         try (Simulation simulation = Simulation.of(plan)) {
@@ -105,7 +111,7 @@ final class Schedule {
                             ParameterServer.serve(group, wish - (workers - servers), ServerConfig.inMemory()
                                     .ringSize(0));
                         } else {
-                            train(simulation, group, strategy, outcome);
+                            train(simulation, group, epochs, strategy, outcome);
                         }
                         outcome.ended = true;
                     } catch (DistributedException | TransportException e) {
@@ -122,8 +128,8 @@ final class Schedule {
         return TransportConfig.of("simulated", SECRET).silence(SILENCE);
     }
 
-    private static void train(Simulation simulation, Group group, Function<Group, DistributionStrategy> strategy,
-            Outcome outcome) {
+    private static void train(Simulation simulation, Group group, int epochs,
+            Function<Group, DistributionStrategy> strategy, Outcome outcome) {
         float[] x = new float[EXAMPLES];
         float[] y = new float[EXAMPLES];
         for (int i = 0; i < EXAMPLES; i++) {
@@ -136,7 +142,7 @@ final class Schedule {
                 DistributionStrategy together = strategy.apply(group);
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
                         Tensor.of(y, EXAMPLES, 1))).batchSize(BATCH).workers(0).shuffle().build()) {
-            Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(EPOCHS).strategy(together)
+            Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(epochs).strategy(together)
                     .listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
