@@ -29,9 +29,9 @@ import org.agrona.ExpandableArrayBuffer;
  * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
  * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
  *
- * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A worker
- * that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it mixes what
- * it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
+ * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
+ * worker that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it
+ * mixes what it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
  */
 public final class Gossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -235,14 +235,14 @@ public final class Gossip implements DistributionStrategy {
         if (near == 0 && !cutOff && (missed || parted && group.isCoordinatorLost())) {
             cutOff = true;
             cutOffAt = steps;
-            LOG.log(Level.WARNING, "rank {0} is cut off: it hears none of the other workers any more; it trains on alone,"
-                    + " and mixes again when it is let back in", group.rank());
+            LOG.log(Level.WARNING, "rank {0} is alone: it hears none of the other workers any more; it trains on, and"
+                    + " mixes again as soon as one is back", group.rank());
         } else if (cutOff && near > 0) {
             cutOff = false;
-            LOG.log(Level.INFO, "rank {0} is back after {1} steps alone, with {2} other workers", group.rank(),
-                    steps - cutOffAt, near);
+            LOG.log(Level.INFO, "rank {0} is no longer alone, after {1} steps: it hears {2} other workers",
+                    group.rank(), steps - cutOffAt, near);
         }
-        if (parted) {
+        if (parted && group.isCoordinatorLost()) {
             group.rejoin();
         }
     }

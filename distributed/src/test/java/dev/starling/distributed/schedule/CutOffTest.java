@@ -30,8 +30,8 @@ class CutOffTest {
     private static final int EPOCHS = 40;
     private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
-    private static final String CUT_OFF = "rank {0} is cut off";
-    private static final String BACK = "rank {0} is back";
+    private static final String ALONE = "rank {0} is alone";
+    private static final String BACK = "rank {0} is no longer alone";
 
     /** Keeps what is logged. */
     private static final class Log extends Handler {
@@ -85,7 +85,7 @@ class CutOffTest {
                 return gossip;
             }).outcomes();
             outcomes.forEach((name, outcome) -> assertThat(outcome.failure).as(name).isNull());
-            assertThat(log.count("WARNING " + CUT_OFF)).isOne();
+            assertThat(log.count("WARNING " + ALONE)).isOne();
             assertThat(log.count("INFO " + BACK)).isOne();
             assertThat(all.get(one).mixed()).isGreaterThan(log.mixedBefore);
             all.forEach((name, gossip) -> assertThat(gossip.isCutOff()).as(name).isFalse());

@@ -1,0 +1,147 @@
+package dev.starling.distributed.soak;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Two clusters in one process, with secrets of their own, know nothing of each other. */
+@Timeout(120)
+class NeighboursTest {
+    private static final int WORLD = 2;
+    private static final long STEPS = 200;
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    /** A group of threads that trains until it is told to stop, or one of it dies. */
+    private static final class Neighbour implements AutoCloseable {
+        private final AtomicLong steps = new AtomicLong();
+        private final AtomicBoolean enough = new AtomicBoolean();
+        private final AtomicBoolean dies = new AtomicBoolean();
+        private final AtomicLong epochs = new AtomicLong();
+        private final CoordinatorThread coordinator;
+        private final List<FutureTask<float[]>> ranks = new ArrayList<>();
+
+        Neighbour(String wire, String strategy) {
+            TransportConfig transport = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(5));
+            OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
+            coordinator = CoordinatorThread.start(Coordinator.open(transport, WORLD, onLoss, 1, PATIENCE));
+            for (int rank = 0; rank < WORLD; rank++) {
+                GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank).patience(PATIENCE);
+                boolean last = rank == WORLD - 1;
+                FutureTask<float[]> task = new FutureTask<>(() -> {
+                    try (Group group = Group.join(config)) {
+                        float[] weights = LongRun.train(group, strategy, step -> {
+                            steps.incrementAndGet();
+                            if (last && dies.get()) {
+                                group.locked(() -> group.transport().close());
+                                throw new IllegalStateException("killed");
+                            }
+                        }, enough::get);
+                        epochs.accumulateAndGet(group.epoch(), Math::max);
+                        return weights;
+                    }
+                });
+                ranks.add(task);
+                Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
+            }
+        }
+
+        void awaitSteps(long more) throws InterruptedException {
+            long until = steps.get() + more;
+            for (long end = System.nanoTime() + PATIENCE.toNanos(); steps.get() < until;) {
+                assertThat(System.nanoTime()).as("steps stand still at %d", steps.get()).isLessThan(end);
+                Thread.sleep(1);
+            }
+        }
+
+        List<float[]> end() throws Exception {
+            enough.set(true);
+            List<float[]> weights = new ArrayList<>();
+            for (FutureTask<float[]> rank : ranks) {
+                weights.add(rank.get(PATIENCE.toSeconds(), TimeUnit.SECONDS));
+            }
+            return weights;
+        }
+
+        /** Returns how a rank failed. */
+        Throwable failure(int rank) throws Exception {
+            try {
+                ranks.get(rank).get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+                return null;
+            } catch (ExecutionException e) {
+                return e.getCause();
+            }
+        }
+
+        @Override
+        public void close() {
+            enough.set(true);
+            coordinator.close();
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"local, ring, gossip", "local, gossip, ring", "local, ring, ring", "aeron, ring, gossip",
+        "aeron, gossip, ring"})
+    void shouldNotNoticeThatTheOtherDies(String wire, String lives, String dies) throws Exception {
+        try (Neighbour one = new Neighbour(wire, lives); Neighbour other = new Neighbour(wire, dies)) {
+            one.awaitSteps(STEPS);
+            other.awaitSteps(STEPS);
+            other.dies.set(true);
+            assertThat(other.failure(WORLD - 1)).hasMessage("killed");
+            if (dies.equals("ring")) {
+                assertThat(other.failure(0)).isInstanceOf(PeerLostException.class);
+            } else {
+                other.awaitSteps(STEPS);
+                other.enough.set(true);
+                assertThat(other.failure(0)).isNull();
+            }
+            one.awaitSteps(STEPS);
+            List<float[]> weights = one.end();
+            assertThat(one.epochs).as("epochs of those who were left in peace").hasValue(1);
+            if (lives.equals("ring")) {
+                assertThat(weights.get(1)).containsExactly(weights.get(0));
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"local", "aeron"})
+    void shouldTakeNobodyOfTheOther(String wire) throws Exception {
+        try (Neighbour one = new Neighbour(wire, "elastic"); Neighbour other = new Neighbour(wire, "gossip")) {
+            one.awaitSteps(STEPS);
+            TransportConfig stranger = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(5));
+            for (Neighbour each : List.of(one, other)) {
+                DistributedException refused = catchThrowableOfType(
+                        DistributedException.class, () -> Group.join(GroupConfig.of(stranger,
+                                each.coordinator.address()).joining(Duration.ofSeconds(10))).close());
+                assertThat(refused).hasMessageContaining("secret");
+            }
+            one.awaitSteps(STEPS);
+            other.awaitSteps(STEPS);
+            assertThat(one.end()).hasSize(WORLD);
+            assertThat(other.end()).hasSize(WORLD);
+            assertThat(one.epochs).hasValue(1);
+            assertThat(other.epochs).hasValue(1);
+        }
+    }
+}
