@@ -7,10 +7,11 @@ import java.net.DatagramSocket;
 import java.net.ServerSocket;
 
 /** Finds a port that is free for TCP and UDP. */
-final class FreePort {
+public final class FreePort {
     private FreePort() { }
 
-    static int find() {
+    /** Returns its number; another process may take it at any time. */
+    public static int find() {
         for (int i = 0; i < 100; i++) {
             try (ServerSocket tcp = new ServerSocket(0); DatagramSocket udp = new DatagramSocket(tcp.getLocalPort())) {
                 return udp.getLocalPort();

@@ -1,0 +1,269 @@
+package dev.starling.transport.spi;
+
+import static dev.starling.transport.spi.Wires.HEADER;
+import static dev.starling.transport.spi.Wires.await;
+import static dev.starling.transport.spi.Wires.drive;
+import static dev.starling.transport.spi.Wires.offer;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.contract.FreePort;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What every wire of a network does, in each of the ways that it can go. */
+@Timeout(60)
+@ParameterizedClass
+@MethodSource("ways")
+class WireContractTest {
+    @Parameter
+    private Way way;
+
+    @TempDir
+    private Path directory;
+
+    /** A wire with some options. */
+    record Way(String provider, Map<String, String> options) { }
+
+    /** Small datagrams take a busy machine longer than the usual patience at the end. */
+    static Stream<Way> ways() {
+        return Stream.of(new Way("aeron", Map.of("ipc", "true")), new Way("aeron", Map.of("ipc", "false")),
+                new Way("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")), new Way("ucx", Map.of("tls", "tcp")),
+                new Way("ucx", Map.of("tls", "sm,self")), new Way("ucx", Map.of("tls", "all")));
+    }
+
+    @BeforeEach
+    void check() {
+        assumeTrue(Transport.providers().get(way.provider).availability() instanceof WireProvider.Availability.Ready,
+                way.provider + " cannot be used here");
+    }
+
+    private TransportConfig config() {
+        TransportConfig config = TransportConfig.of(way.provider, Secret.ofText("sixteen bytes or more"))
+                .directory(directory);
+        for (Map.Entry<String, String> option : way.options.entrySet()) {
+            config = config.option(option.getKey(), option.getValue());
+        }
+        return config;
+    }
+
+    private Wire open() {
+        return open(config());
+    }
+
+    private Wire open(TransportConfig config) {
+        return Transport.providers().get(way.provider).open(config);
+    }
+
+    private TransportException failure(TransportConfig config) {
+        return catchThrowableOfType(TransportException.class, () -> open(config).close());
+    }
+
+    /** Messages of sizes from none to the longest, with contents that tell which is which. */
+    private static byte[] message(int index, int longest) {
+        int[] sizes = {0, 1, 31, longest - HEADER, 1000, 8192 - 24, 8193, 32 << 10, 65_472 - 8, 65_473 - 8, 3, 200_000,
+            262_120, longest - HEADER - 1, 1};
+        byte[] body = new byte[Math.min(longest - HEADER, sizes[index % sizes.length])];
+        new Random(index).nextBytes(body);
+        return body;
+    }
+
+    @Test
+    void shouldCarryMessagesOfAllSizesInOrder() {
+        try (Wire from = open(); Wire to = open()) {
+            Link link = from.open(to.address());
+            int count = 200;
+            int[] received = {0};
+            Inbox check = (buffer, offset, length) -> {
+                byte[] body = new byte[length - HEADER];
+                buffer.getBytes(offset + HEADER, body);
+                assertThat(body).isEqualTo(message(received[0], from.maxMessageLength()));
+                received[0]++;
+            };
+            int[] sent = {0};
+            await(() -> {
+                while (sent[0] < count && offer(link, message(sent[0], from.maxMessageLength())) == Wire.SENT) {
+                    sent[0]++;
+                }
+                to.poll(check, 3);
+                return received[0] == count;
+            }, from);
+        }
+    }
+
+    @Test
+    void shouldHandOverNoMoreThanWanted() {
+        try (Wire from = open(); Wire to = open()) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            for (int i = 1; i < 100; i++) {
+                int index = i;
+                await(() -> offer(link, new byte[] {(byte) index}) == Wire.SENT, from);
+            }
+            int[] received = {0};
+            await(() -> {
+                int before = received[0];
+                to.poll((buffer, offset, length) -> {
+                    if (length == HEADER + 1) {
+                        assertThat(buffer.getByte(offset + HEADER)).isEqualTo((byte) ++received[0]);
+                    }
+                }, 2);
+                assertThat(received[0] - before).isLessThanOrEqualTo(2);
+                return received[0] == 99;
+            }, from);
+        }
+    }
+
+    @Test
+    void shouldPressBackAndLoseNothing() {
+        try (Wire from = open(); Wire to = open()) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            byte[] body = new byte[10_000];
+            int sent = 0;
+            int code;
+            while ((code = offer(link, body)) == Wire.SENT) {
+                sent++;
+                drive(from);
+            }
+            assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+            assertThat(sent).as("messages under way").isBetween(50, 5000);
+            int expected = sent + 1;
+            int[] received = {0};
+            boolean[] last = {false};
+            await(() -> {
+                last[0] = last[0] || offer(link, body) == Wire.SENT;
+                to.poll((buffer, offset, length) -> received[0] += length == body.length + HEADER ? 1 : 0, 16);
+                return last[0] && received[0] == expected;
+            }, from);
+        }
+    }
+
+    @Test
+    void shouldDeliverWhatWasSentBeforeClosing() throws InterruptedException {
+        try (Wire to = open()) {
+            int count = 150;
+            Thread sender = Thread.ofPlatform().start(() -> {
+                try (Wire from = open()) {
+                    Link link = from.open(to.address());
+                    int[] sent = {0};
+                    await(() -> {
+                        if (offer(link, new byte[10_000]) == Wire.SENT) {
+                            sent[0]++;
+                        }
+                        return sent[0] == count;
+                    }, from);
+                }
+            });
+            int[] received = {0};
+            await(() -> {
+                to.poll((buffer, offset, length) -> received[0]++, 16);
+                return received[0] == count;
+            });
+            sender.join();
+        }
+    }
+
+    @Test
+    void shouldReachItself() {
+        try (Wire wire = open()) {
+            Link link = wire.open(wire.address());
+            int[] received = {0};
+            boolean[] sent = {false};
+            await(() -> {
+                sent[0] = sent[0] || offer(link, new byte[4]) == Wire.SENT;
+                wire.poll((buffer, offset, length) -> received[0]++, 4);
+                return received[0] == 1;
+            });
+        }
+    }
+
+    @Test
+    void shouldTellThatTheOtherEndIsGone() {
+        try (Wire from = open(); Wire other = open()) {
+            Wire to = open();
+            Link link = from.open(to.address());
+            Link lasting = from.open(other.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, other);
+            to.close();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from, other);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, other);
+            assertThat(offer(link, new byte[4])).isEqualTo(Wire.CLOSED);
+            link.close();
+            try (Link again = from.open(to.address())) {
+                drive(from);
+                assertThat(offer(again, new byte[4])).isEqualTo(Wire.NOT_CONNECTED);
+            }
+        }
+    }
+
+    @Test
+    void shouldWaitForAPeerThatComesLater() {
+        int port = FreePort.find();
+        try (Wire from = open()) {
+            Link link = from.open("127.0.0.1:" + port);
+            long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(100);
+            await(() -> {
+                assertThat(offer(link, new byte[4])).isEqualTo(Wire.NOT_CONNECTED);
+                return System.nanoTime() > until;
+            }, from);
+            try (Wire to = open(config().at("127.0.0.1", port))) {
+                assertThat(to.address()).isEqualTo("127.0.0.1:" + port);
+                await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            }
+        }
+    }
+
+    @Test
+    void shouldTellThatThePortIsInUse() {
+        try (Wire first = open()) {
+            int port = Integer.parseInt(first.address().substring(first.address().indexOf(':') + 1));
+            TransportException e = failure(config().at("127.0.0.1", port));
+            assertThat(e.problem()).isEqualTo(Problem.IN_USE);
+            assertThat(e).hasMessageContaining("port " + port).hasMessageContaining("0 for any");
+        }
+    }
+
+    @Test
+    void shouldTellThatAnAddressIsNotOfThisMachine() {
+        assertThat(failure(config().at("192.0.2.1", 0))).hasMessageContaining("192.0.2.1");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"nonsense", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536", "no host at all:80"})
+    void shouldRefuseWhatIsNoAddress(String address) {
+        try (Wire wire = open()) {
+            assertThatThrownBy(() -> wire.open(address)).isInstanceOf(TransportException.class);
+        }
+    }
+
+    @Test
+    void shouldRefuseMessagesThatAreTooLong() {
+        try (Wire wire = open(); Wire to = open()) {
+            Link link = wire.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, wire, to);
+            assertThatThrownBy(() -> offer(link, new byte[wire.maxMessageLength()]))
+                    .isInstanceOf(TransportException.class).hasMessageContaining("at most " + wire.maxMessageLength());
+        }
+    }
+}

@@ -1,0 +1,39 @@
+package dev.starling.transport.spi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** What tests of bare wires do over and over. */
+public final class Wires {
+    /** Bytes before the body of each message that {@link #offer} sends. */
+    public static final int HEADER = 8;
+
+    private static final Inbox NOTHING = (buffer, offset, length) -> { };
+    private static final UnsafeBuffer HEAD = new UnsafeBuffer(new byte[HEADER]);
+
+    private Wires() { }
+
+    /** Offers a message of a header and a body once; returns the link's code. */
+    public static int offer(Link link, byte[] body) {
+        return link.offer(HEAD, 0, HEADER, new UnsafeBuffer(body), 0, body.length);
+    }
+
+    /** Lets a wire work once, and drops what comes; returns how much that was. */
+    public static int drive(Wire wire) {
+        return wire.poll(NOTHING, 16);
+    }
+
+    /** Lets wires work, and drops what comes, until something holds. */
+    public static void await(BooleanSupplier condition, Wire... driven) {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!condition.getAsBoolean()) {
+            assertThat(System.nanoTime()).as("in time").isLessThan(deadline);
+            for (Wire wire : driven) {
+                drive(wire);
+            }
+        }
+    }
+}
