@@ -3,6 +3,8 @@ package dev.starling.transport;
 import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Memory that peers which were given its {@link #key} may write into. Belongs to its {@link Transport}. Peers on the
@@ -14,6 +16,8 @@ public final class MemoryRegion implements AutoCloseable {
     private final MemorySegment memory;
     private final AutoCloseable storage;
     private final RemoteWrites.Registration registration;
+    private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
+    private RemoteWrites.Interceptor interceptor = (_, _, _) -> false;
     /** Writes by the wire that read from here. */
     private int inFlight;
     private boolean closed;
@@ -30,7 +34,8 @@ public final class MemoryRegion implements AutoCloseable {
             storage = made;
         } else {
             Arena arena = Arena.ofShared();
-            memory = arena.allocate(bytes, 4096);
+            memory = arena.allocate(bytes, bytes < SharedMemory.LARGE_PAGE ? 4096 : SharedMemory.LARGE_PAGE);
+            SharedMemory.collapse(memory);
             storage = arena;
         }
         registration = remote == null || bytes == 0 ? null : remote.register(memory);
@@ -51,6 +56,26 @@ public final class MemoryRegion implements AutoCloseable {
     /** Returns the size in bytes. */
     public long bytes() {
         return key.bytes();
+    }
+
+    /**
+     * Sets who sees what comes by puts before it is written here, and may use it up: where it comes in messages, this
+     * spares a copy. What another process writes into memory that both map, or the network by itself, nobody sees.
+     */
+    public void onWrite(RemoteWrites.Interceptor newInterceptor) {
+        interceptor = newInterceptor;
+        if (registration != null) {
+            registration.onWrite(newInterceptor);
+        }
+    }
+
+    /** Writes bytes that came, of which it is known that they fit in. */
+    void write(long offset, DirectBuffer from, int at, int length) {
+        // Bytes in an array have no address.
+        if (from.byteArray() != null || !interceptor.take(offset, from.addressOffset() + at, length)) {
+            view.wrap(memory.address() + offset, length);
+            from.getBytes(at, view, 0, length);
+        }
     }
 
     Transport owner() {

@@ -170,8 +170,7 @@ final class PutQueue {
             return;
         }
         if (bytes > 0) {
-            piece.wrap(region.memory().address() + to, bytes);
-            buffer.getBytes(offset + Frame.PUT_HEADER, piece, 0, bytes);
+            region.write(to, buffer, offset + Frame.PUT_HEADER, bytes);
         }
         if ((flags & Frame.PUT_LAST) != 0) {
             taken++;

@@ -18,7 +18,7 @@ import java.nio.channels.FileChannel;
  */
 final class SharedMemory implements AutoCloseable {
     private static final int PAGE = 4096;
-    private static final int LARGE_PAGE = 2 << 20;
+    static final int LARGE_PAGE = 2 << 20;
     private static final int CLOSE_ON_EXEC = 1;
     private static final int COLLAPSE = 25;
 
@@ -35,6 +35,13 @@ final class SharedMemory implements AutoCloseable {
     /** Returns whether this operating system has such memory. */
     static boolean isAvailable() {
         return Calls.AVAILABLE;
+    }
+
+    /** Moves memory whose pages are there into larger pages, where the operating system has such. */
+    static void collapse(MemorySegment memory) {
+        if (isAvailable()) {
+            Calls.collapse(memory.address(), memory.byteSize());
+        }
     }
 
     /** Makes zeroed memory, all pages of it there. */

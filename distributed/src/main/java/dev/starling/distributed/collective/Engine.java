@@ -334,6 +334,7 @@ public final class Engine implements AutoCloseable {
             first = null;
             last = null;
             transfers.fail(why);
+            network.breakOff();
         }
     }
 

@@ -75,6 +75,7 @@ final class NetworkCollectives implements Algorithm {
     /** Takes the memory for pieces on their way, from {@code offset} on. */
     void open(SymmetricMemory control, long offset) {
         ring.open(control, offset);
+        control.region().onWrite(ring::take);
         if (firsts != null) {
             firsts.open(control, offset + Ring.SCRATCH_BYTES);
         }
@@ -272,6 +273,11 @@ final class NetworkCollectives implements Algorithm {
             return gather.awaited();
         }
         return hosted ? hierarchy.awaited() : ring.awaited();
+    }
+
+    /** What is under way has failed, and its memory may be closed. */
+    void breakOff() {
+        ring.breakOff();
     }
 
     @Override

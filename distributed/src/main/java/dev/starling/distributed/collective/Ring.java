@@ -52,7 +52,6 @@ final class Ring {
     private final ReduceKernels kernels;
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
-    private final long[] ownElements = new long[1];
     private final long[] noTarget = {};
     private final Completion arrivedThere;
     private final Completion leftSlot;
@@ -81,6 +80,9 @@ final class Ring {
     private boolean wide;
     private boolean keepsApart;
     private int underWay;
+    /** Whether the ranks agree, and how much of the piece that comes next was reduced as it came. */
+    private boolean agreed;
+    private long reducedBytes;
 
     /**
      * Makes a ring.
@@ -112,6 +114,7 @@ final class Ring {
     }
 
     void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
+        agreed = false;
         call = newCall;
         memory = newMemory;
         offset = newOffset;
@@ -175,8 +178,33 @@ final class Ring {
         credited = count;
     }
 
+    /**
+     * Reduces what comes for the slot that is next, where it is, so that it need not be written there; unless it comes
+     * too early, or there are others to be dealt with before.
+     */
+    boolean take(long at, long address, int bytes) {
+        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || taken < arrived
+                || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
+                || bytes % call.dtype().bytes() != 0) {
+            return false;
+        }
+        reduce(address, bytes);
+        reducedBytes += bytes;
+        if (reducedBytes == receiving.length()) {
+            // That it has arrived is told later.
+            advance();
+        }
+        return true;
+    }
+
+    /** Takes nothing any more: there may be no elements to reduce into. */
+    void breakOff() {
+        agreed = false;
+    }
+
     /** Gets on; {@code ready} tells whether values may be sent that the successor does not wait for yet. */
     int doWork(boolean ready) {
+        agreed = true;
         int work = send(ready);
         for (int i = 0; i < AT_ONCE && receive(); i++) {
             work += 1 + send(ready);
@@ -185,51 +213,63 @@ final class Ring {
     }
 
     private boolean receive() {
-        if (receiving.isAtEnd() || taken == arrived) {
+        if (receiving.isAtEnd() || taken >= arrived) {
             return false;
         }
-        int step = receiving.step();
-        if (step < reductions) {
-            boolean last = step == reductions - 1;
-            boolean apart = keepsApart && !last;
+        if (receiving.step() < reductions) {
+            boolean apart = keepsApart && !isLastReduction();
             if (apart && filled - left >= OUTGOING) {
                 return false;
             }
-            long own = memory.own().address() + offset + receiving.offset();
             long slot = scratch.memory().address() + slot(reduced);
-            target[0] = apart ? scratch.memory().address() + outgoing(filled++) : own;
             if (wide) {
-                reduceWide(slot, own, apart);
+                reduceWide(slot, apart);
             } else {
-                reduce(slot, own, last);
+                reduce(slot + reducedBytes, receiving.length() - reducedBytes);
             }
-            reduced++;
+            filled += apart ? 1 : 0;
         }
-        taken++;
-        receiving.next();
+        advance();
         return true;
     }
 
-    private void reduce(long slot, long own, boolean last) {
-        sources[0] = slot;
-        sources[1] = own;
+    private void advance() {
+        reduced += receiving.step() < reductions ? 1 : 0;
+        reducedBytes = 0;
+        taken++;
+        receiving.next();
+    }
+
+    private boolean isLastReduction() {
+        return receiving.step() == reductions - 1;
+    }
+
+    /** Reduces so many bytes of a piece, after those that were reduced before. */
+    private void reduce(long from, long bytes) {
+        boolean last = isLastReduction();
+        sources[0] = from;
+        sources[1] = ownElements() + reducedBytes;
+        target[0] = keepsApart && !last ? scratch.memory().address() + outgoing(filled) : sources[1];
         ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
-        kernels.reduce(call.dtype(), op, sources, target, 0, receiving.length() / call.dtype().bytes(),
-                fabric.world());
+        kernels.reduce(call.dtype(), op, sources, target, 0, bytes / call.dtype().bytes(), fabric.world());
+    }
+
+    private long ownElements() {
+        return memory.own().address() + offset + receiving.offset();
     }
 
     /** What comes first are elements of the predecessor, later ones are partial sums in f32. */
-    private void reduceWide(long slot, long own, boolean apart) {
+    private void reduceWide(long slot, boolean apart) {
         int count = (int) (receiving.length() / call.dtype().bytes());
         boolean goesOn = receiving.step() > 0;
-        long partial = apart ? target[0] : slot;
+        long partial = apart ? scratch.memory().address() + outgoing(filled) : slot;
         if (goesOn && apart) {
             ReduceKernels.copy(slot, partial, (long) count * Float.BYTES);
         }
         sources[0] = slot;
-        sources[1] = own;
-        ownElements[0] = own;
-        kernels.reduceWide(call.dtype(), call.op(), goesOn ? ownElements : sources, goesOn, partial,
+        sources[1] = ownElements();
+        target[0] = sources[1];
+        kernels.reduceWide(call.dtype(), call.op(), goesOn ? target : sources, goesOn, partial,
                 apart ? noTarget : target, count, fabric.world());
     }
 

@@ -34,8 +34,26 @@ public interface RemoteWrites {
         /** Returns what {@link #attach} takes; at most {@link #MAX_KEY_LENGTH} bytes. */
         byte[] key();
 
+        /**
+         * Sets who sees what comes before it is written. A network that writes by itself does not ask.
+         */
+        default void onWrite(Interceptor interceptor) { }
+
         @Override
         void close();
+    }
+
+    /** Sees what is about to be written, and may use it up where it is, which spares a copy. Called by the wire. */
+    @FunctionalInterface
+    interface Interceptor {
+        /**
+         * Takes what is to be written, or part of it, in the order in which it comes.
+         *
+         * @param offset in the memory, in bytes; so many bytes from there on are within it
+         * @param address where the bytes are, until this returns
+         * @return whether it has taken them: then they are not written
+         */
+        boolean take(long offset, long address, int bytes);
     }
 
     /** Registered memory of a peer. */

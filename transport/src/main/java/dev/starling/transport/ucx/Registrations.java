@@ -15,18 +15,34 @@ final class Registrations {
     private final SecureRandom random = new SecureRandom();
     private long last;
 
-    private record Entry(long token, MemorySegment memory, UnsafeBuffer buffer) { }
+    private static final class Entry {
+        private final long token;
+        private final MemorySegment memory;
+        private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
+        private RemoteWrites.Interceptor interceptor = (_, _, _) -> false;
+
+        Entry(long token, MemorySegment memory) {
+            this.token = token;
+            this.memory = memory;
+        }
+    }
 
     RemoteWrites.Registration register(MemorySegment memory) {
         long number = ++last;
         long token = random.nextLong();
-        entries.put(number, new Entry(token, memory, new UnsafeBuffer(0, 0)));
+        Entry entry = new Entry(token, memory);
+        entries.put(number, entry);
         byte[] key = ByteBuffer.allocate(UcxKey.MESSAGES_LENGTH).order(ByteOrder.LITTLE_ENDIAN).put(UcxKey.MESSAGES)
                 .putLong(memory.byteSize()).putLong(number).putLong(token).array();
         return new RemoteWrites.Registration() {
             @Override
             public byte[] key() {
                 return key.clone();
+            }
+
+            @Override
+            public void onWrite(RemoteWrites.Interceptor interceptor) {
+                entry.interceptor = interceptor;
             }
 
             @Override
@@ -48,8 +64,11 @@ final class Registrations {
         if (entry == null || entry.token != token || offset < 0 || offset > entry.memory.byteSize() - length) {
             return false;
         }
-        entry.buffer.wrap(entry.memory.address() + offset, length);
-        entry.buffer.putBytes(0, from, at, length);
+        // What came before its turn is in an array.
+        if (from.byteArray() != null || !entry.interceptor.take(offset, from.addressOffset() + at, length)) {
+            entry.buffer.wrap(entry.memory.address() + offset, length);
+            entry.buffer.putBytes(0, from, at, length);
+        }
         return true;
     }
 }
