@@ -11,7 +11,8 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages,
- * others around a {@link Ring}, or by {@linkplain Hierarchy host} where that spares the network something.
+ * all-reduces of middle length by {@linkplain HalvingDoubling exchanging halves}, others around a {@link Ring}, or by
+ * {@linkplain Hierarchy host} where that spares the network something.
  *
  * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has
  * told the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all
@@ -35,6 +36,7 @@ final class NetworkCollectives implements Algorithm {
     private final int predecessor;
     private final ReduceKernels kernels = new ReduceKernels();
     private final SmallGather gather;
+    private final HalvingDoubling halving;
     private final Ring ring;
     private final Placement hosts;
     private final Ring firsts;
@@ -49,6 +51,7 @@ final class NetworkCollectives implements Algorithm {
     private long sequence;
     private boolean small;
     private boolean hosted;
+    private boolean halved;
     private boolean called;
     private boolean agreed;
     private boolean readySent;
@@ -62,6 +65,7 @@ final class NetworkCollectives implements Algorithm {
         successor = (rank + 1) % world;
         predecessor = Math.floorMod(rank - 1, world);
         gather = new SmallGather(rank, world, kernels);
+        halving = new HalvingDoubling(fabric, kernels);
         ring = new Ring(fabric, IntStream.range(0, world).toArray(), 0, kernels);
         hosts = new Placement(fabric);
         firsts = hosts.areMixed() && hosts.isFirst() ? new Ring(fabric, hosts.firsts(), 1, kernels) : null;
@@ -69,15 +73,17 @@ final class NetworkCollectives implements Algorithm {
 
     /** Returns how many bytes of memory it takes for pieces on their way, on each rank. */
     long scratchBytes() {
-        return Ring.SCRATCH_BYTES * (hosts.areMixed() ? 2 : 1);
+        return Ring.SCRATCH_BYTES * (hosts.areMixed() ? 2 : 1) + HalvingDoubling.SCRATCH_BYTES;
     }
 
     /** Takes the memory for pieces on their way, from {@code offset} on. */
     void open(SymmetricMemory control, long offset) {
-        ring.open(control, offset);
+        halving.open(control, offset);
+        long rings = offset + HalvingDoubling.SCRATCH_BYTES;
+        ring.open(control, rings);
         control.region().onWrite(ring::take);
         if (firsts != null) {
-            firsts.open(control, offset + Ring.SCRATCH_BYTES);
+            firsts.open(control, rings + Ring.SCRATCH_BYTES);
         }
         if (hosts.areMixed() && control.isHosted()) {
             hierarchy = new Hierarchy(hosts, control, firsts);
@@ -94,6 +100,7 @@ final class NetworkCollectives implements Algorithm {
         // What a host would hand on has the type of the elements, so sums that must not be rounded yet go around.
         hosted = !small && hierarchy != null && call.kind() == Kind.ALL_REDUCE && memory.isHosted()
                 && !ReduceKernels.needsWide(call.dtype(), call.op());
+        halved = !small && !hosted && HalvingDoubling.takes(call, world);
         done = world == 1;
         called = done;
         agreed = done;
@@ -107,6 +114,8 @@ final class NetworkCollectives implements Algorithm {
             gather.begin(call, sequence, own);
         } else if (hosted) {
             hierarchy.begin(call, memory, offset);
+        } else if (halved) {
+            halving.begin(call, sequence, memory, offset);
         } else {
             ring.begin(call, memory, offset);
         }
@@ -139,9 +148,9 @@ final class NetworkCollectives implements Algorithm {
         if (!agreed) {
             agreed = isHeard(calls, predecessor);
         }
-        int work = small ? gather() : ring();
+        int work = small ? gather() : large();
         done = agreed && (small ? gather.isGathered() : called && readySent
-                && (hosted ? hierarchy.isDone() : ring.isDone()));
+                && (hosted ? hierarchy.isDone() : halved ? halving.isDone() : ring.isDone()));
         if (done && small) {
             gather.finish(own);
         }
@@ -175,7 +184,7 @@ final class NetworkCollectives implements Algorithm {
         return work;
     }
 
-    private int ring() {
+    private int large() {
         int work = 0;
         if (!called) {
             called = engine.send(successor, out, 0, write(CALL, 0, true)) == Endpoint.OK;
@@ -189,6 +198,8 @@ final class NetworkCollectives implements Algorithm {
         }
         if (agreed && hosted) {
             work += hierarchy.doWork(call) + (firsts == null ? 0 : credit(firsts, 1));
+        } else if (agreed && halved) {
+            work += halving.doWork();
         } else if (agreed) {
             work += ring.doWork(ready) + credit(ring, 0);
         }
@@ -256,6 +267,7 @@ final class NetworkCollectives implements Algorithm {
     @Override
     public void onPut(int from, long immediate) {
         ring.told(from, immediate);
+        halving.told(immediate);
         if (firsts != null) {
             firsts.told(from, immediate);
         }
@@ -272,7 +284,7 @@ final class NetworkCollectives implements Algorithm {
         if (small) {
             return gather.awaited();
         }
-        return hosted ? hierarchy.awaited() : ring.awaited();
+        return hosted ? hierarchy.awaited() : halved ? halving.awaited() : ring.awaited();
     }
 
     /** What is under way has failed, and its memory may be closed. */

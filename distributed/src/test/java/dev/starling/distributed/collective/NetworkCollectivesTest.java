@@ -34,8 +34,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 class NetworkCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final long OFFSET = 192;
-    /** Nothing, one element, odd ones, either side of what is small, of a piece, and of all scratch memory. */
-    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, 32_768 * 3 + 5,
+    /** Nothing, one element, odd ones, either side of what is small, of what is halved, and of all scratch memory. */
+    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, HalvingDoubling.MOST_BYTES / 4,
+        HalvingDoubling.MOST_BYTES / 4 + 1, 32_768 * 3 + 5,
         (int) (Ring.SCRATCH_BYTES / 4) + 33};
 
     private static Cluster cluster(int world) {
@@ -203,7 +204,7 @@ class NetworkCollectivesTest {
     @ParameterizedTest
     @ValueSource(strings = {"ab", "abc", "abcde", "aabb", "aabcc"})
     void shouldGiveTheSameBitsToAll(String hosts) {
-        for (int count : new int[] {500, 300_001}) {
+        for (int count : new int[] {500, 30_001, 300_001}) {
             List<Integer> hashes = hosted(hosts).run(group -> {
                 SplittableRandom random = new SplittableRandom(group.rank());
                 int hash = 0;
@@ -398,7 +399,7 @@ class NetworkCollectivesTest {
     }
 
     @ParameterizedTest
-    @ValueSource(ints = {0, 1, 2, 3, 4, 5})
+    @ValueSource(ints = {0, 1, 2, 3, 4, 5, 6})
     void shouldNameWhoFellSilentInTheMiddle(int kind) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(700));
         Cluster cluster = new Cluster(config.sharedMemory(kind == 5), 3, Coordinator.OnLoss.END);
@@ -436,6 +437,7 @@ class NetworkCollectivesTest {
         Collectives all = group.collectives();
         return switch (kind) {
             case 0, 5 -> all.allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
+            case 6 -> all.allReduce(buffer, 0, HalvingDoubling.MOST_BYTES / 4, DType.F32, ReduceOp.SUM);
             case 1 -> all.reduceScatter(buffer, 0, count, DType.F32, ReduceOp.SUM);
             case 2 -> all.allGather(buffer, 0, count, DType.F32);
             case 3 -> all.broadcast(buffer, 0, count, DType.F32, 0);
