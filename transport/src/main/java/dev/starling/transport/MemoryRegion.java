@@ -11,6 +11,9 @@ import org.agrona.concurrent.UnsafeBuffer;
  * same host map it, where that is possible and allowed.
  */
 public final class MemoryRegion implements AutoCloseable {
+    /** Moving memory into large pages takes a millisecond per mebibyte, so that little must not be moved. */
+    private static final long WORTH_LARGE_PAGES = 16 << 20;
+
     private final Transport owner;
     private final RegionKey key;
     private final MemorySegment memory;
@@ -34,8 +37,11 @@ public final class MemoryRegion implements AutoCloseable {
             storage = made;
         } else {
             Arena arena = Arena.ofShared();
-            memory = arena.allocate(bytes, bytes < SharedMemory.LARGE_PAGE ? 4096 : SharedMemory.LARGE_PAGE);
-            SharedMemory.collapse(memory);
+            boolean large = bytes >= WORTH_LARGE_PAGES;
+            memory = arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
+            if (large) {
+                SharedMemory.collapse(memory);
+            }
             storage = arena;
         }
         registration = remote == null || bytes == 0 ? null : remote.register(memory);
