@@ -13,9 +13,12 @@ import java.util.function.BooleanSupplier;
  * What the members of an epoch do together. Every rank calls for the same, in the same order; if one does not, all
  * learn of it by a {@link CollectiveMismatchException} that names both calls. Results have the same bits on every rank,
  * and the same from run to run. Ranks that map each other's memory compute in it directly; others send pieces around a
- * ring or, when there is little to send, double their distance each round.
+ * ring or, when there is little to send, gather it all in rounds of doubled distance.
  *
- * <p>Offsets are in bytes and multiples of 64; counts are in elements.
+ * <p>A {@link Work} that is returned has begun, unless the method's name begins with {@code prepare}; it fails if a
+ * member is lost. Methods that wait do so for {@link GroupConfig#patience}, and throw what {@link Work#await} throws.
+ * Offsets are in bytes and multiples of 64; counts are in elements; what does not fit in the buffer is an
+ * {@link IllegalArgumentException}.
  */
 public final class Collectives {
     private static final long STAGE = 4L << 20;
@@ -33,7 +36,7 @@ public final class Collectives {
         return engine;
     }
 
-    /** Makes registered memory of the same size on every rank. Collective; waits. */
+    /** Makes registered memory, of as many bytes on every rank, which the caller closes. Collective; waits. */
     public SymmetricBuffer symmetric(long bytes) {
         SymmetricMemory[] made = new SymmetricMemory[1];
         group.locked(() -> made[0] = engine.register(bytes));
@@ -46,7 +49,7 @@ public final class Collectives {
         return new SymmetricBuffer(group, made[0]);
     }
 
-    /** Tells every rank what each has to say, by rank; at most 16 KiB each. Collective; waits. */
+    /** Returns what each rank has to say, by rank; at most 16 KiB each, of any length. Collective; waits. */
     public byte[][] exchange(byte[] own) {
         Task[] task = new Task[1];
         group.locked(() -> task[0] = engine.exchange(own));
@@ -54,7 +57,7 @@ public final class Collectives {
         return task[0].blobs();
     }
 
-    /** Reduces {@code count} elements of all ranks, in place; all get the result. */
+    /** Reduces {@code count} elements of all ranks, in place; all get the result. Collective. */
     public Work allReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op) {
         return started(prepareAllReduce(buffer, offset, count, type, op, ""));
     }
@@ -65,22 +68,25 @@ public final class Collectives {
         return prepare(CollectiveCall.allReduce(type, op, count, label), buffer, offset);
     }
 
-    /** Reduces {@code count} elements, a multiple of the world size; rank r gets the r-th part, in place. */
+    /**
+     * Reduces {@code count} elements, a multiple of the world size. The r-th part of the result is rank r's, where it
+     * lies; what the other parts hold then is not defined. Collective.
+     */
     public Work reduceScatter(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op) {
         return started(prepare(CollectiveCall.reduceScatter(type, op, count, ""), buffer, offset));
     }
 
-    /** Gathers {@code count} elements, a multiple of the world size: the r-th part is rank r's. */
+    /** Gathers {@code count} elements in all, a multiple of the world size: rank r gives the r-th part. Collective. */
     public Work allGather(SymmetricBuffer buffer, long offset, long count, DType type) {
         return started(prepare(CollectiveCall.allGather(type, count, ""), buffer, offset));
     }
 
-    /** Gives all ranks the elements of one. */
+    /** Gives all ranks the elements of one, the root. Collective. */
     public Work broadcast(SymmetricBuffer buffer, long offset, long count, DType type, int root) {
         return started(prepare(CollectiveCall.broadcast(type, count, root, ""), buffer, offset));
     }
 
-    /** Lets no rank go on before all have come. */
+    /** Is done when all ranks have come here. Collective. */
     public Work barrier() {
         return started(prepare(CollectiveCall.barrier(""), null, 0));
     }
@@ -110,7 +116,7 @@ public final class Collectives {
         return new Prepared(engine.transfer(false, from, tag, into));
     }
 
-    /** Gives all ranks the bytes of one, wherever they lie. Collective; waits. */
+    /** Gives all ranks the bytes of one, the root, wherever they lie; as many on each. Collective; waits. */
     public void broadcast(MemorySegment bytes, int root) {
         staged(bytes, DType.U8, (count) -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
     }

@@ -9,7 +9,7 @@ import java.time.Duration;
  * @param transport how this process is reached
  * @param coordinator address of the {@link Coordinator}, or {@code file:PATH} of a file that holds it
  * @param wish the rank that this process would like, or -1
- * @param host processes with the same text can map each other's memory
+ * @param host name of the machine: processes with the same text can map each other's memory
  * @param joining how long the group may take to come together
  * @param patience how long a collective may take, or a new epoch
  */

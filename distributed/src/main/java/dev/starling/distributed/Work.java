@@ -3,8 +3,8 @@ package dev.starling.distributed;
 import java.time.Duration;
 
 /**
- * A collective that goes on by itself. Made once, it can be started again and again, on all ranks in the same order;
- * that costs no memory.
+ * A collective, or a message, that goes on by itself. Made once, it can be started again and again, on all ranks in
+ * the same order; that costs no memory.
  */
 public interface Work {
     /**

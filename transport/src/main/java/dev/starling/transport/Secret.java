@@ -34,12 +34,17 @@ public final class Secret {
         return new Secret(bytes);
     }
 
-    /** Returns the secret that {@link #toHex} wrote. */
+    /**
+     * Returns the secret that {@link #toHex} wrote.
+     *
+     * @throws TransportException if this is no hexadecimal number of {@link #MIN_LENGTH} bytes or more
+     */
     public static Secret ofHex(String hex) {
         try {
             return new Secret(HexFormat.of().parseHex(hex.strip()));
         } catch (IllegalArgumentException e) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "the secret is not hexadecimal", "", e);
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the secret is not hexadecimal",
+                    "make one: openssl rand -hex 32", e);
         }
     }
 
@@ -48,7 +53,11 @@ public final class Secret {
         return new Secret(text.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** Reads a secret in hexadecimal from a file. */
+    /**
+     * Reads a secret in hexadecimal from a file.
+     *
+     * @throws TransportException if the file cannot be read or holds none
+     */
     public static Secret read(Path file) {
         try {
             return ofHex(Files.readString(file));

@@ -147,7 +147,9 @@ public final class Transport implements Agent, AutoCloseable {
     /**
      * Begins to connect to the transport at that address; goes on trying until the endpoint is closed.
      *
+     * @param address as the peer's own {@link #address} says: another name of the same host is refused
      * @param greeting what the peer is told about this side, at most 4 KiB
+     * @throws TransportException if the address is none, the greeting is too long, or this is closed
      */
     public Endpoint connect(String address, byte[] greeting) {
         checkOpen();
@@ -161,7 +163,11 @@ public final class Transport implements Agent, AutoCloseable {
         return endpoint;
     }
 
-    /** Registers new, zeroed memory. */
+    /**
+     * Registers new, zeroed memory, which is this transport's and is given back when either is closed.
+     *
+     * @throws TransportException if there is no room, or this is closed
+     */
     public MemoryRegion register(long bytes) {
         checkOpen();
         if (bytes < 0) {

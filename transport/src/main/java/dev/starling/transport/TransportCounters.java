@@ -49,7 +49,7 @@ public final class TransportCounters {
         return refusedStrangers;
     }
 
-    /** Returns the number of puts outside of a region, or to none. */
+    /** Returns the number of puts outside of a region, or to none: one that was closed, or never was. */
     public long refusedWrites() {
         return refusedWrites;
     }

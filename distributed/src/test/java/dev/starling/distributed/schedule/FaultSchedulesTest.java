@@ -32,7 +32,7 @@ class FaultSchedulesTest {
         assertThat(ended).as("runs that came to their end").isGreaterThan(sweep.count() / 4);
     }
 
-    /** As {@link Sweep#alike}, but a rank that was excluded may have taken its last steps with others than the survivors. */
+    /** As {@link Sweep#alike}; but an excluded rank may have taken its last steps with others than the survivors. */
     private static void survivorsAlike(Map<String, Outcome> outcomes) {
         Map<String, Outcome> survivors = new HashMap<>(outcomes);
         survivors.values().removeIf(o -> !o.ended);
