@@ -69,8 +69,10 @@ public final class ParameterServer implements DistributionStrategy {
     private volatile DistributedException failure;
     private volatile Map<String, String> furthest;
     private volatile boolean awaitsNotes;
-    private double[] total;
+    private volatile double[] total;
     private long round;
+    private boolean isVoting;
+    private boolean isEnding;
     private long steps;
 
     private ParameterServer(Group group, Builder how) {
@@ -234,6 +236,29 @@ public final class ParameterServer implements DistributionStrategy {
         }
     }
 
+    /** Takes effect a step later, so that nobody waits for the votes of others. */
+    @Override
+    public boolean stops(boolean wanted) {
+        if (!isSynchronous) {
+            return wanted;
+        }
+        tally();
+        if (!isEnding) {
+            ask(new double[]{wanted ? 1 : 0}, 0, 1);
+            isVoting = true;
+        }
+        return isEnding;
+    }
+
+    private void tally() {
+        if (isVoting) {
+            await("for the votes of all workers");
+            isVoting = false;
+            isEnding = total[0] > 0;
+            round++;
+        }
+    }
+
     private byte[] notes() {
         StringBuilder lines = new StringBuilder();
         state.notes().forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
@@ -289,22 +314,33 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public void sum(double[] values) {
+        tally();
         for (int from = 0; from < values.length; from += MOST_SUMMED) {
             int n = Math.min(MOST_SUMMED, values.length - from);
-            ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(ORDER).putLong(round).putInt(n);
-            for (int i = 0; i < n; i++) {
-                body.putDouble(values[from + i]);
-            }
-            total = null;
-            group.locked(() -> servers[0].ask(Message.SUM, body.array()));
+            ask(values, from, n);
             await("for a sum over workers");
             System.arraycopy(total, 0, values, from, n);
             round++;
         }
     }
 
+    /** Asks for the sum of some numbers. */
+    private void ask(double[] values, int from, int n) {
+        ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(ORDER).putLong(round).putInt(n);
+        for (int i = 0; i < n; i++) {
+            body.putDouble(values[from + i]);
+        }
+        group.locked(() -> {
+            total = null;
+            servers[0].ask(Message.SUM, body.array());
+            servers[0].pump();
+        });
+        group.wake();
+    }
+
     @Override
     public void finish() {
+        tally();
         group.locked(() -> {
             for (ServerLink server : servers) {
                 server.ask(Message.BYE, new byte[0]);

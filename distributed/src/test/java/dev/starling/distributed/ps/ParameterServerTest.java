@@ -13,12 +13,15 @@ import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -105,6 +108,31 @@ class ParameterServerTest {
         List<Outcome> one = train(1, 2, new Consistency.Asynchronous(), ServerConfig.inMemory(), Corners::perceptron,
                 m -> Adam.over(m).rate(0.002).build(), 3);
         assertAlike(one.getFirst(), alone, 1e-5f);
+    }
+
+    @Test
+    void synchronousWorkersEndAtOneStepWhenOneIsToEnd() {
+        List<Long> ends = Cluster.local(4).run(group -> {
+            if (group.rank() == 3) {
+                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                return null;
+            }
+            AtomicLong last = new AtomicLong();
+            TrainingListener listener = new TrainingListener() {
+                @Override
+                public void stepEnded(Progress progress) {
+                    last.set(progress.step());
+                    if (group.rank() == 1 && progress.step() == 17) {
+                        progress.stop();
+                    }
+                }
+            };
+            Corners.train(Corners::perceptron, ParameterServerTest::momentum, 9, ParameterServer.worker(group,
+                    group.rank()).workers(3).consistency(new Consistency.Synchronous()).build(),
+                    b -> b.listeners(listener).checkpoints(directory.resolve("of" + group.rank())));
+            return last.get();
+        }).stream().filter(Objects::nonNull).toList();
+        assertThat(ends).containsOnly(18L).hasSize(3);
     }
 
     @Test

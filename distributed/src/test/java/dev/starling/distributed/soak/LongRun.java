@@ -2,6 +2,8 @@ package dev.starling.distributed.soak;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
@@ -38,8 +40,16 @@ final class LongRun {
             case "ring" -> RingAllReduce.over(group).bucketBytes(512).build();
             case "elastic" -> RingAllReduce.over(group).bucketBytes(512).elastic().build();
             case "gossip" -> Gossip.of(group);
+            case "ps async" -> servers(group, new Consistency.Asynchronous());
+            case "ps stale" -> servers(group, new Consistency.Stale(3));
+            case "ps sync" -> servers(group, new Consistency.Synchronous());
             default -> throw new IllegalArgumentException(name);
         };
+    }
+
+    /** All members but the last are workers. */
+    private static DistributionStrategy servers(Group group, Consistency consistency) {
+        return ParameterServer.worker(group, group.rank()).workers(group.world() - 1).consistency(consistency).build();
     }
 
     /**

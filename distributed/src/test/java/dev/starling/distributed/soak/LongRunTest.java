@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;
@@ -20,6 +22,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -71,17 +74,31 @@ class LongRunTest {
     @ParameterizedTest
     @ValueSource(strings = {"ring", "elastic", "gossip"})
     void shouldBeFlat(String strategy) {
-        assertFlat("local", strategy, 1_000);
+        assertFlat("local", strategy, 1_000, null);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @ValueSource(strings = {"ring", "elastic", "gossip"})
     void shouldBeFlatForLong(String strategy) {
-        assertFlat("local", strategy, 10_000);
+        assertFlat("local", strategy, 10_000, null);
     }
 
-    private static void assertFlat(String wire, String strategy, long steps) {
+    @ParameterizedTest
+    @ValueSource(strings = {"ps async", "ps stale", "ps sync"})
+    void shouldBeFlatWithAServer(String strategy) {
+        assertFlat("local", strategy, 1_000, ServerConfig.inMemory());
+    }
+
+    @ParameterizedTest
+    @Tag("stress")
+    @ValueSource(strings = {"ps async", "ps stale", "ps sync"})
+    void shouldBeFlatWithAServerForLong(String strategy, @TempDir Path directory) {
+        assertFlat("local", strategy, 10_000, ServerConfig.in(directory).journalBytes(1 << 20));
+    }
+
+    /** The last member is a server, if there is to be one. */
+    private static void assertFlat(String wire, String strategy, long steps, ServerConfig server) {
         TransportConfig transport = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(20));
         OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
         AtomicBoolean done = new AtomicBoolean();
@@ -89,7 +106,11 @@ class LongRunTest {
             if (group.rank() == 0) {
                 return LongRun.measure(group, strategy, steps, () -> done.set(true), () -> true);
             }
-            LongRun.train(group, strategy, step -> { }, done::get);
+            if (server != null && group.rank() == group.world() - 1) {
+                ParameterServer.serve(group, 0, server);
+            } else {
+                LongRun.train(group, strategy, step -> { }, done::get);
+            }
             return null;
         }).getFirst();
         Holdings.assertFlat(held.get(0), held.get(1), held.get(2));

@@ -57,12 +57,20 @@ enum Party {
     STARLING_TRAINING("starling", Measure.TRAIN, Measure.STEP_OVERLAPPED) {
         @Override
         List<Way> ways(Measure measure) {
-            return measure == Measure.TRAIN ? List.of(Way.of("ring"), Way.of("gossip")) : List.of(Way.of("ring"));
+            return measure == Measure.TRAIN ? TrainingMember.STRATEGIES.stream().map(Way::of).toList()
+                : List.of(Way.of("ring"));
         }
 
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TrainingMember(config("aeron"), setting, rank, world, directory);
+            TransportConfig transport = config("aeron");
+            return rank < world ? new TrainingMember(transport, setting, rank, world, directory)
+                : new ServingMember(transport, rank, directory);
+        }
+
+        @Override
+        int processes(Way way, int world) {
+            return world + TrainingMember.servers(way.setting());
         }
     },
     /** Our strategies, as between hosts. */
@@ -158,6 +166,11 @@ enum Party {
         return List.of(Way.of(""));
     }
 
+    /** Returns how many processes there are, with those that do not train but serve. */
+    int processes(Way way, int world) {
+        return world;
+    }
+
     /** Becomes a member in this process. */
     Member join(String setting, int rank, int world, Path directory) throws Exception {
         throw new IllegalStateException(label + " has programs of its own");
@@ -169,7 +182,7 @@ enum Party {
             return List.of(OpenMpi.command(way, world, openMpi));
         }
         List<List<String>> commands = new ArrayList<>();
-        for (int rank = 0; rank < world; rank++) {
+        for (int rank = 0; rank < processes(way, world); rank++) {
             List<String> command = new ArrayList<>();
             command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
             command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());

@@ -6,6 +6,8 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
@@ -26,11 +28,14 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
 /** One worker that trains a convolutional network with others, on one thread each. */
 final class TrainingMember implements Member {
+    /** What there is to be measured; of servers, one is enough for so small a model. */
+    static final List<String> STRATEGIES = List.of("ring", "gossip", "ps async", "ps sync");
     private static final Duration PATIENCE = Duration.ofSeconds(60);
     private static final int OVERLAP_BATCH = 32;
     private static final long PRECISE_NS = 60_000;
@@ -55,7 +60,7 @@ final class TrainingMember implements Member {
         this.rank = rank;
         this.directory = directory;
         Threads.set(1);
-        coordinator = rank != 0 ? null : coordinator(transport, world);
+        coordinator = rank != 0 ? null : coordinator(transport, world + servers(strategyName));
         if (rank == 0) {
             Meeting.say(directory, "coordinator", coordinator.address());
         }
@@ -64,9 +69,20 @@ final class TrainingMember implements Member {
             case "ring" -> RingAllReduce.over(group).build();
             case "ring bf16" -> RingAllReduce.over(group).halfPrecision().build();
             case "gossip" -> Gossip.of(group);
+            case "ps async" -> servers(world, new Consistency.Asynchronous());
+            case "ps sync" -> servers(world, new Consistency.Synchronous());
             default -> throw new IllegalArgumentException("no such strategy: " + strategyName);
         };
         strategy.start(TrainingState.of(model.network(), model.optimizer()));
+    }
+
+    /** Returns how many servers a strategy needs. */
+    static int servers(String strategyName) {
+        return strategyName.startsWith("ps") ? 1 : 0;
+    }
+
+    private DistributionStrategy servers(int world, Consistency consistency) {
+        return ParameterServer.worker(group, rank).workers(world).consistency(consistency).build();
     }
 
     private static CoordinatorThread coordinator(TransportConfig transport, int world) {
@@ -91,7 +107,7 @@ final class TrainingMember implements Member {
             step = new TrainingStep(model.network(), Loss.crossEntropy(), model.optimizer(), Generator.seeded(1),
                 strategy);
         }
-        if (strategy.isSynchronous()) {
+        if (strategy instanceof RingAllReduce) {
             group.collectives().barrier().await(PATIENCE);
         }
         long start = System.nanoTime();
