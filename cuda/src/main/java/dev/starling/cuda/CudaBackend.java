@@ -1,0 +1,124 @@
+package dev.starling.cuda;
+
+import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.kernels.ElementwiseKernels;
+import dev.starling.cuda.kernels.HostFallback;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.memory.DeviceAllocator;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Pooling;
+import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Scan;
+import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Softmax;
+import dev.starling.tensor.op.Sorting;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Backend;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * A GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in the order of the
+ * calls; an error of a kernel shows at a later call, unless the property {@code starling.cuda.synchronous} or the
+ * environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation wait for its end.
+ */
+final class CudaBackend implements Backend {
+    private final Device device;
+    private final Gpu gpu;
+    private final boolean synchronous;
+    private final DeviceAllocator memory;
+    private final Launcher launcher;
+    private final HostFallback host = new HostFallback(this);
+    private final ElementwiseKernels elementwise;
+
+    CudaBackend(Device device, Gpu gpu) {
+        this.device = device;
+        this.gpu = gpu;
+        synchronous = Boolean.getBoolean("starling.cuda.synchronous")
+                || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
+        memory = new DeviceAllocator(gpu);
+        launcher = new Launcher(gpu, new KernelCompiler(gpu));
+        elementwise = new ElementwiseKernels(launcher);
+    }
+
+    @Override
+    public Allocator memory() {
+        return memory;
+    }
+
+    @Override
+    public boolean hostVisible() {
+        return false;
+    }
+
+    @Override
+    public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
+        try {
+            Tensor[] results = runKernel(op, inputs, outputs);
+            if (synchronous) {
+                gpu.synchronize(launcher.stream());
+            }
+            return results;
+        } catch (GpuException e) {
+            TensorException named = new TensorException(TensorException.Problem.DEVICE, op.name(),
+                    Arrays.stream(inputs).map(Tensor::spec).toList(), device + " reports " + e.getMessage(),
+                    synchronous ? "report it with this message"
+                            : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+            named.initCause(e);
+            throw named;
+        }
+    }
+
+    private Tensor[] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
+        return switch (op) {
+            case Elementwise e -> elementwise.run(e, inputs, outputs[0]);
+            case Reduction _, Scan _, Sorting _, Movement _, Selection _, Contraction _, Convolution _, Pooling _,
+                    Normalization _, Softmax _, CrossEntropy _, Random _, Fill _, Update _ ->
+                host.run(op, inputs, outputs);
+            case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
+        };
+    }
+
+    @Override
+    public void upload(long hostAddress, long deviceAddress, long bytes) {
+        transfer("upload", bytes, () -> gpu.upload(hostAddress, deviceAddress, bytes, launcher.stream()));
+    }
+
+    @Override
+    public void download(long deviceAddress, long hostAddress, long bytes) {
+        transfer("download", bytes, () -> gpu.download(deviceAddress, hostAddress, bytes, launcher.stream()));
+    }
+
+    private void transfer(String name, long bytes, Runnable copy) {
+        if (bytes == 0) {
+            return;
+        }
+        try {
+            copy.run();
+            gpu.synchronize(launcher.stream());
+        } catch (GpuException e) {
+            TensorException named = new TensorException(TensorException.Problem.DEVICE, name, List.of(),
+                    device + " reports " + e.getMessage(),
+                    "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+            named.initCause(e);
+            throw named;
+        }
+    }
+}

@@ -1,0 +1,104 @@
+package dev.starling.cuda.gpu;
+
+/**
+ * A GPU as the backend needs it: memory, copies, streams, events, compiled kernels and their launches. Every call may
+ * come from any thread. What is queued on one stream runs in the order of the calls.
+ *
+ * <p>All methods throw {@link GpuException} if the machine reports an error, also one of an earlier launch.
+ */
+public interface Gpu {
+    /** An order of work. */
+    interface Stream { }
+
+    /** A point in a stream. */
+    interface Event { }
+
+    /** A loaded program. */
+    interface Image {
+        /** Returns a kernel by its name. */
+        Function function(String name);
+    }
+
+    /** A kernel of an {@link Image}. */
+    interface Function { }
+
+    /**
+     * How many threads a kernel is launched with.
+     *
+     * @param x blocks, at least 1
+     * @param y blocks, 1 to 65535
+     * @param z blocks, 1 to 65535
+     * @param threads of a block, at most 1024
+     * @param sharedBytes of dynamic shared memory of a block
+     */
+    record Grid(int x, int y, int z, int threads, int sharedBytes) { }
+
+    /** Returns the product's name. */
+    String name();
+
+    /** Returns what its kernels are compiled for, for example {@code sm_90}. */
+    String architecture();
+
+    /** Returns how many multiprocessors there are. */
+    int processors();
+
+    /** Returns what compiles kernels for it. */
+    Compiler compiler();
+
+    /** Returns memory of the device, aligned to 256 bytes at least, or 0 if there is not enough. */
+    long allocate(long bytes);
+
+    /** Gives back memory of the device; waits until nothing uses it any more. */
+    void free(long address);
+
+    /** Returns how many bytes of the device's memory nobody uses. */
+    long freeBytes();
+
+    /** Returns host memory that the device can copy from and to by itself, and that kernels see at the same address. */
+    long allocatePinned(long bytes);
+
+    /** Gives back host memory. */
+    void freePinned(long address);
+
+    /** Makes a stream. */
+    Stream stream();
+
+    /** Makes an event, which counts as passed until it is recorded. */
+    Event event();
+
+    /** Lets an event pass when all that was queued on the stream so far is done. */
+    void record(Event event, Stream stream);
+
+    /** Waits for an event. */
+    void await(Event event);
+
+    /** Lets what is queued on the stream from now on wait for an event. */
+    void await(Event event, Stream stream);
+
+    /** Waits for all that was queued on a stream. */
+    void synchronize(Stream stream);
+
+    /** Queues a copy to the device; pinned memory may change again after the copy, other memory after the call. */
+    void upload(long host, long device, long bytes, Stream stream);
+
+    /** Queues a copy to the host; with memory that is not pinned it is done after the call. */
+    void download(long device, long host, long bytes, Stream stream);
+
+    /** Queues a copy within the device's memory. */
+    void copy(long from, long to, long bytes, Stream stream);
+
+    /** Queues the setting of every byte to {@code value}. */
+    void fill(long address, byte value, long bytes, Stream stream);
+
+    /** Loads what the {@link #compiler} made. */
+    Image load(byte[] program);
+
+    /**
+     * Queues a kernel.
+     *
+     * @param arguments address of the arguments in host memory, one after the other, each aligned to its size; may be
+     *     used again after the call
+     * @param bytes size of the arguments
+     */
+    void launch(Function function, Grid grid, Stream stream, long arguments, int bytes);
+}

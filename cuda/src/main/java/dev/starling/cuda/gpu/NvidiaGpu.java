@@ -1,0 +1,316 @@
+package dev.starling.cuda.gpu;
+
+import static org.bytedeco.cuda.global.cudart.*;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.bytedeco.cuda.cudart.CUctx_st;
+import org.bytedeco.cuda.cudart.CUevent_st;
+import org.bytedeco.cuda.cudart.CUfunc_st;
+import org.bytedeco.cuda.cudart.CUmod_st;
+import org.bytedeco.cuda.cudart.CUstream_st;
+import org.bytedeco.javacpp.BytePointer;
+import org.bytedeco.javacpp.Pointer;
+import org.bytedeco.javacpp.PointerPointer;
+import org.bytedeco.javacpp.SizeTPointer;
+
+/** A GPU through NVIDIA's driver, in the primary context that it shares with the CUDA libraries of this process. */
+public final class NvidiaGpu implements Gpu {
+    /** More dynamic shared memory has to be asked for. */
+    private static final int PLAIN_SHARED_BYTES = 48 << 10;
+    /** The device whose context each thread has made current. */
+    private static final ThreadLocal<NvidiaGpu> CURRENT = new ThreadLocal<>();
+    private static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
+
+    private final int device;
+    private final CUctx_st context = new CUctx_st();
+    private final String name;
+    private final String architecture;
+    private final int processors;
+    private final Compiler compiler = new Nvrtc();
+
+    private record NvidiaStream(CUstream_st stream) implements Stream { }
+
+    private record NvidiaEvent(CUevent_st event) implements Event { }
+
+    private record NvidiaImage(NvidiaGpu gpu, CUmod_st module) implements Image {
+        @Override
+        public Function function(String name) {
+            gpu.enter();
+            CUfunc_st function = new CUfunc_st();
+            check(cuModuleGetFunction(function, module, name), "cuModuleGetFunction of " + name);
+            return new NvidiaFunction(function);
+        }
+    }
+
+    private static final class NvidiaFunction implements Function {
+        private final CUfunc_st function;
+        private volatile int sharedBytes = PLAIN_SHARED_BYTES;
+
+        NvidiaFunction(CUfunc_st function) {
+            this.function = function;
+        }
+    }
+
+    /** A pointer to an address that somebody else owns. */
+    private static final class Raw extends Pointer {
+        Raw(long address) {
+            this.address = address;
+        }
+    }
+
+    /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch is given, one per thread. */
+    private static final class LaunchBuffer {
+        private final MemorySegment list = Arena.global().allocate(48, 16);
+        private final PointerPointer<Pointer> pointer = new PointerPointer<>(new Raw(list.address()));
+
+        LaunchBuffer() {
+            list.set(ValueLayout.JAVA_LONG, 0, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT);
+            list.set(ValueLayout.JAVA_LONG, 16, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT);
+            list.set(ValueLayout.JAVA_LONG, 24, list.address() + 40);
+            list.set(ValueLayout.JAVA_LONG, 32, CU_LAUNCH_PARAM_END_AS_INT);
+        }
+
+        PointerPointer<Pointer> of(long arguments, int bytes) {
+            list.set(ValueLayout.JAVA_LONG, 8, arguments);
+            list.set(ValueLayout.JAVA_LONG, 40, bytes);
+            return pointer;
+        }
+    }
+
+    /** Opens the device of the given index. */
+    public NvidiaGpu(int index) {
+        check(cuInit(0), "cuInit");
+        int[] result = new int[1];
+        check(cuDeviceGet(result, index), "cuDeviceGet");
+        device = result[0];
+        check(cuDevicePrimaryCtxRetain(context, device), "cuDevicePrimaryCtxRetain");
+        name = name(device);
+        architecture = "sm_" + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
+                + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+        processors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    }
+
+    /** Returns how many devices the driver offers. */
+    public static int count() {
+        check(cuInit(0), "cuInit");
+        int[] count = new int[1];
+        check(cuDeviceGetCount(count), "cuDeviceGetCount");
+        return count[0];
+    }
+
+    /** Returns the newest CUDA version that the driver serves, as 1000·major + 10·minor. */
+    public static int driverVersion() {
+        int[] version = new int[1];
+        check(cuDriverGetVersion(version), "cuDriverGetVersion");
+        return version[0];
+    }
+
+    /** Returns name, memory and architecture of the first device in words. */
+    public static String describe(int index) {
+        int[] result = new int[1];
+        check(cuDeviceGet(result, index), "cuDeviceGet");
+        try (SizeTPointer bytes = new SizeTPointer(1)) {
+            check(cuDeviceTotalMem(bytes, result[0]), "cuDeviceTotalMem");
+            return name(result[0]) + ", " + (bytes.get() >> 30) + " GiB, compute capability "
+                    + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, result[0]) + "."
+                    + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, result[0]);
+        }
+    }
+
+    private static String name(int device) {
+        try (BytePointer name = new BytePointer(256)) {
+            check(cuDeviceGetName(name, 256, device), "cuDeviceGetName");
+            return name.getString();
+        }
+    }
+
+    private static int attribute(int attribute, int device) {
+        int[] value = new int[1];
+        try (org.bytedeco.javacpp.IntPointer p = new org.bytedeco.javacpp.IntPointer(value)) {
+            check(cuDeviceGetAttribute(p, attribute, device), "cuDeviceGetAttribute");
+            return p.get();
+        }
+    }
+
+    /** Makes this device's context the thread's. */
+    private void enter() {
+        if (CURRENT.get() != this) {
+            check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+            CURRENT.set(this);
+        }
+    }
+
+    private static void check(int error, String call) {
+        if (error != CUDA_SUCCESS) {
+            throw failure(error, call);
+        }
+    }
+
+    private static GpuException failure(int error, String call) {
+        try (PointerPointer<BytePointer> text = new PointerPointer<>(1)) {
+            String words = cuGetErrorString(error, text) == CUDA_SUCCESS
+                    ? text.get(BytePointer.class, 0).getString() : "unknown";
+            return new GpuException(call + ": error " + error + ", " + words);
+        }
+    }
+
+    @Override
+    public String name() {
+        return name;
+    }
+
+    @Override
+    public String architecture() {
+        return architecture;
+    }
+
+    @Override
+    public int processors() {
+        return processors;
+    }
+
+    @Override
+    public Compiler compiler() {
+        return compiler;
+    }
+
+    @Override
+    public long allocate(long bytes) {
+        enter();
+        long[] address = new long[1];
+        int error = cuMemAlloc(address, bytes);
+        if (error == CUDA_ERROR_OUT_OF_MEMORY) {
+            return 0;
+        }
+        check(error, "cuMemAlloc of " + bytes + " bytes");
+        return address[0];
+    }
+
+    @Override
+    public void free(long address) {
+        enter();
+        check(cuMemFree(address), "cuMemFree");
+    }
+
+    @Override
+    public long freeBytes() {
+        enter();
+        try (SizeTPointer free = new SizeTPointer(1); SizeTPointer total = new SizeTPointer(1)) {
+            check(cuMemGetInfo(free, total), "cuMemGetInfo");
+            return free.get();
+        }
+    }
+
+    @Override
+    public long allocatePinned(long bytes) {
+        enter();
+        try (PointerPointer<Pointer> address = new PointerPointer<>(1)) {
+            check(cuMemHostAlloc(address, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                    "cuMemHostAlloc of " + bytes + " bytes");
+            return address.get(0).address();
+        }
+    }
+
+    @Override
+    public void freePinned(long address) {
+        enter();
+        check(cuMemFreeHost(new Raw(address)), "cuMemFreeHost");
+    }
+
+    @Override
+    public Stream stream() {
+        enter();
+        CUstream_st stream = new CUstream_st();
+        check(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        return new NvidiaStream(stream);
+    }
+
+    @Override
+    public Event event() {
+        enter();
+        CUevent_st event = new CUevent_st();
+        check(cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+        return new NvidiaEvent(event);
+    }
+
+    @Override
+    public void record(Event event, Stream stream) {
+        enter();
+        check(cuEventRecord(of(event), of(stream)), "cuEventRecord");
+    }
+
+    @Override
+    public void await(Event event) {
+        enter();
+        check(cuEventSynchronize(of(event)), "cuEventSynchronize");
+    }
+
+    @Override
+    public void await(Event event, Stream stream) {
+        enter();
+        check(cuStreamWaitEvent(of(stream), of(event), 0), "cuStreamWaitEvent");
+    }
+
+    @Override
+    public void synchronize(Stream stream) {
+        enter();
+        check(cuStreamSynchronize(of(stream)), "cuStreamSynchronize");
+    }
+
+    @Override
+    public void upload(long host, long device, long bytes, Stream stream) {
+        enter();
+        check(cuMemcpyHtoDAsync(device, new Raw(host), bytes, of(stream)), "cuMemcpyHtoDAsync");
+    }
+
+    @Override
+    public void download(long device, long host, long bytes, Stream stream) {
+        enter();
+        check(cuMemcpyDtoHAsync(new Raw(host), device, bytes, of(stream)), "cuMemcpyDtoHAsync");
+    }
+
+    @Override
+    public void copy(long from, long to, long bytes, Stream stream) {
+        enter();
+        check(cuMemcpyDtoDAsync(to, from, bytes, of(stream)), "cuMemcpyDtoDAsync");
+    }
+
+    @Override
+    public void fill(long address, byte value, long bytes, Stream stream) {
+        enter();
+        check(cuMemsetD8Async(address, value, bytes, of(stream)), "cuMemsetD8Async");
+    }
+
+    @Override
+    public Image load(byte[] program) {
+        enter();
+        CUmod_st module = new CUmod_st();
+        try (BytePointer bytes = new BytePointer(program)) {
+            check(cuModuleLoadData(module, bytes), "cuModuleLoadData");
+        }
+        return new NvidiaImage(this, module);
+    }
+
+    @Override
+    public void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) {
+        enter();
+        NvidiaFunction f = (NvidiaFunction) function;
+        if (grid.sharedBytes() > f.sharedBytes) {
+            check(cuFuncSetAttribute(f.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, grid.sharedBytes()),
+                    "cuFuncSetAttribute of " + grid.sharedBytes() + " bytes of shared memory");
+            f.sharedBytes = grid.sharedBytes();
+        }
+        check(cuLaunchKernel(f.function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(),
+                of(stream), null, BUFFER.get().of(arguments, bytes)), "cuLaunchKernel");
+    }
+
+    private static CUstream_st of(Stream stream) {
+        return ((NvidiaStream) stream).stream;
+    }
+
+    private static CUevent_st of(Event event) {
+        return ((NvidiaEvent) event).event;
+    }
+}

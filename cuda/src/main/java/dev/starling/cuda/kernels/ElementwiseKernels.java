@@ -1,0 +1,130 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Elementwise;
+import java.util.Arrays;
+
+/**
+ * Kernels of {@link Elementwise} operations: one source, specialised by the expression and the types. A result has the
+ * memory layout of the first operand of its shape, if that one is dense.
+ */
+public final class ElementwiseKernels {
+    /** What one thread reads of the widest operand at once. */
+    private static final int VECTOR_BYTES = 16;
+
+    private final Launcher launcher;
+
+    /**
+     * What a kernel is specialised for.
+     *
+     * @param expression as of {@link ElementwiseExpressions}
+     * @param a type of the first operand
+     * @param b type of the second operand, or {@code null}
+     * @param c type of the third operand, or {@code null}
+     * @param result type of the result
+     * @param width how many elements a vector has
+     * @param vectors whether a thread takes a vector, else one element
+     */
+    private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result, int width,
+            boolean vectors) implements Kernel {
+        @Override
+        public KernelSource source() {
+            DType last = c != null ? c : b != null ? b : a;
+            return KernelSource.of("elementwise", vectors ? "vectors" : "scalars",
+                    "OPERANDS", c != null ? "3" : b != null ? "2" : "1", "TY", Types.of(result), "TA", Types.of(a),
+                    "TB", Types.of(b != null ? b : a), "TC", Types.of(last), "C", Types.wide(last),
+                    "WIDTH", Integer.toString(width), "EXPRESSION", "(" + expression + ")");
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public ElementwiseKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    /** Returns the results. */
+    public Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
+        Tensor y = Tensor.allocate(output, strides(inputs, output.shape()));
+        if (y.count() > 0) {
+            Tensor last = inputs[inputs.length - 1];
+            double[] parameters = ElementwiseExpressions.parameters(op);
+            apply(ElementwiseExpressions.of(op, last.dtype()), parameters, y, inputs);
+        }
+        return new Tensor[] {y};
+    }
+
+    /** Sets {@code y} to an expression of one to three operands that broadcast to its shape. */
+    void apply(String expression, double[] parameters, Tensor y, Tensor... inputs) {
+        Tensor[] operands = new Tensor[inputs.length + 1];
+        operands[0] = y;
+        System.arraycopy(inputs, 0, operands, 1, inputs.length);
+        Layout.of(y.shape(), operands).inPieces(Layout.MAX_COUNT,
+                (layout, offsets) -> launch(expression, parameters, operands, layout, offsets));
+    }
+
+    private void launch(String expression, double[] parameters, Tensor[] operands, Layout layout, long[] offsets) {
+        int most = 1;
+        for (Tensor x : operands) {
+            most = Math.max(most, x.dtype().bytes());
+        }
+        int width = VECTOR_BYTES / most;
+        boolean vectors = layout.allowsVectors(width, operands, offsets);
+        DType a = operands[1].dtype();
+        DType b = operands.length > 2 ? operands[2].dtype() : null;
+        DType c = operands.length > 3 ? operands[3].dtype() : null;
+        Launch launch = launcher.launch(new ElementwiseKernel(expression, a, b, c, operands[0].dtype(), width,
+                vectors));
+        for (int k = 0; k < 4; k++) {
+            launch.i64(k < operands.length ? address(operands[k], offsets[k]) : 0);
+        }
+        DType type = operands[operands.length - 1].dtype();
+        for (int i = 0; i < 2; i++) {
+            parameter(launch, type, i < parameters.length ? parameters[i] : 0);
+        }
+        launch.layout(layout, operands.length).threads(vectors ? (layout.count() + width - 1) / width : layout.count());
+    }
+
+    private static long address(Tensor x, long offset) {
+        return x.address() + offset * x.dtype().bytes();
+    }
+
+    private static void parameter(Launch launch, DType type, double value) {
+        switch (Types.wide(type)) {
+            case "f32" -> launch.f32((float) value);
+            case "f64" -> launch.f64(value);
+            default -> launch.i64((long) value);
+        }
+    }
+
+    /** The strides that a result takes over from the first operand of its shape, or row-major ones. */
+    private static long[] strides(Tensor[] operands, Shape shape) {
+        for (Tensor x : operands) {
+            if (x.shape().equals(shape)) {
+                return !x.isContiguous() && isDense(x) ? x.strides() : shape.contiguousStrides();
+            }
+        }
+        return shape.contiguousStrides();
+    }
+
+    /** Whether the elements fill their memory, each in a place of its own. */
+    private static boolean isDense(Tensor x) {
+        long[] strides = x.strides();
+        Integer[] order = new Integer[strides.length];
+        Arrays.setAll(order, i -> i);
+        Arrays.sort(order, (i, j) -> Long.compare(strides[i], strides[j]));
+        long expected = 1;
+        for (int d : order) {
+            if (x.size(d) > 1) {
+                if (strides[d] != expected) {
+                    return false;
+                }
+                expected *= x.size(d);
+            }
+        }
+        return true;
+    }
+}

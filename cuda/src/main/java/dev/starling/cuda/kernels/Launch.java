@@ -1,0 +1,97 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Tensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * A kernel's arguments and how many threads it gets. Arguments are appended in the order of the kernel's parameters;
+ * each lies at a multiple of its own size, as a C struct of them would have it. One per thread, used again.
+ */
+final class Launch {
+    /** Threads of a block where nothing speaks for another number. */
+    static final int THREADS = 256;
+    /** What kernels may have in arguments on every architecture. */
+    private static final int MAX_BYTES = 4096;
+    private static final ThreadLocal<Launch> MINE = ThreadLocal.withInitial(Launch::new);
+
+    private final MemorySegment arguments = Arena.ofAuto().allocate(MAX_BYTES, 16);
+    private Launcher launcher;
+    private Gpu.Function function;
+    private int bytes;
+
+    private Launch() { }
+
+    static Launch of(Launcher launcher, Gpu.Function function) {
+        Launch launch = MINE.get();
+        launch.launcher = launcher;
+        launch.function = function;
+        launch.bytes = 0;
+        return launch;
+    }
+
+    private int place(int size, int alignment) {
+        int at = (bytes + alignment - 1) & -alignment;
+        if (at + size > MAX_BYTES) {
+            throw new IllegalStateException("a kernel takes at most " + MAX_BYTES + " bytes of arguments");
+        }
+        bytes = at + size;
+        return at;
+    }
+
+    /** Appends a pointer to a tensor's first element, or a null pointer. */
+    Launch tensor(Tensor tensor) {
+        return i64(tensor == null ? 0 : tensor.address());
+    }
+
+    /** Appends a pointer or a 64-bit integer. */
+    Launch i64(long value) {
+        arguments.set(ValueLayout.JAVA_LONG_UNALIGNED, place(8, 8), value);
+        return this;
+    }
+
+    /** Appends a 32-bit integer. */
+    Launch i32(int value) {
+        arguments.set(ValueLayout.JAVA_INT_UNALIGNED, place(4, 4), value);
+        return this;
+    }
+
+    /** Appends a float. */
+    Launch f32(float value) {
+        arguments.set(ValueLayout.JAVA_FLOAT_UNALIGNED, place(4, 4), value);
+        return this;
+    }
+
+    /** Appends a double. */
+    Launch f64(double value) {
+        arguments.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, place(8, 8), value);
+        return this;
+    }
+
+    /** Appends a struct {@code Layout} for {@code operands} operands. */
+    Launch layout(Layout layout, int operands) {
+        int at = place(Layout.bytes(operands), 8);
+        layout.write(arguments, at, operands);
+        return this;
+    }
+
+    /** Queues the kernel with blocks of {@link #THREADS} threads, one thread for each of {@code threads}, if any. */
+    void threads(long threads) {
+        blocks((threads + THREADS - 1) / THREADS, THREADS, 0);
+    }
+
+    /** Queues the kernel with a number of blocks along x; 0 blocks are no launch. */
+    void blocks(long blocks, int threads, int sharedBytes) {
+        if (blocks > 0) {
+            grid(Math.toIntExact(blocks), 1, 1, threads, sharedBytes);
+        }
+    }
+
+    /** Queues the kernel with a grid of up to three dimensions. */
+    void grid(int x, int y, int z, int threads, int sharedBytes) {
+        launcher.gpu().launch(function, new Gpu.Grid(x, y, z, threads, sharedBytes), launcher.stream(),
+                arguments.address(), bytes);
+    }
+}

@@ -1,0 +1,238 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * How operands that are walked together lie in memory: dimensions that all of them have in one piece are merged, those
+ * of size 1 left out. The host's side of the struct {@code Layout} in {@code prelude.cuh}. One per thread, used again.
+ */
+final class Layout {
+    /** What a single launch counts: divisions by multiplication are exact below it. */
+    static final long MAX_COUNT = 1L << 30;
+    private static final int RANK = Shape.MAX_RANK;
+    private static final int MAX_OPERANDS = 6;
+    private static final ThreadLocal<Layout> MINE = ThreadLocal.withInitial(Layout::new);
+
+    private final long[] sizes = new long[RANK];
+    private final long[][] strides = new long[MAX_OPERANDS][RANK];
+    private int rank;
+    private int operands;
+
+    /** What is done with a piece of the operands: {@code offsets} count elements from each operand's first. */
+    interface Piece {
+        void run(Layout layout, long[] offsets);
+    }
+
+    private Layout() { }
+
+    /** Lays out operands that broadcast to {@code shape}, in whatever order of dimensions suits the first of them. */
+    static Layout of(Shape shape, Tensor... tensors) {
+        Layout layout = MINE.get();
+        layout.begin(shape, tensors);
+        layout.sort();
+        layout.merge();
+        return layout;
+    }
+
+    /** Lays out operands that broadcast to {@code shape} in row-major order, where elements' numbers matter. */
+    static Layout rowMajor(Shape shape, Tensor... tensors) {
+        Layout layout = MINE.get();
+        layout.begin(shape, tensors);
+        layout.merge();
+        return layout;
+    }
+
+    private void begin(Shape shape, Tensor[] tensors) {
+        operands = tensors.length;
+        rank = 0;
+        for (int d = 0; d < shape.rank(); d++) {
+            if (shape.dim(d) == 1) {
+                continue;
+            }
+            sizes[rank] = shape.dim(d);
+            for (int k = 0; k < operands; k++) {
+                Tensor x = tensors[k];
+                int own = d - shape.rank() + x.rank();
+                strides[k][rank] = own < 0 || x.size(own) == 1 ? 0 : x.strides()[own];
+            }
+            rank++;
+        }
+    }
+
+    /** Brings the dimensions into the order in which the first operand has them in memory. */
+    private void sort() {
+        for (int i = 1; i < rank; i++) {
+            for (int j = i; j > 0 && Math.abs(strides[0][j - 1]) < Math.abs(strides[0][j]); j--) {
+                swap(j - 1, j);
+            }
+        }
+    }
+
+    private void swap(int i, int j) {
+        long size = sizes[i];
+        sizes[i] = sizes[j];
+        sizes[j] = size;
+        for (int k = 0; k < operands; k++) {
+            long stride = strides[k][i];
+            strides[k][i] = strides[k][j];
+            strides[k][j] = stride;
+        }
+    }
+
+    private void merge() {
+        int to = 0;
+        for (int d = 1; d < rank; d++) {
+            boolean joins = true;
+            for (int k = 0; k < operands; k++) {
+                joins &= strides[k][to] == strides[k][d] * sizes[d];
+            }
+            to = joins ? to : to + 1;
+            sizes[to] = joins ? sizes[to] * sizes[d] : sizes[d];
+            for (int k = 0; k < operands; k++) {
+                strides[k][to] = strides[k][d];
+            }
+        }
+        rank = Math.min(rank, to + 1);
+        if (rank == 0) {
+            rank = 1;
+            sizes[0] = 1;
+            for (int k = 0; k < operands; k++) {
+                strides[k][0] = 1;
+            }
+        }
+    }
+
+    int rank() {
+        return rank;
+    }
+
+    long size(int d) {
+        return sizes[d];
+    }
+
+    long stride(int operand, int d) {
+        return strides[operand][d];
+    }
+
+    long count() {
+        long n = 1;
+        for (int d = 0; d < rank; d++) {
+            n *= sizes[d];
+        }
+        return n;
+    }
+
+    /** Tells whether an operand's elements lie one after the other in the order of the walk. */
+    boolean isDense(int operand) {
+        return rank == 1 && strides[operand][0] == 1;
+    }
+
+    /**
+     * Tells whether every operand can be read {@code width} elements at a time: along the innermost dimension its
+     * elements are neighbours, or one and the same.
+     *
+     * @param tensors the operands, of which the first must have neighbours
+     * @param offsets where in them the walk begins
+     */
+    boolean allowsVectors(int width, Tensor[] tensors, long[] offsets) {
+        int inner = rank - 1;
+        if (strides[0][inner] != 1 || rank > 1 && sizes[inner] % width != 0) {
+            return false;
+        }
+        for (int k = 0; k < operands; k++) {
+            if (strides[k][inner] == 0) {
+                continue;
+            }
+            int bytes = tensors[k].dtype().bytes();
+            if (strides[k][inner] != 1 || (tensors[k].address() + offsets[k] * bytes) % ((long) width * bytes) != 0) {
+                return false;
+            }
+            for (int d = 0; d < inner; d++) {
+                if (strides[k][d] % width != 0) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    /** Runs {@code piece} for as many pieces of at most {@code limit} elements as it takes. */
+    void inPieces(long limit, Piece piece) {
+        long n = count();
+        if (n == 0) {
+            return;
+        }
+        if (n <= limit) {
+            piece.run(this, new long[operands]);
+            return;
+        }
+        long[] offsets = new long[operands];
+        long all = sizes[0];
+        long rows = Math.max(1, limit / (n / all));
+        if (rows >= 64) {
+            rows &= -64;
+        }
+        Layout part = new Layout();
+        for (long from = 0; from < all; from += rows) {
+            part.copy(this);
+            part.sizes[0] = Math.min(rows, all - from);
+            part.dropFirstIfSingle();
+            for (int k = 0; k < operands; k++) {
+                offsets[k] = from * strides[k][0];
+            }
+            part.inPieces(limit, (layout, inner) -> {
+                for (int k = 0; k < inner.length; k++) {
+                    inner[k] += offsets[k];
+                }
+                piece.run(layout, inner);
+            });
+        }
+    }
+
+    private void copy(Layout other) {
+        rank = other.rank;
+        operands = other.operands;
+        System.arraycopy(other.sizes, 0, sizes, 0, rank);
+        for (int k = 0; k < operands; k++) {
+            System.arraycopy(other.strides[k], 0, strides[k], 0, rank);
+        }
+    }
+
+    private void dropFirstIfSingle() {
+        if (rank > 1 && sizes[0] == 1) {
+            rank--;
+            System.arraycopy(sizes, 1, sizes, 0, rank);
+            for (int k = 0; k < operands; k++) {
+                System.arraycopy(strides[k], 1, strides[k], 0, rank);
+            }
+        }
+    }
+
+    /** Returns the size of the struct for a number of operands. */
+    static int bytes(int operands) {
+        return 8 + 3 * 4 * RANK + 8 * RANK * operands;
+    }
+
+    void write(MemorySegment to, int at, int operandsOfStruct) {
+        if (operandsOfStruct != operands) {
+            throw new IllegalArgumentException(operands + " operands, the struct has " + operandsOfStruct);
+        }
+        to.set(ValueLayout.JAVA_INT, at, rank);
+        to.set(ValueLayout.JAVA_INT, at + 4, (int) count());
+        for (int d = 0; d < rank; d++) {
+            long size = sizes[d];
+            int shift = size <= 1 ? 0 : 64 - Long.numberOfLeadingZeros(size - 1);
+            long multiplier = (1L << 32) * ((1L << shift) - size) / size + 1;
+            int place = at + 8 + 4 * d;
+            to.set(ValueLayout.JAVA_INT, place, (int) size);
+            to.set(ValueLayout.JAVA_INT, place + 4 * RANK, (int) multiplier);
+            to.set(ValueLayout.JAVA_INT, place + 8 * RANK, shift);
+            for (int k = 0; k < operands; k++) {
+                to.set(ValueLayout.JAVA_LONG_UNALIGNED, at + 8 + 12L * RANK + 8L * (RANK * k + d), strides[k][d]);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// What every kernel's source begins with: types, conversions, layouts. No header is included.
+
+typedef float f32;
+typedef double f64;
+typedef signed char i8;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+// Types that are stored only: widen() before computing, narrow() afterwards.
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+struct boolean { u8 value; };
+
+#ifdef __CUDACC__
+#define DEVICE static __device__ __forceinline__
+// Dynamic shared memory, as an array of T.
+#define DYNAMIC_SHARED(T, name) \
+    extern __shared__ __align__(16) unsigned char dynamic_shared_memory[]; T* name = (T*) dynamic_shared_memory
+DEVICE f32 widen(f16 x) { f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+DEVICE f16 half_of(f32 x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
+#else
+DEVICE f32 widen(f16 x) { return emulator_bits<_Float16>(x.bits); }
+DEVICE f16 half_of(f32 x) { f16 y; y.bits = emulator_bits<u16>((_Float16) x); return y; }
+#endif
+DEVICE u32 bits_of(f32 x) { return __float_as_uint(x); }
+DEVICE f32 float_of(u32 x) { return __uint_as_float(x); }
+DEVICE u64 bits_of(f64 x) { return (u64) __double_as_longlong(x); }
+DEVICE f64 double_of(u64 x) { return __longlong_as_double((i64) x); }
+
+DEVICE f32 widen(f32 x) { return x; }
+DEVICE f64 widen(f64 x) { return x; }
+DEVICE f32 widen(bf16 x) { return float_of((u32) x.bits << 16); }
+DEVICE i64 widen(i64 x) { return x; }
+DEVICE i64 widen(i32 x) { return x; }
+DEVICE i64 widen(i8 x) { return x; }
+DEVICE i64 widen(u8 x) { return x; }
+DEVICE i64 widen(boolean x) { return x.value != 0; }
+
+DEVICE bool is_nan(f32 x) { return x != x; }
+DEVICE bool is_nan(f64 x) { return x != x; }
+DEVICE bool is_nan(i64 x) { return false; }
+DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
+DEVICE bool is_inf(f64 x) { return (bits_of(x) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull; }
+DEVICE bool is_inf(i64 x) { return false; }
+
+// Rounds to nearest, ties to even.
+DEVICE bf16 brain_of(f32 x) {
+    u32 bits = bits_of(x);
+    bf16 y;
+    y.bits = (u16) (is_nan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return y;
+}
+
+// Narrows with an odd last bit where inexact, so that a further rounding gives what a single one would have given.
+DEVICE f32 to_odd(f64 x) {
+    f32 nearest = (f32) x;
+    if ((f64) nearest == x || is_nan(x)) {
+        return nearest;
+    }
+    u32 bits = bits_of(nearest);
+    f64 magnitude = x < 0 ? -x : x;
+    f64 rounded = nearest < 0 ? -(f64) nearest : (f64) nearest;
+    return float_of((rounded > magnitude ? bits - 1 : bits) | 1);
+}
+
+// Truncates towards zero; what is out of range becomes the end of the range, NaN becomes 0.
+DEVICE i64 integer_of(f64 x) {
+    return is_nan(x) ? 0 : x >= 0x1p63 ? 0x7fffffffffffffffll : x <= -0x1p63 ? -0x7fffffffffffffffll - 1 : (i64) x;
+}
+
+// Conversions from a type to compute in to any type. Use narrow<T>(x).
+template <class T> struct Narrow;
+template <> struct Narrow<f32> {
+    DEVICE f32 of(f32 x) { return x; }
+    DEVICE f32 of(f64 x) { return (f32) x; }
+    DEVICE f32 of(i64 x) { return (f32) x; }
+};
+template <> struct Narrow<f64> {
+    DEVICE f64 of(f32 x) { return x; }
+    DEVICE f64 of(f64 x) { return x; }
+    DEVICE f64 of(i64 x) { return (f64) x; }
+};
+template <> struct Narrow<bf16> {
+    DEVICE bf16 of(f32 x) { return brain_of(x); }
+    DEVICE bf16 of(f64 x) { return brain_of(to_odd(x)); }
+    DEVICE bf16 of(i64 x) { return of((f64) x); }
+};
+template <> struct Narrow<f16> {
+    DEVICE f16 of(f32 x) { return half_of(x); }
+    DEVICE f16 of(f64 x) { return half_of(to_odd(x)); }
+    DEVICE f16 of(i64 x) { return of((f64) x); }
+};
+template <> struct Narrow<boolean> {
+    template <class C> DEVICE boolean of(C x) { boolean y; y.value = x != 0; return y; }
+};
+template <class T> struct NarrowInteger {
+    DEVICE T of(f32 x) { return (T) integer_of(x); }
+    DEVICE T of(f64 x) { return (T) integer_of(x); }
+    DEVICE T of(i64 x) { return (T) x; }
+};
+template <> struct Narrow<i64> : NarrowInteger<i64> { };
+template <> struct Narrow<i32> : NarrowInteger<i32> { };
+template <> struct Narrow<i8> : NarrowInteger<i8> { };
+template <> struct Narrow<u8> : NarrowInteger<u8> { };
+template <class T, class C> DEVICE T narrow(C x) { return Narrow<T>::of(x); }
+
+// Neighbours in memory that are read and written at once.
+template <class T, int N> struct alignas(sizeof(T) * N) Vec { T at[N]; };
+
+// How operands that are walked together lie in memory; dimension 0 is the outermost. Strides count elements.
+template <int OPERANDS> struct Layout {
+    u32 rank, count, size[16], multiplier[16], shift[16];
+    i64 stride[OPERANDS][16];
+
+    // Where element i of each operand lies.
+    __device__ __forceinline__ void offsets(u32 i, i64 (&offset)[OPERANDS]) const {
+        for (int k = 0; k < OPERANDS; k++) {
+            offset[k] = 0;
+        }
+        for (int d = (int) rank - 1; d > 0; d--) {
+            u32 outer = (__umulhi(i, multiplier[d]) + i) >> shift[d];
+            u32 inner = i - outer * size[d];
+            for (int k = 0; k < OPERANDS; k++) {
+                offset[k] += inner * stride[k][d];
+            }
+            i = outer;
+        }
+        for (int k = 0; k < OPERANDS; k++) {
+            offset[k] += i * stride[k][0];
+        }
+    }
+
+    // The distance of neighbours of an operand along the innermost dimension.
+    __device__ __forceinline__ i64 step(int operand) const { return stride[operand][rank - 1]; }
+};
+
+// The thread's number in the grid of blocks along x.
+#define THREAD ((u64) blockIdx.x * blockDim.x + threadIdx.x)
+
+// Sums and extremes over the 32 lanes of a warp; every lane gets the result.
+template <class C> DEVICE C warp_sum(C x) {
+    for (int lane = 16; lane > 0; lane >>= 1) {
+        x += __shfl_xor_sync(0xffffffffu, x, lane);
+    }
+    return x;
+}
+template <class C> DEVICE C maximum(C a, C b) { return a > b || a != a ? a : b; }
+template <class C> DEVICE C minimum(C a, C b) { return a < b || a != a ? a : b; }
+template <class C> DEVICE C warp_max(C x) {
+    for (int lane = 16; lane > 0; lane >>= 1) {
+        x = maximum(x, __shfl_xor_sync(0xffffffffu, x, lane));
+    }
+    return x;
+}
+
+// The same over a block of up to 1024 threads, a multiple of 32; every thread gets the result, all threads must call.
+template <class C> DEVICE C block_sum(C x) {
+    __shared__ C sums[32];
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+        sums[threadIdx.x / 32] = x;
+    }
+    __syncthreads();
+    return warp_sum(threadIdx.x % 32 < blockDim.x / 32 ? sums[threadIdx.x % 32] : C(0));
+}
+template <class C> DEVICE C block_max(C x) {
+    __shared__ C greatest[32];
+    x = warp_max(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+        greatest[threadIdx.x / 32] = x;
+    }
+    __syncthreads();
+    return warp_max(greatest[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
+}
+

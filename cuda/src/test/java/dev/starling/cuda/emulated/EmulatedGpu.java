@@ -1,0 +1,169 @@
+package dev.starling.cuda.emulated;
+
+import dev.starling.cuda.gpu.Compiler;
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.GpuException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * A GPU played by the host: its memory is the host's, and what is queued is done at once. Kernels are the same sources,
+ * compiled by {@link GnuCompiler}; a barrier that not all threads of a block reach is an error.
+ */
+final class EmulatedGpu implements Gpu {
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+    private static final int SHARED_BYTES = 227 << 10;
+
+    private final Compiler compiler = new GnuCompiler();
+    private final Map<Long, Arena> lent = new ConcurrentHashMap<>();
+    private final MemorySegment shared = Arena.ofAuto().allocate(SHARED_BYTES, 128);
+    private final MemorySegment dimensions = Arena.ofAuto().allocate(16, 16);
+
+    private record Timeless() implements Stream, Event { }
+
+    private record Kernel(MethodHandle handle) implements Function { }
+
+    @Override
+    public String name() {
+        return "emulated GPU";
+    }
+
+    @Override
+    public String architecture() {
+        return "host";
+    }
+
+    @Override
+    public int processors() {
+        return 4;
+    }
+
+    @Override
+    public Compiler compiler() {
+        return compiler;
+    }
+
+    @Override
+    public long allocate(long bytes) {
+        Arena arena = Arena.ofShared();
+        long address = arena.allocate(bytes, 256).address();
+        lent.put(address, arena);
+        return address;
+    }
+
+    @Override
+    public void free(long address) {
+        lent.remove(address).close();
+    }
+
+    @Override
+    public long freeBytes() {
+        return Runtime.getRuntime().maxMemory();
+    }
+
+    @Override
+    public long allocatePinned(long bytes) {
+        return allocate(bytes);
+    }
+
+    @Override
+    public void freePinned(long address) {
+        free(address);
+    }
+
+    @Override
+    public Stream stream() {
+        return new Timeless();
+    }
+
+    @Override
+    public Event event() {
+        return new Timeless();
+    }
+
+    @Override
+    public void record(Event event, Stream stream) { }
+
+    @Override
+    public void await(Event event) { }
+
+    @Override
+    public void await(Event event, Stream stream) { }
+
+    @Override
+    public void synchronize(Stream stream) { }
+
+    @Override
+    public void upload(long host, long device, long bytes, Stream stream) {
+        MemorySegment.copy(ALL, host, ALL, device, bytes);
+    }
+
+    @Override
+    public void download(long device, long host, long bytes, Stream stream) {
+        MemorySegment.copy(ALL, device, ALL, host, bytes);
+    }
+
+    @Override
+    public void copy(long from, long to, long bytes, Stream stream) {
+        MemorySegment.copy(ALL, from, ALL, to, bytes);
+    }
+
+    @Override
+    public void fill(long address, byte value, long bytes, Stream stream) {
+        ALL.asSlice(address, bytes).fill(value);
+    }
+
+    @Override
+    public Image load(byte[] program) {
+        try {
+            Path file = Files.createTempFile("starling-emulated", ".so");
+            Files.write(file, program);
+            SymbolLookup library = SymbolLookup.libraryLookup(file, Arena.global());
+            Files.delete(file);
+            return name -> new Kernel(Linker.nativeLinker().downcallHandle(library.find(name + "_launch").orElseThrow(
+                    () -> new GpuException("there is no kernel " + name)),
+                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+                            ValueLayout.JAVA_LONG)));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @Override
+    public synchronized void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) {
+        check(grid);
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 0, grid.x());
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 1, grid.y());
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 2, grid.z());
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 3, grid.threads());
+        try {
+            int error = (int) ((Kernel) function).handle.invokeExact(dimensions.address(), shared.address(), arguments);
+            if (error != 0) {
+                throw new GpuException("some threads of a block wait for others that never come");
+            }
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** What a driver would refuse. */
+    private static void check(Grid grid) {
+        if (grid.x() < 1 || grid.y() < 1 || grid.y() > 65535 || grid.z() < 1 || grid.z() > 65535 || grid.threads() < 1
+                || grid.threads() > 1024 || grid.sharedBytes() < 0 || grid.sharedBytes() > SHARED_BYTES) {
+            throw new GpuException("cuLaunchKernel: error 1, invalid argument: " + grid);
+        }
+    }
+}

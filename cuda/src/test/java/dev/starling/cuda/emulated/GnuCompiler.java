@@ -1,0 +1,102 @@
+package dev.starling.cuda.emulated;
+
+import dev.starling.cuda.gpu.Compiler;
+import dev.starling.cuda.gpu.GpuException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** Compiles kernels to shared libraries of the host with g++. */
+final class GnuCompiler implements Compiler {
+    private static final Pattern KERNEL = Pattern.compile("__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s*)?"
+            + "(\\w+)\\s*\\(");
+    private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing",
+            "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma", "-mf16c", "-x", "c++");
+
+    private final String header = header();
+    private final Path folder;
+
+    GnuCompiler() {
+        try {
+            folder = Files.createTempDirectory("starling-emulated");
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> delete(folder)));
+    }
+
+    private static void delete(Path folder) {
+        try (var files = Files.list(folder)) {
+            for (Path file : files.toList()) {
+                Files.delete(file);
+            }
+            Files.delete(folder);
+        } catch (IOException e) {
+            System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING, "left behind: " + folder, e);
+        }
+    }
+
+    /** Tells whether g++ is on the path. */
+    static boolean isThere() {
+        try {
+            Process process = new ProcessBuilder("g++", "--version").redirectErrorStream(true).start();
+            process.getInputStream().readAllBytes();
+            return process.waitFor() == 0;
+        } catch (IOException e) {
+            return false;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+
+    private static String header() {
+        try (InputStream in = GnuCompiler.class.getResourceAsStream("emulator.h")) {
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @Override
+    public String version() {
+        return String.join(" ", COMMAND) + header;
+    }
+
+    @Override
+    public byte[] compile(String name, String source, String architecture) {
+        StringBuilder text = new StringBuilder(header).append("#line 1 \"kernel\"\n").append(source).append('\n');
+        Matcher m = KERNEL.matcher(source);
+        while (m.find()) {
+            text.append("#pragma GCC visibility push(default)\nEMULATE(").append(m.group(1)).append(")\n");
+        }
+        try {
+            Path input = Files.createTempFile(folder, "kernel", ".cpp");
+            Path output = Path.of(input + ".so");
+            Files.writeString(input, text);
+            List<String> command = new ArrayList<>(COMMAND);
+            command.addAll(List.of("-o", output.toString(), input.toString()));
+            Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+            String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            if (process.waitFor() != 0) {
+                throw new GpuException("kernel " + name + " does not compile with g++:\n" + said);
+            }
+            byte[] program = Files.readAllBytes(output);
+            Files.delete(input);
+            Files.delete(output);
+            return program;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new GpuException("interrupted while compiling " + name);
+        }
+    }
+}

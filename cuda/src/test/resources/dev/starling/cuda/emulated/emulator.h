@@ -1,0 +1,260 @@
+// Runs kernels on the host: the threads of a block are fibers that take turns where they wait for each other, blocks
+// run one after the other. What is not here, kernels must not use. Headers are slow to read: none is included.
+typedef __SIZE_TYPE__ size_t;
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __restrict__ __restrict
+#define __shared__ static
+#define __constant__ static
+#define __align__(n) alignas(n)
+#define __launch_bounds__(...)
+#define DEVICE static inline
+#define DYNAMIC_SHARED(T, name) T* name = (T*) emulator::dynamic_shared
+
+namespace emulator {
+struct Index { unsigned x, y, z; };
+
+enum State { RUNNING, DONE };
+struct Fiber {
+    void* stack_pointer;
+    char* stack;
+    Index thread;
+    unsigned number;
+    State state;
+};
+// Those who wait for each other; a turn ends when all have come.
+struct Meeting { unsigned arrived, members, turn; };
+struct Slot { alignas(8) unsigned char bytes[8]; };
+
+static const unsigned MAX_THREADS = 1024;
+static const size_t STACK = 64 * 1024;
+static Fiber fibers[MAX_THREADS];
+static Fiber* current;
+static void* scheduler_stack;
+static Index block, block_dim, grid_dim;
+static Meeting all, warps[MAX_THREADS / 32];
+static Slot slots[MAX_THREADS];
+static unsigned char* dynamic_shared;
+static unsigned long long progress;
+static void (*entry)();
+
+extern "C" void emulator_switch(void** from, void* to);
+#if defined(__x86_64__)
+__asm__(".text\n.local emulator_switch\n.type emulator_switch,@function\nemulator_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+#else
+#error "the emulator switches stacks on x86-64 only"
+#endif
+
+static void yield() { emulator_switch(&current->stack_pointer, scheduler_stack); }
+static void meet(Meeting& meeting) {
+    unsigned turn = meeting.turn;
+    if (++meeting.arrived == meeting.members) {
+        meeting.arrived = 0;
+        meeting.turn++;
+        progress++;
+    }
+    while (meeting.turn == turn) {
+        yield();
+    }
+}
+static void leave(Meeting& meeting) {
+    if (--meeting.members > 0 && meeting.arrived == meeting.members) {
+        meeting.arrived = 0;
+        meeting.turn++;
+    }
+}
+static void fiber_main() {
+    for (;;) {
+        entry();
+        current->state = DONE;
+        progress++;
+        leave(all);
+        leave(warps[current->number / 32]);
+        yield();
+    }
+}
+// Runs a block; returns whether all threads came to their end.
+static bool run_block(unsigned threads) {
+    all = {0, threads, 0};
+    for (unsigned w = 0; w * 32 < threads; w++) {
+        warps[w] = {0, threads - w * 32 < 32 ? threads - w * 32 : 32, 0};
+    }
+    unsigned started = 0, left = threads;
+    while (left > 0) {
+        unsigned long long before = progress;
+        for (unsigned t = 0; t < threads; t++) {
+            Fiber& f = fibers[t];
+            if (t >= started) {
+                f.state = RUNNING;
+                f.number = t;
+                f.thread = {t % block_dim.x, t / block_dim.x % block_dim.y, t / (block_dim.x * block_dim.y)};
+                if (!f.stack) {
+                    f.stack = (char*) __builtin_malloc(STACK);
+                    void** top = (void**) (f.stack + STACK - 64);
+                    *--top = nullptr;
+                    *--top = (void*) fiber_main;
+                    top -= 6;
+                    f.stack_pointer = top;
+                }
+                started++;
+                progress++;
+            }
+            if (f.state == RUNNING) {
+                current = &f;
+                emulator_switch(&scheduler_stack, f.stack_pointer);
+                left -= f.state == DONE;
+            }
+        }
+        if (left > 0 && progress == before) {
+            return false;
+        }
+    }
+    return true;
+}
+template <class T> T exchange(unsigned mask, T value, unsigned lane, bool valid) {
+    static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
+    unsigned first = current->number & ~31u;
+    __builtin_memcpy(slots[current->number].bytes, &value, sizeof(T));
+    meet(warps[current->number / 32]);
+    T result = value;
+    if (valid) {
+        __builtin_memcpy(&result, slots[first + (lane & 31)].bytes, sizeof(T));
+    }
+    meet(warps[current->number / 32]);
+    return result;
+}
+
+static const char* argument;
+template <class T> T take() {
+    argument = (const char*) (((size_t) argument + alignof(T) - 1) & -alignof(T));
+    T value;
+    __builtin_memcpy((void*) &value, argument, sizeof(T));
+    argument += sizeof(T);
+    return value;
+}
+struct Call {
+    template <class... A, class... B> Call(void (*kernel)(A...), B... arguments) { kernel(arguments...); }
+};
+template <class... A> void call(void (*kernel)(A...), const char* arguments) {
+    argument = arguments;
+    Call{kernel, take<A>()...};
+}
+}
+
+#define threadIdx (emulator::current->thread)
+#define blockIdx (emulator::block)
+#define blockDim (emulator::block_dim)
+#define gridDim (emulator::grid_dim)
+#define warpSize 32
+
+static inline void __syncthreads() { emulator::meet(emulator::all); }
+static inline void __syncwarp(unsigned mask = ~0u) { emulator::meet(emulator::warps[emulator::current->number / 32]); }
+static inline void __threadfence() { }
+static inline void __threadfence_block() { }
+template <class T> T __shfl_sync(unsigned mask, T x, int lane, int width = 32) {
+    unsigned own = emulator::current->number & 31;
+    return emulator::exchange(mask, x, (own & ~(width - 1)) + (lane & (width - 1)), true);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T x, int lanes, int width = 32) {
+    unsigned own = emulator::current->number & 31, from = own ^ lanes;
+    return emulator::exchange(mask, x, from, from / width == own / width);
+}
+template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned lanes, int width = 32) {
+    unsigned own = emulator::current->number & 31;
+    return emulator::exchange(mask, x, own + lanes, (own & (width - 1)) + lanes < (unsigned) width);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned lanes, int width = 32) {
+    unsigned own = emulator::current->number & 31;
+    return emulator::exchange(mask, x, own - lanes, (own & (width - 1)) >= lanes);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        unsigned own = emulator::current->number & 31;
+        votes |= (unsigned) (emulator::exchange(mask, predicate != 0, lane,
+                (emulator::current->number & ~31u) + lane < emulator::block_dim.x * emulator::block_dim.y) && 1) << lane;
+        (void) own;
+    }
+    return votes & mask;
+}
+static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
+
+template <class T> T atomicAdd(T* at, T x) { T old = *at; *at = old + x; return old; }
+template <class T> T atomicMax(T* at, T x) { T old = *at; *at = x > old ? x : old; return old; }
+template <class T> T atomicMin(T* at, T x) { T old = *at; *at = x < old ? x : old; return old; }
+template <class T> T atomicOr(T* at, T x) { T old = *at; *at = old | x; return old; }
+template <class T> T atomicExch(T* at, T x) { T old = *at; *at = x; return old; }
+template <class T> T atomicCAS(T* at, T expected, T x) { T old = *at; if (old == expected) *at = x; return old; }
+
+template <class T> T __ldg(const T* at) { return *at; }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned) ((unsigned long long) a * b >> 32); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned) x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
+static inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline float rsqrt(float x) { return 1 / __builtin_sqrtf(x); }
+static inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+static inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
+static inline long long min(long long a, long long b) { return a < b ? a : b; }
+static inline long long max(long long a, long long b) { return a > b ? a : b; }
+
+template <class To, class From> To emulator_bits(From x) { To y; __builtin_memcpy(&y, &x, sizeof(y)); return y; }
+static inline unsigned __float_as_uint(float x) { return emulator_bits<unsigned>(x); }
+static inline int __float_as_int(float x) { return emulator_bits<int>(x); }
+static inline float __uint_as_float(unsigned x) { return emulator_bits<float>(x); }
+static inline float __int_as_float(int x) { return emulator_bits<float>(x); }
+static inline long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
+static inline double __longlong_as_double(long long x) { return emulator_bits<double>(x); }
+
+#define MATH(name) \
+    static inline float name(float x) { return __builtin_##name##f(x); } \
+    static inline double name(double x) { return __builtin_##name(x); }
+#define MATH_OF_TWO(name) \
+    static inline float name(float x, float y) { return __builtin_##name##f(x, y); } \
+    static inline double name(double x, double y) { return __builtin_##name(x, y); }
+MATH(exp) MATH(exp2) MATH(expm1) MATH(log) MATH(log2) MATH(log1p) MATH(sqrt) MATH(sin) MATH(cos) MATH(tan) MATH(asin)
+MATH(acos) MATH(atan) MATH(sinh) MATH(cosh) MATH(tanh) MATH(asinh) MATH(acosh) MATH(atanh) MATH(erf) MATH(floor)
+MATH(ceil) MATH(rint) MATH(trunc) MATH(fabs)
+MATH_OF_TWO(pow) MATH_OF_TWO(fmod) MATH_OF_TWO(copysign) MATH_OF_TWO(atan2) MATH_OF_TWO(fmax) MATH_OF_TWO(fmin)
+static inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+
+// Makes a kernel callable from outside: dimensions are grid x y z and the number of threads.
+#define EMULATE(kernel) \
+    static const char* kernel##_arguments; \
+    static void kernel##_thread() { emulator::call(kernel, kernel##_arguments); } \
+    extern "C" int kernel##_launch(const unsigned* dimensions, void* shared, const char* arguments) { \
+        using namespace emulator; \
+        kernel##_arguments = arguments; \
+        entry = kernel##_thread; \
+        dynamic_shared = (unsigned char*) shared; \
+        grid_dim = {dimensions[0], dimensions[1], dimensions[2]}; \
+        block_dim = {dimensions[3], 1, 1}; \
+        for (unsigned z = 0; z < grid_dim.z; z++) \
+            for (unsigned y = 0; y < grid_dim.y; y++) \
+                for (unsigned x = 0; x < grid_dim.x; x++) { \
+                    block = {x, y, z}; \
+                    if (!run_block(dimensions[3])) return 1; \
+                } \
+        return 0; \
+    }
