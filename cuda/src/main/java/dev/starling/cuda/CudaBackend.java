@@ -3,9 +3,9 @@ package dev.starling.cuda;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
-import dev.starling.cuda.kernels.ElementwiseKernels;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.MovementKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
@@ -45,8 +45,8 @@ final class CudaBackend implements Backend {
     private final boolean synchronous;
     private final DeviceAllocator memory;
     private final Launcher launcher;
+    private final MovementKernels movement;
     private final HostFallback host = new HostFallback(this);
-    private final ElementwiseKernels elementwise;
 
     CudaBackend(Device device, Gpu gpu) {
         this.device = device;
@@ -55,7 +55,7 @@ final class CudaBackend implements Backend {
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
         memory = new DeviceAllocator(gpu);
         launcher = new Launcher(gpu, new KernelCompiler(gpu));
-        elementwise = new ElementwiseKernels(launcher);
+        movement = new MovementKernels(launcher);
     }
 
     @Override
@@ -88,12 +88,19 @@ final class CudaBackend implements Backend {
 
     private Tensor[] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
         return switch (op) {
-            case Elementwise e -> elementwise.run(e, inputs, outputs[0]);
-            case Reduction _, Scan _, Sorting _, Movement _, Selection _, Contraction _, Convolution _, Pooling _,
-                    Normalization _, Softmax _, CrossEntropy _, Random _, Fill _, Update _ ->
+            case Elementwise e -> launcher.elementwise().run(e, inputs, outputs[0]);
+            case Movement m -> movement.run(m, inputs, outputs[0]);
+            case Fill f -> launcher.fill().run(f, outputs[0]);
+            case Reduction _, Scan _, Sorting _, Selection _, Contraction _, Convolution _, Pooling _,
+                    Normalization _, Softmax _, CrossEntropy _, Random _, Update _ ->
                 host.run(op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };
+    }
+
+    /** Returns a kernel's results, or the host's where there is no kernel for the operands. */
+    private Tensor[] orHost(Tensor[] results, Op op, Tensor[] inputs, Spec[] outputs) {
+        return results != null ? results : host.run(op, inputs, outputs);
     }
 
     @Override

@@ -42,7 +42,7 @@ public final class ElementwiseKernels {
     }
 
     /** Makes the family's kernels for a device. */
-    public ElementwiseKernels(Launcher launcher) {
+    ElementwiseKernels(Launcher launcher) {
         this.launcher = launcher;
     }
 

@@ -2,15 +2,20 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Tensor;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** A device's kernels and the stream that all of its work is queued on. Safe for use by several threads. */
 public final class Launcher {
+    private static final double[] NO_PARAMETERS = {};
+
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final KernelCompiler compiler;
     private final Map<Kernel, Gpu.Function> functions = new ConcurrentHashMap<>();
+    private final ElementwiseKernels elementwise = new ElementwiseKernels(this);
+    private final FillKernels fill = new FillKernels(this);
 
     /** Makes a launcher whose kernels come from {@code compiler}. */
     public Launcher(Gpu gpu, KernelCompiler compiler) {
@@ -36,6 +41,38 @@ public final class Launcher {
             function = functions.computeIfAbsent(kernel, k -> compiler.function(k.source()));
         }
         return Launch.of(this, function);
+    }
+
+    /** Sets {@code y}, of whatever strides, to {@code x}, which broadcasts to it, converting its type. */
+    void assign(Tensor y, Tensor x) {
+        if (y.count() > 0) {
+            elementwise.apply("a", NO_PARAMETERS, y, x);
+        }
+    }
+
+    /** Returns the tensor itself if its elements lie in row-major order, else a copy for the caller to close. */
+    Tensor dense(Tensor x) {
+        if (x.isContiguous()) {
+            return x;
+        }
+        Tensor y = Tensor.allocate(x.spec());
+        assign(y, x);
+        return y;
+    }
+
+    /** Sets every element of a dense tensor to a value. */
+    void fill(Tensor y, double value) {
+        fill.fill(y, value);
+    }
+
+    /** Returns the kernels that fill. */
+    public FillKernels fill() {
+        return fill;
+    }
+
+    /** Returns the elementwise kernels. */
+    public ElementwiseKernels elementwise() {
+        return elementwise;
     }
 
     /** Queues a copy within the device's memory. */
