@@ -66,7 +66,8 @@ public final class MemoryRegion implements AutoCloseable {
 
     /**
      * Sets who sees what comes by puts before it is written here, and may use it up: where it comes in messages, this
-     * spares a copy. What another process writes into memory that both map, or the network by itself, nobody sees.
+     * spares a copy. What another process writes into memory that both map, or the network by itself, nobody sees; nor
+     * what had to be put together from fragments.
      */
     public void onWrite(RemoteWrites.Interceptor newInterceptor) {
         interceptor = newInterceptor;

@@ -14,6 +14,7 @@ import dev.starling.transport.contract.Cluster.Connection;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.BeforeEach;
@@ -86,6 +87,37 @@ class PutContractTest {
             }
         }
         return true;
+    }
+
+    @Test
+    void shouldShowWhatComesInMessagesAndWriteOnlyWhatIsNotTaken() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            long bytes = 3L * Insides.pieceLength(c.a().transport) + 100;
+            MemoryRegion source = filled(c, bytes, 6);
+            MemoryRegion target = c.b().transport.register(bytes);
+            RemoteRegion remote = c.open(target);
+            boolean[] taken = new boolean[(int) bytes];
+            long[] end = new long[1];
+            target.onWrite((offset, address, length) -> {
+                assertThat(offset).as("in order").isGreaterThanOrEqualTo(end[0]);
+                end[0] = offset + length;
+                MemorySegment came = MemorySegment.ofAddress(address).reinterpret(length);
+                assertThat(MemorySegment.mismatch(came, 0, length, source.memory(), offset, end[0])).isEqualTo(-1);
+                boolean takes = offset < bytes / 2;
+                Arrays.fill(taken, (int) offset, (int) end[0], takes);
+                return takes;
+            });
+            boolean[] done = new boolean[1];
+            assertThat(c.toB().putAndTell(source, 0, remote, 0, bytes, 1, ok -> done[0] = ok)).isEqualTo(Endpoint.OK);
+            cluster.await(() -> done[0] && c.b().told.contains(1L), "a put of " + bytes);
+            assertThat(end[0]).isLessThanOrEqualTo(bytes);
+            for (int i = 0; i < bytes; i++) {
+                byte right = taken[i] ? 0 : source.memory().get(ValueLayout.JAVA_BYTE, i);
+                assertThat(target.memory().get(ValueLayout.JAVA_BYTE, i)).as("byte %d", i).isEqualTo(right);
+            }
+            remote.close();
+        }
     }
 
     @Test
