@@ -3,6 +3,8 @@ package dev.starling.distributed.soak;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.tensor.Threads;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;
@@ -30,11 +32,16 @@ final class LongRunProgram {
         Path meeting = Path.of(arguments[3]);
         TransportConfig transport = TransportConfig.of(arguments[1], me.secret()).directory(me.directory())
                 .silence(Duration.ofSeconds(20));
-        List<Holdings> held;
+        List<Holdings> held = List.of();
+        int servers = arguments[0].startsWith("ps") ? 1 : 0;
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
                 .patience(LONGEST))) {
-            held = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
-                    () -> come(meeting, me.rank()), () -> haveCome(meeting, me.world()));
+            if (group.rank() == group.world() - servers) {
+                ParameterServer.serve(group, 0, ServerConfig.in(meeting.resolveSibling("servers")));
+            } else {
+                held = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
+                        () -> come(meeting, me.rank()), () -> haveCome(meeting, me.world() - servers));
+            }
         }
         held.forEach(each -> System.out.println("held " + each.toText()));
         Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
