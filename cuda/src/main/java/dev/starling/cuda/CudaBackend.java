@@ -44,6 +44,7 @@ final class CudaBackend implements Backend {
     private final Gpu gpu;
     private final boolean synchronous;
     private final DeviceAllocator memory;
+    private final KernelCompiler compiler;
     private final Launcher launcher;
     private final MovementKernels movement;
     private final HostFallback host = new HostFallback(this);
@@ -54,8 +55,13 @@ final class CudaBackend implements Backend {
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
         memory = new DeviceAllocator(gpu);
-        launcher = new Launcher(gpu, new KernelCompiler(gpu));
+        compiler = new KernelCompiler(gpu.compiler(), gpu.architecture());
+        launcher = new Launcher(gpu, compiler);
         movement = new MovementKernels(launcher);
+    }
+
+    KernelCompiler compiler() {
+        return compiler;
     }
 
     @Override

@@ -1,21 +1,59 @@
 package dev.starling.cuda;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Nvrtc;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.conformance.Conformance;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.MethodOrderer;
+import org.junit.jupiter.api.Order;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.TestMethodOrder;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** The backend's host code and kernels against the reference, on an emulated GPU. */
 @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@TestMethodOrder(MethodOrderer.OrderAnnotation.class)
 class EmulatedConformanceTest {
+    private static final Device DEVICE = Device.of("cuda-emulated", 0);
+    private static final String H200 = "sm_90";
+
     /** All tests, or with {@code -Dstarling.conformance=…} those in whose names the regular expression is found. */
     @TestFactory
+    @Order(1)
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", "")).asPredicate();
-        return Conformance.of(Device.of("cuda-emulated", 0)).filter(t -> wanted.test(t.getDisplayName()));
+        return Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName()));
+    }
+
+    /** What the emulator ran is CUDA C++ to NVIDIA's compiler too. */
+    @Test
+    @Order(2)
+    @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
+            disabledReason = "needs libnvrtc.so.13 on the loader's path or in the folder named by STARLING_NVRTC")
+    void whatTheEmulatorRanCompilesForGpus() {
+        KernelCompiler compiler = new KernelCompiler(new Nvrtc(), H200);
+        List<String> failures = new ArrayList<>();
+        int compiled = 0;
+        for (KernelSource source : ((CudaBackend) DEVICE.backend()).compiler().sources()) {
+            try {
+                assertThat(compiler.compile(source)).isNotEmpty();
+                compiled++;
+            } catch (GpuException e) {
+                failures.add(e.getMessage());
+            }
+        }
+        assertThat(failures).isEmpty();
+        assertThat(compiled).isPositive();
     }
 }

@@ -1,7 +1,6 @@
 package dev.starling.cuda.compile;
 
 import dev.starling.cuda.gpu.Compiler;
-import dev.starling.cuda.gpu.Gpu;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.MessageDigest;
@@ -11,50 +10,52 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Compiles kernels for one device and loads them: each source once in a process and, by the {@link ProgramCache}, once
- * on a machine. Safe for use by several threads.
+ * Compiles kernels for one architecture, each source once on a machine: programs are kept in files under a hash of all
+ * that they depend on. Safe for use by several threads.
  */
 public final class KernelCompiler {
-    private final Gpu gpu;
     private final Compiler compiler;
+    private final String architecture;
     private final ProgramCache cache;
-    private final Map<String, Gpu.Image> images = new ConcurrentHashMap<>();
+    private final Map<String, KernelSource> sources = new ConcurrentHashMap<>();
 
-    /** Makes a compiler for a device that keeps its programs in the user's cache. */
-    public KernelCompiler(Gpu gpu) {
-        this(gpu, ProgramCache.home());
+    /** Makes a compiler that keeps its programs in the user's cache. */
+    public KernelCompiler(Compiler compiler, String architecture) {
+        this(compiler, architecture, ProgramCache.home());
     }
 
-    /** Makes a compiler for a device that keeps its programs in {@code folder}. */
-    public KernelCompiler(Gpu gpu, Path folder) {
-        this.gpu = gpu;
-        this.compiler = gpu.compiler();
+    /** Makes a compiler that keeps its programs in {@code folder}. */
+    public KernelCompiler(Compiler compiler, String architecture, Path folder) {
+        this.compiler = compiler;
+        this.architecture = architecture;
         this.cache = new ProgramCache(folder);
     }
 
     /**
-     * Returns the kernel of a source.
+     * Returns the program of a source.
      *
-     * @throws dev.starling.cuda.gpu.GpuException if it does not compile or load
+     * @throws dev.starling.cuda.gpu.GpuException if it does not compile, with what the compiler said
      */
-    public Gpu.Function function(KernelSource source) {
-        return images.computeIfAbsent(source.text(), text -> load(source)).function(source.function());
-    }
-
-    private Gpu.Image load(KernelSource source) {
+    public byte[] compile(KernelSource source) {
+        sources.putIfAbsent(source.text(), source);
         String key = key(source.text());
         byte[] program = cache.find(key);
         if (program == null) {
-            program = compiler.compile(source.name(), source.text(), gpu.architecture());
+            program = compiler.compile(source.name(), source.text(), architecture);
             cache.keep(key, program);
         }
-        return gpu.load(program);
+        return program;
+    }
+
+    /** Returns the sources that were asked for so far. */
+    public Iterable<KernelSource> sources() {
+        return sources.values();
     }
 
     private String key(String text) {
         try {
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
-            for (String part : new String[] {gpu.architecture(), compiler.version(), text}) {
+            for (String part : new String[] {architecture, compiler.version(), text}) {
                 digest.update(part.getBytes(StandardCharsets.UTF_8));
                 digest.update((byte) 0);
             }

@@ -1,35 +1,113 @@
 package dev.starling.cuda.gpu;
 
-import static org.bytedeco.cuda.global.nvrtc.NVRTC_SUCCESS;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcCompileProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcCreateProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcDestroyProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetCUBIN;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetCUBINSize;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetErrorString;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetProgramLog;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetProgramLogSize;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcVersion;
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
-import org.bytedeco.cuda.nvrtc._nvrtcProgram;
-import org.bytedeco.javacpp.BytePointer;
-import org.bytedeco.javacpp.PointerPointer;
-import org.bytedeco.javacpp.SizeTPointer;
+import org.bytedeco.javacpp.Loader;
 
-/** NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture. It needs no GPU. */
+/**
+ * NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture. It needs neither a GPU nor a driver, and is
+ * bound to its library alone, which JavaCPP's binding is not: so kernels can be checked on any machine.
+ *
+ * <p>The library is looked for in the folder that the environment's {@code STARLING_NVRTC} names, by the system's
+ * loader, and among the libraries that JavaCPP brings.
+ */
 public final class Nvrtc implements Compiler {
+    private static final String LIBRARY = System.getProperty("os.name").startsWith("Windows") ? "nvrtc64_130_0.dll"
+            : "libnvrtc.so.13";
     private static final List<String> OPTIONS = List.of("--std=c++17", "--device-as-default-execution-space",
             "--generate-line-info");
 
+    private final MethodHandle create;
+    private final MethodHandle compile;
+    private final MethodHandle destroy;
+    private final MethodHandle cubinSize;
+    private final MethodHandle cubin;
+    private final MethodHandle logSize;
+    private final MethodHandle log;
+    private final MethodHandle errorString;
     private final String version;
 
-    /** Loads the compiler's library; throws a {@link LinkageError} where there is none. */
+    /** Loads the compiler's library; throws a {@link LinkageError} that names it where there is none. */
     public Nvrtc() {
-        int[] major = new int[1];
-        int[] minor = new int[1];
-        check(nvrtcVersion(major, minor), "nvrtcVersion");
-        version = "nvrtc " + major[0] + "." + minor[0] + " " + String.join(" ", OPTIONS);
+        SymbolLookup library = library();
+        create = bind(library, "nvrtcCreateProgram", ADDRESS, ADDRESS, ADDRESS, JAVA_INT, ADDRESS, ADDRESS);
+        compile = bind(library, "nvrtcCompileProgram", ADDRESS, JAVA_INT, ADDRESS);
+        destroy = bind(library, "nvrtcDestroyProgram", ADDRESS);
+        cubinSize = bind(library, "nvrtcGetCUBINSize", ADDRESS, ADDRESS);
+        cubin = bind(library, "nvrtcGetCUBIN", ADDRESS, ADDRESS);
+        logSize = bind(library, "nvrtcGetProgramLogSize", ADDRESS, ADDRESS);
+        log = bind(library, "nvrtcGetProgramLog", ADDRESS, ADDRESS);
+        errorString = Linker.nativeLinker().downcallHandle(find(library, "nvrtcGetErrorString"),
+                FunctionDescriptor.of(ADDRESS, JAVA_INT));
+        MethodHandle numbers = bind(library, "nvrtcVersion", ADDRESS, ADDRESS);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment major = arena.allocate(JAVA_INT);
+            MemorySegment minor = arena.allocate(JAVA_INT);
+            call("nvrtcVersion", numbers, major, minor);
+            version = "NVRTC " + major.get(JAVA_INT, 0) + "." + minor.get(JAVA_INT, 0) + " "
+                    + String.join(" ", OPTIONS);
+        }
+    }
+
+    /** Tells whether the library is on this machine. */
+    public static boolean isThere() {
+        try {
+            library();
+            return true;
+        } catch (LinkageError e) {
+            return false;
+        }
+    }
+
+    private static SymbolLookup library() {
+        String folder = System.getenv("STARLING_NVRTC");
+        if (folder != null && Files.exists(Path.of(folder, LIBRARY))) {
+            return in(Path.of(folder));
+        }
+        try {
+            return SymbolLookup.libraryLookup(LIBRARY, Arena.global());
+        } catch (IllegalArgumentException e) {
+            try {
+                Loader.load(org.bytedeco.cuda.global.nvrtc.class);
+                return SymbolLookup.libraryLookup(LIBRARY, Arena.global());
+            } catch (IllegalArgumentException | LinkageError none) {
+                throw new UnsatisfiedLinkError(LIBRARY + ": cannot open shared object file");
+            }
+        }
+    }
+
+    /** The library and, before it, the one that it will ask the system's loader for by name. */
+    private static SymbolLookup in(Path folder) {
+        try (DirectoryStream<Path> builtins = Files.newDirectoryStream(folder, "*nvrtc-builtins*")) {
+            builtins.forEach(file -> SymbolLookup.libraryLookup(file, Arena.global()));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return SymbolLookup.libraryLookup(folder.resolve(LIBRARY), Arena.global());
+    }
+
+    private static MemorySegment find(SymbolLookup library, String name) {
+        return library.find(name).orElseThrow(() -> new UnsatisfiedLinkError(LIBRARY + " has no " + name));
+    }
+
+    private static MethodHandle bind(SymbolLookup library, String name, MemoryLayout... parameters) {
+        return Linker.nativeLinker().downcallHandle(find(library, name), FunctionDescriptor.of(JAVA_INT, parameters));
     }
 
     @Override
@@ -39,47 +117,62 @@ public final class Nvrtc implements Compiler {
 
     @Override
     public byte[] compile(String name, String source, String architecture) {
-        _nvrtcProgram program = new _nvrtcProgram();
-        try (BytePointer text = new BytePointer(source); BytePointer title = new BytePointer(name)) {
-            check(nvrtcCreateProgram(program, text, title, 0, (PointerPointer<?>) null, (PointerPointer<?>) null),
-                    "nvrtcCreateProgram");
-            String[] options = OPTIONS.toArray(new String[OPTIONS.size() + 1]);
-            options[OPTIONS.size()] = "--gpu-architecture=" + architecture;
-            int error;
-            try (PointerPointer<BytePointer> list = new PointerPointer<>(options)) {
-                error = nvrtcCompileProgram(program, options.length, list);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
+                    MemorySegment.NULL, MemorySegment.NULL);
+            try {
+                return compile(arena, handle.get(ADDRESS, 0), name, architecture);
+            } finally {
+                call("nvrtcDestroyProgram", destroy, handle);
             }
-            if (error != NVRTC_SUCCESS) {
-                throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
-                        + ":\n" + log(program));
-            }
-            return cubin(program);
-        } finally {
-            nvrtcDestroyProgram(program);
         }
     }
 
-    private static byte[] cubin(_nvrtcProgram program) {
-        try (SizeTPointer size = new SizeTPointer(1)) {
-            check(nvrtcGetCUBINSize(program, size), "nvrtcGetCUBINSize");
-            byte[] cubin = new byte[Math.toIntExact(size.get())];
-            check(nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN");
-            return cubin;
+    private byte[] compile(Arena arena, MemorySegment program, String name, String architecture) {
+        int count = OPTIONS.size() + 1;
+        MemorySegment options = arena.allocate(ADDRESS, count);
+        for (int i = 0; i < count; i++) {
+            options.setAtIndex(ADDRESS, i, arena.allocateFrom(i < OPTIONS.size() ? OPTIONS.get(i)
+                    : "--gpu-architecture=" + architecture));
+        }
+        int error = invoke("nvrtcCompileProgram", compile, program, count, options);
+        if (error != 0) {
+            throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version + ": "
+                    + words(error) + "\n" + new String(bytes(arena, program, logSize, log),
+                    java.nio.charset.StandardCharsets.UTF_8).replace("\0", ""));
+        }
+        return bytes(arena, program, cubinSize, cubin);
+    }
+
+    private byte[] bytes(Arena arena, MemorySegment program, MethodHandle sizeOf, MethodHandle get) {
+        MemorySegment size = arena.allocate(JAVA_LONG);
+        call("nvrtc's size of a result", sizeOf, program, size);
+        MemorySegment result = arena.allocate(Math.max(1, size.get(JAVA_LONG, 0)));
+        call("nvrtc's result", get, program, result);
+        return result.asSlice(0, size.get(JAVA_LONG, 0)).toArray(JAVA_BYTE);
+    }
+
+    private void call(String name, MethodHandle function, Object... arguments) {
+        int error = invoke(name, function, arguments);
+        if (error != 0) {
+            throw new GpuException(name + ": " + words(error));
         }
     }
 
-    private static String log(_nvrtcProgram program) {
-        try (SizeTPointer size = new SizeTPointer(1)) {
-            check(nvrtcGetProgramLogSize(program, size), "nvrtcGetProgramLogSize");
-            byte[] log = new byte[Math.toIntExact(size.get())];
-            check(nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog");
-            return new String(log, 0, Math.max(0, log.length - 1), java.nio.charset.StandardCharsets.UTF_8);
+    private static int invoke(String name, MethodHandle function, Object... arguments) {
+        try {
+            return (int) function.invokeWithArguments(arguments);
+        } catch (Throwable e) {
+            throw new AssertionError("calling " + name, e);
         }
     }
 
-    private static void check(int error, String call) {
-        if (error != NVRTC_SUCCESS) {
-            throw new GpuException(call + ": " + nvrtcGetErrorString(error).getString());
+    private String words(int error) {
+        try {
+            return ((MemorySegment) errorString.invokeExact(error)).reinterpret(1024).getString(0);
+        } catch (Throwable e) {
+            throw new AssertionError("calling nvrtcGetErrorString", e);
         }
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.tensor.Tensor;
 import java.util.Map;
@@ -13,6 +14,7 @@ public final class Launcher {
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final KernelCompiler compiler;
+    private final Map<String, Gpu.Image> images = new ConcurrentHashMap<>();
     private final Map<Kernel, Gpu.Function> functions = new ConcurrentHashMap<>();
     private final ElementwiseKernels elementwise = new ElementwiseKernels(this);
     private final FillKernels fill = new FillKernels(this);
@@ -38,9 +40,14 @@ public final class Launcher {
     Launch launch(Kernel kernel) {
         Gpu.Function function = functions.get(kernel);
         if (function == null) {
-            function = functions.computeIfAbsent(kernel, k -> compiler.function(k.source()));
+            function = functions.computeIfAbsent(kernel, k -> load(k.source()));
         }
         return Launch.of(this, function);
+    }
+
+    private Gpu.Function load(KernelSource source) {
+        return images.computeIfAbsent(source.text(), text -> gpu.load(compiler.compile(source)))
+                .function(source.function());
     }
 
     /** Sets {@code y}, of whatever strides, to {@code x}, which broadcasts to it, converting its type. */
