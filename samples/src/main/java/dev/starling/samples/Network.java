@@ -56,6 +56,7 @@ final class Network {
         examination.begin("Host's ports", atMost, PORTS, () -> List.of(ports(false)));
         examination.begin("MTU", atMost, BUSY, () -> List.of(frames()));
         examination.begin("Socket buffers", atMost, BUSY, () -> List.of(socketBuffers()));
+        examination.begin("TCP", atMost, BUSY, () -> List.of(congestionControl()));
         examination.begin("/dev/shm", atMost, BUSY, () -> List.of(sharedMemory()));
         examination.begin("Locked memory", atMost, BUSY, () -> List.of(lockedMemory()));
         examination.begin("Clock", atMost, BUSY, () -> List.of(clock()));
@@ -131,6 +132,18 @@ final class Network {
         } catch (IOException e) {
             return new Finding("Socket buffers", Verdict.MISSING, "no datagram socket: " + e,
                     "let this process use the network");
+        }
+    }
+
+    /** What spaces segments out in time suits the internet; between neighbours it takes processor time only. */
+    private static Finding congestionControl() {
+        String remedy = "between machines of one network, ucx over TCP needs less processor time with another: "
+                + "sysctl -w net.ipv4.tcp_congestion_control=cubic";
+        try {
+            String name = Files.readString(Path.of("/proc/sys/net/ipv4/tcp_congestion_control")).strip();
+            return note("TCP", !name.startsWith("bbr"), "congestion control " + name, remedy);
+        } catch (IOException e) {
+            return note("TCP", true, "congestion control unknown: " + e.getMessage(), remedy);
         }
     }
 

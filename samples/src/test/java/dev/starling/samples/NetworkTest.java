@@ -15,7 +15,7 @@ class NetworkTest {
         Network.inspect(examination, Duration.ofSeconds(30));
         List<Finding> findings = examination.findings();
         assertThat(findings).extracting(Finding::subject).contains("Loopback ports", "Host's ports", "MTU",
-                "Socket buffers", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
+                "Socket buffers", "TCP", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
                 "Transport ucx").doesNotContain("Transport simulated");
         assertThat(findings).allMatch(f -> f.verdict() == Verdict.OK || !f.remedy().isBlank());
         assertThat(findings).filteredOn(f -> f.subject().equals("Loopback ports")
