@@ -25,11 +25,27 @@ public final class Collectives {
 
     private final Group group;
     private final Engine engine;
-    private SymmetricBuffer stage;
+    private volatile SymmetricBuffer stage;
+    /** What an epoch before has left, whose calls may not all have returned when this one begins. */
+    private SymmetricBuffer outdated;
 
-    Collectives(Group group, Engine engine) {
+    /** Begins those of an epoch; {@code before} are those of the last one, or {@code null}. */
+    Collectives(Group group, Engine engine, Collectives before) {
         this.group = group;
         this.engine = engine;
+        if (before != null) {
+            outdated = before.stage == null ? before.outdated : before.stage;
+        }
+    }
+
+    /** Gives back memory that was made for {@link #broadcast} and {@link #allReduce} of any memory. */
+    void close() {
+        if (outdated != null) {
+            outdated.close();
+        }
+        if (stage != null) {
+            stage.close();
+        }
     }
 
     Engine engine() {
@@ -40,13 +56,17 @@ public final class Collectives {
     public SymmetricBuffer symmetric(long bytes) {
         SymmetricMemory[] made = new SymmetricMemory[1];
         group.locked(() -> made[0] = engine.register(bytes));
-        Task keys = made[0].keys();
-        await(keys, "the keys of a buffer of " + bytes + " bytes");
-        group.locked(made[0]::open);
-        Task mapped = made[0].mapped();
-        await(mapped, "a buffer of " + bytes + " bytes to be mapped");
+        SymmetricBuffer buffer = new SymmetricBuffer(group, made[0]);
+        try {
+            await(made[0].keys(), "the keys of a buffer of " + bytes + " bytes");
+            group.locked(made[0]::open);
+            await(made[0].mapped(), "a buffer of " + bytes + " bytes to be mapped");
+        } catch (RuntimeException e) {
+            buffer.close();
+            throw e;
+        }
         made[0].settle();
-        return new SymmetricBuffer(group, made[0]);
+        return buffer;
     }
 
     /** Returns what each rank has to say, by rank; at most 16 KiB each, of any length. Collective; waits. */
@@ -133,6 +153,10 @@ public final class Collectives {
     private void staged(MemorySegment bytes, DType type, Call call) {
         if (stage == null) {
             stage = symmetric(STAGE);
+            if (outdated != null) {
+                outdated.close();
+                outdated = null;
+            }
         }
         for (long done = 0; done < bytes.byteSize(); done += STAGE) {
             long piece = Math.min(STAGE, bytes.byteSize() - done);

@@ -309,6 +309,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (endpoint.attachment() instanceof Seat seat && seats.contains(seat)) {
             evict(seat, endpoint.reason(), transport.nanoTime() - endpoint.lastHeardNs());
         }
+        // Whoever comes again does so anew.
+        endpoint.close();
     }
 
     private void evict(Seat seat, String reason, long unheardNs) {

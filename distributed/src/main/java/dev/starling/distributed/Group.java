@@ -388,7 +388,7 @@ public final class Group implements AutoCloseable {
         for (Member member : next.members()) {
             Endpoint known = endpoints.get(member.id());
             if (known != null && !known.isConnected() && known.state() != Endpoint.State.CONNECTING) {
-                endpoints.remove(member.id());
+                endpoints.remove(member.id()).close();
                 known = null;
             }
             // Of two members the one that came later connects.
@@ -433,7 +433,7 @@ public final class Group implements AutoCloseable {
             engine.close();
         }
         engine = new Engine(new EpochFabric(view, ownId, endpoints, transport), Channels.COLLECTIVES);
-        collectives = new Collectives(this, engine);
+        collectives = new Collectives(this, engine, collectives);
         readySent = true;
         coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
         return 1;
@@ -508,6 +508,9 @@ public final class Group implements AutoCloseable {
         end(new DistributedException("the group is closed"));
         if (engine != null) {
             engine.close();
+        }
+        if (collectives != null) {
+            collectives.close();
         }
         transport.close();
         try {

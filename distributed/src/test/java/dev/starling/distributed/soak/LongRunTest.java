@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.transport.Secret;
@@ -15,7 +17,11 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -114,5 +120,68 @@ class LongRunTest {
             return null;
         }).getFirst();
         Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"elastic", "gossip"})
+    void shouldBeFlatWhenSomebodyComesAndGoes(String strategy) throws Exception {
+        assertFlatWithGuests(strategy, 10);
+    }
+
+    @ParameterizedTest
+    @Tag("stress")
+    @ValueSource(strings = {"elastic", "gossip"})
+    void shouldBeFlatWhenManyComeAndGo(String strategy) throws Exception {
+        assertFlatWithGuests(strategy, 100);
+    }
+
+    /** Two train, and are measured whenever a tenth, half or all of the guests have come, trained a while and gone. */
+    private static void assertFlatWithGuests(String strategy, int guests) {
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(20));
+        List<Holdings> held = new CopyOnWriteArrayList<>();
+        AtomicInteger gone = new AtomicInteger();
+        new Cluster(transport, 2, OnLoss.REFORM).run(group -> {
+            boolean measures = group.rank() == 0;
+            long[] calm = new long[1];
+            Thread host = measures ? Thread.ofPlatform().daemon().name("rank-guests").start(() -> {
+                for (int guest = 1; guest <= guests; guest++) {
+                    visit(group.config(), strategy);
+                    gone.set(guest);
+                    while (held.size() < due(guest, guests)) {
+                        LockSupport.parkNanos(1_000_000);
+                    }
+                }
+            }) : null;
+            int[] seen = new int[1];
+            LongRun.train(group, strategy, step -> {
+                LockSupport.parkNanos(100_000);
+                int now = gone.get();
+                calm[0] = now == seen[0] ? calm[0] + 1 : 0;
+                seen[0] = now;
+                if (measures && calm[0] > 50 && held.size() < due(now, guests)) {
+                    held.add(Holdings.of(step));
+                }
+            }, () -> held.size() == 3);
+            return host;
+        });
+        Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
+    }
+
+    private static int due(int gone, int guests) {
+        return gone == guests ? 3 : gone >= guests / 2 ? 2 : gone >= guests / 10 ? 1 : 0;
+    }
+
+    /** Comes, takes some steps with the others, and goes without asking whether they are done. */
+    private static void visit(GroupConfig config, String strategy) {
+        try (Group group = Group.join(config.wish(-1))) {
+            int[] steps = new int[1];
+            LongRun.train(group, strategy, step -> {
+                if (++steps[0] == 20) {
+                    throw new CancellationException("a guest has seen enough");
+                }
+            }, () -> false);
+        } catch (CancellationException seenEnough) {
+            return;
+        }
     }
 }
