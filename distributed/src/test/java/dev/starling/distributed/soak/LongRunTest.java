@@ -54,10 +54,11 @@ class LongRunTest {
         assertThat(after).isEmpty();
     }
 
-    /** Names all threads and files of groups and their transports; threads of kernels serve the whole process. */
+    /** Names all threads and files of groups and transports; threads of kernels serve the whole process. */
     private static Set<String> left() throws IOException {
         Set<String> names = Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
-                .filter(name -> name.matches("(starling(?!-cpu)|aeron|rank).*")).collect(Collectors.toCollection(TreeSet::new));
+                .filter(name -> name.matches("(starling(?!-cpu)|aeron|rank).*"))
+                .collect(Collectors.toCollection(TreeSet::new));
         for (String directory : List.of("/dev/shm", System.getProperty("java.io.tmpdir"))) {
             try (Stream<Path> files = Files.list(Path.of(directory))) {
                 files.map(file -> file.getFileName().toString()).filter(name -> name.startsWith("starling-aeron-"
