@@ -6,6 +6,8 @@ import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.MovementKernels;
+import dev.starling.cuda.kernels.RandomKernels;
+import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
@@ -47,6 +49,8 @@ final class CudaBackend implements Backend {
     private final KernelCompiler compiler;
     private final Launcher launcher;
     private final MovementKernels movement;
+    private final RandomKernels random;
+    private final UpdateKernels update;
     private final HostFallback host = new HostFallback(this);
 
     CudaBackend(Device device, Gpu gpu) {
@@ -58,6 +62,8 @@ final class CudaBackend implements Backend {
         compiler = new KernelCompiler(gpu.compiler(), gpu.architecture());
         launcher = new Launcher(gpu, compiler);
         movement = new MovementKernels(launcher);
+        random = new RandomKernels(launcher);
+        update = new UpdateKernels(launcher);
     }
 
     KernelCompiler compiler() {
@@ -97,8 +103,10 @@ final class CudaBackend implements Backend {
             case Elementwise e -> launcher.elementwise().run(e, inputs, outputs[0]);
             case Movement m -> movement.run(m, inputs, outputs[0]);
             case Fill f -> launcher.fill().run(f, outputs[0]);
+            case Random r -> random.run(r, inputs, outputs[0]);
+            case Update u -> update.run(u, inputs);
             case Reduction _, Scan _, Sorting _, Selection _, Contraction _, Convolution _, Pooling _,
-                    Normalization _, Softmax _, CrossEntropy _, Random _, Update _ ->
+                    Normalization _, Softmax _, CrossEntropy _ ->
                 host.run(op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };
