@@ -17,6 +17,7 @@ public final class Launcher {
     private final Map<String, Gpu.Image> images = new ConcurrentHashMap<>();
     private final Map<Kernel, Gpu.Function> functions = new ConcurrentHashMap<>();
     private final ElementwiseKernels elementwise = new ElementwiseKernels(this);
+    private final Faults faults;
     private final FillKernels fill = new FillKernels(this);
 
     /** Makes a launcher whose kernels come from {@code compiler}. */
@@ -24,6 +25,7 @@ public final class Launcher {
         this.gpu = gpu;
         this.compiler = compiler;
         this.stream = gpu.stream();
+        this.faults = new Faults(gpu, stream);
     }
 
     /** Returns the device. */
@@ -43,6 +45,11 @@ public final class Launcher {
             function = functions.computeIfAbsent(kernel, k -> load(k.source()));
         }
         return Launch.of(this, function);
+    }
+
+    /** Returns where kernels leave indices out of range. */
+    Faults faults() {
+        return faults;
     }
 
     private Gpu.Function load(KernelSource source) {

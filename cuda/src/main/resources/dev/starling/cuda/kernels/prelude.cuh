@@ -179,3 +179,19 @@ template <class C> DEVICE C block_max(C x) {
     return warp_max(greatest[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
 }
 
+// Where kernels leave the first index out of range that they meet, for the host to read.
+struct Fault { u32 taken, unused; i64 index, position; };
+DEVICE void report(Fault* fault, i64 index, i64 position) {
+    if (atomicCAS(&fault->taken, 0u, 1u) == 0) {
+        fault->index = index;
+        fault->position = position;
+    }
+}
+// Index k into a dimension, from its end if it is negative; -1, and a report, where it lies outside.
+DEVICE i64 checked_index(i64 k, i64 size, i64 position, Fault* fault) {
+    if (k < -size || k >= size) {
+        report(fault, k, position);
+        return -1;
+    }
+    return k < 0 ? k + size : k;
+}
