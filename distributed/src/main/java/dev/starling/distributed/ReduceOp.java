@@ -1,8 +1,8 @@
 package dev.starling.distributed;
 
 /**
- * How elements of several ranks become one. Sums and products of 16-bit floats are kept in f32 and rounded once, however
- * many ranks there are; between more than two over a network, partial ones therefore travel as f32.
+ * How elements of several ranks become one. Sums and products of 16-bit floats are kept in f32 and rounded once,
+ * however many ranks there are; between more than two over a network, partial ones therefore travel as f32.
  */
 public enum ReduceOp {
     /** The sum; integers wrap around. */

@@ -192,7 +192,9 @@ class EmbeddingTableTest {
     /** Takes steps without a trainer; returns what there is when both workers are done. */
     private static float[] steps(EmbeddingTable table, ParameterServer servers, int steps, long[] ids)
             throws InterruptedException {
-        try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+        try (Scope scope = Scope.open("test");
+                    Parameter p = Parameter.filled(0, 1);
+                    Optimizer sgd = sgd(p);
                 servers) {
             servers.start(TrainingState.of(layer(p), sgd));
             float[] g = new float[ids.length * table.width()];
@@ -243,7 +245,9 @@ class EmbeddingTableTest {
                 ParameterServer.serve(group, 0, ServerConfig.in(directory));
                 return null;
             }
-            try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+            try (Scope scope = Scope.open("test");
+                    Parameter p = Parameter.filled(0, 1);
+                    Optimizer sgd = sgd(p);
                     ParameterServer servers = ParameterServer.worker(group, 0).tables(table).build()) {
                 servers.start(TrainingState.of(layer(p), sgd));
                 assertThatThrownBy(() -> table.pull(4, -7)).isInstanceOf(TensorException.class)
@@ -276,7 +280,9 @@ class EmbeddingTableTest {
             EmbeddingTable[] tables = rank == 0 ? new EmbeddingTable[]{EmbeddingTable.of("items", 100, 3).build()}
                     : name == null ? new EmbeddingTable[0]
                     : new EmbeddingTable[]{EmbeddingTable.of(name, 100, width).build()};
-            try (Scope scope = Scope.open("test"); Parameter p = Parameter.filled(0, 1); Optimizer sgd = sgd(p);
+            try (Scope scope = Scope.open("test");
+                    Parameter p = Parameter.filled(0, 1);
+                    Optimizer sgd = sgd(p);
                     ParameterServer servers = ParameterServer.worker(group, rank).workers(2).tables(tables).build()) {
                 if (rank == 0) {
                     servers.start(TrainingState.of(layer(p), sgd));

@@ -21,6 +21,8 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(240)
 class ServerCrashTest {
     private static final int KILLS = 4;
+    /** What is heard of each server before it is killed, however slow the machine is. */
+    private static final int LEAST_WORDS = 100;
 
     @TempDir
     Path directory;
@@ -59,7 +61,7 @@ class ServerCrashTest {
                     told[slot] = known;
                 }
                 long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(300 + random.nextInt(700));
-                while (System.nanoTime() < end) {
+                for (int words = 0; words < LEAST_WORDS || System.nanoTime() < end; words++) {
                     int slot = in.readInt();
                     told[slot] = Math.max(told[slot], in.readLong());
                 }
@@ -70,7 +72,6 @@ class ServerCrashTest {
                 server.destroyForcibly().waitFor();
             }
         }
-        assertThat(Arrays.stream(told).sum()).as("updates").isGreaterThan(1000);
         check(told);
     }
 

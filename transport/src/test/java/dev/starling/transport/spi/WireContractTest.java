@@ -47,7 +47,8 @@ class WireContractTest {
     /** Small datagrams take a busy machine longer than the usual patience at the end. */
     static Stream<Way> ways() {
         return Stream.of(new Way("aeron", Map.of("ipc", "true")), new Way("aeron", Map.of("ipc", "false")),
-                new Way("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")), new Way("ucx", Map.of("tls", "tcp")),
+                new Way("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
+                new Way("ucx", Map.of("tls", "tcp")),
                 new Way("ucx", Map.of("tls", "sm,self")), new Way("ucx", Map.of("tls", "all")));
     }
 

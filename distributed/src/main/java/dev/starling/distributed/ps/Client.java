@@ -1,0 +1,333 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.distributed.Channels;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.transport.Endpoint;
+import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+
+/**
+ * What a worker asks its servers, and the waiting for their answers. Whatever was asked is asked again of a server that
+ * was away, until it answers. Asked and waited for by the training thread; answers are taken under the group's lock.
+ */
+final class Client {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final Duration TURN = Duration.ofMillis(200);
+
+    final ServerLink[] servers;
+
+    private final Group group;
+    private final int worker;
+    private final int workers;
+    private final boolean isSynchronous;
+    private final SecureRandom random;
+    private volatile int awaited;
+    private volatile DistributedException failure;
+    private volatile Map<String, String> furthest;
+    private volatile boolean awaitsNotes;
+    private volatile double[] total;
+    private long round;
+
+    /** Makes links to all servers of a plan; nothing is sent before {@link #open}. */
+    Client(Group group, int worker, Plan plan, boolean isSynchronous, SecureRandom random) {
+        this.group = group;
+        this.worker = worker;
+        this.workers = plan.workers();
+        this.isSynchronous = isSynchronous;
+        this.random = random;
+        byte[] encoded = plan.encode();
+        servers = new ServerLink[plan.servers()];
+        for (int s = 0; s < servers.length; s++) {
+            servers[s] = new ServerLink(s, worker, encoded, group.transport()::nanoTime);
+        }
+    }
+
+    /** Begins to listen. */
+    void open() {
+        group.channel(Channels.PARAMETERS, this::take);
+    }
+
+    /** Listens no more. */
+    void close() {
+        group.channel(Channels.PARAMETERS, null);
+    }
+
+    // ---- asking ----
+
+    /** Asks the first server, which is the one that keeps what concerns all. */
+    void askFirst(int kind, byte[] body) {
+        group.locked(() -> servers[0].ask(kind, body));
+    }
+
+    /** Tells the first server something that has no answer. */
+    void tellFirst(int kind, byte[] body) {
+        group.locked(() -> servers[0].tell(kind, body));
+    }
+
+    /** Asks every server. */
+    void askServers(int kind) {
+        group.locked(() -> {
+            for (ServerLink server : servers) {
+                server.ask(kind, new byte[0]);
+            }
+        });
+    }
+
+    /** Asks for each block of the parameters. */
+    void ask(Unit[][] parameters, int kind) {
+        group.locked(() -> {
+            for (Unit[] each : parameters) {
+                for (Unit unit : each) {
+                    ask(unit, kind);
+                }
+            }
+            pump();
+        });
+    }
+
+    /** Asks for that which the rule keeps of each block, if it keeps so much. */
+    void askKept(Unit[][] parameters, int which) {
+        group.locked(() -> {
+            for (Unit[] each : parameters) {
+                for (Unit unit : each) {
+                    if (unit.kept.length >= which) {
+                        unit.which = which;
+                        ask(unit, Message.PULL);
+                    }
+                }
+            }
+            pump();
+        });
+    }
+
+    /** Queues a gradient, or that there is none, and sends what there is room for. */
+    void push(Unit[] units, double rate, long address) {
+        group.locked(() -> {
+            for (Unit unit : units) {
+                unit.rate = rate;
+                unit.gradient.wrap(address + 4 * unit.block.from(), address == 0 ? 0 : unit.bytes());
+                ask(unit, Message.PUSH);
+            }
+            pump();
+        });
+        group.wake();
+    }
+
+    /** Asks for rows of tables. */
+    void ask(TablePart[] parts, int kind) {
+        group.locked(() -> {
+            for (TablePart part : parts) {
+                awaited += part.ask(kind) ? 1 : 0;
+            }
+            pump();
+        });
+        group.wake();
+    }
+
+    private void ask(Unit unit, int kind) {
+        awaited++;
+        unit.server.ask(unit, kind);
+    }
+
+    /** Asks for the sum over workers of some numbers; {@link #total} has it when it is there. */
+    void askSum(double[] values, int from, int n) {
+        ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(ORDER).putLong(round).putInt(n);
+        for (int i = 0; i < n; i++) {
+            body.putDouble(values[from + i]);
+        }
+        group.locked(() -> {
+            total = null;
+            servers[0].ask(Message.SUM, body.array());
+            servers[0].pump();
+        });
+        group.wake();
+    }
+
+    /** Waits for the sum that was asked for. */
+    double[] total(String what) {
+        await(what);
+        round++;
+        return total;
+    }
+
+    /** Returns the notes of the worker that is furthest, or {@code null} if none came. */
+    Map<String, String> furthest() {
+        return furthest;
+    }
+
+    // ---- waiting ----
+
+    private void pump() {
+        for (ServerLink server : servers) {
+            server.pump();
+        }
+    }
+
+    private boolean isThere() {
+        if (awaited > 0 || awaitsNotes && furthest == null) {
+            return false;
+        }
+        for (ServerLink server : servers) {
+            if (!server.isAnswered()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Works until all that was asked is answered, and somebody has told where the run stands. */
+    void awaitWithNotes(String what) {
+        awaitsNotes = true;
+        await(what);
+        awaitsNotes = false;
+    }
+
+    /** Works until all that was asked is answered. */
+    void await(String what) {
+        long begin = group.transport().nanoTime();
+        long patience = group.config().patience().toNanos();
+        while (!isThere()) {
+            group.locked(this::pump);
+            group.await(() -> isThere() || failure != null || isOver(), TURN);
+            if (failure != null) {
+                throw failure;
+            }
+            if (isOver()) {
+                throw group.failure();
+            }
+            if (group.transport().nanoTime() - begin > patience && !isThere()) {
+                throw late(what);
+            }
+        }
+    }
+
+    /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */
+    private boolean isOver() {
+        return group.isEnded() || isSynchronous && group.failure() != null;
+    }
+
+    private DistributedException late(String what) {
+        StringBuilder who = new StringBuilder("worker " + worker + " waited " + group.config().patience() + " "
+                + what + ":");
+        for (ServerLink server : servers) {
+            Endpoint endpoint = server.endpoint;
+            if (endpoint != null && !endpoint.isConnected()) {
+                Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs());
+                return new PeerLostException(workers + server.number, unheard, "it is " + server
+                        + ", and has not come back within " + group.config().patience());
+            }
+            who.append(' ').append(server);
+        }
+        return new DistributedException(who.toString());
+    }
+
+    // ---- under the group's lock ----
+
+    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        int kind = length < 8 ? 0 : buffer.getInt(offset, ORDER);
+        if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION) {
+            if (length >= Message.REPLY_HEADER) {
+                answer(buffer, offset, length);
+            }
+            return;
+        }
+        int number = length < 8 ? -1 : buffer.getInt(offset + 4, ORDER);
+        if (number < 0 || number >= servers.length) {
+            return;
+        }
+        ServerLink server = servers[number];
+        switch (kind) {
+            case Message.HERE -> server.connect(from);
+            case Message.WELCOME -> {
+                hear(buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
+                server.welcome();
+            }
+            case Message.REFUSED -> failure = new DistributedException("server " + number + " refused worker "
+                    + worker + ": " + buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
+            case Message.TOTAL -> {
+                int n = length < 20 ? -1 : buffer.getInt(offset + 16, ORDER);
+                if (total == null && n >= 0 && length == 20 + 8L * n && buffer.getLong(offset + 8, ORDER) == round) {
+                    double[] values = new double[n];
+                    for (int i = 0; i < n; i++) {
+                        values[i] = buffer.getDouble(offset + 20 + 8 * i, ORDER);
+                    }
+                    total = values;
+                    server.answered();
+                }
+            }
+            case Message.BEGUN, Message.FAREWELL -> server.answered();
+            default -> { }
+        }
+        server.pump();
+    }
+
+    private void hear(String notes) {
+        if (!notes.isEmpty()) {
+            Map<String, String> heard = new LinkedHashMap<>();
+            for (String line : notes.split("\n")) {
+                int equals = line.indexOf('=');
+                heard.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
+            }
+            furthest = heard;
+        }
+    }
+
+    private void answer(DirectBuffer buffer, int offset, int length) {
+        int number = buffer.getInt(offset + Message.SERVER, ORDER);
+        int index = buffer.getInt(offset + Message.REPLY_UNIT, ORDER);
+        if (number < 0 || number >= servers.length || index < 0) {
+            return;
+        }
+        ServerLink server = servers[number];
+        int table = index - server.units.length;
+        if (table < 0) {
+            answer(server.units[index], buffer, offset, length);
+        } else if (table < server.tables.size() && server.tables.get(table).answer(buffer, offset, length)) {
+            awaited--;
+        }
+        server.pump();
+    }
+
+    private void answer(Unit unit, DirectBuffer buffer, int offset, int length) {
+        boolean isPull = buffer.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL;
+        if (unit.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, ORDER) != unit.session
+                || isPull != (unit.asked == Message.PULL)) {
+            return;
+        }
+        long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
+        if (buffer.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
+            if (unit.asked == Message.PUSH && done == unit.sequence) {
+                LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again",
+                        unit.server.number, worker, unit.number);
+                unit.session = random.nextLong();
+                unit.sequence = 0;
+                unit.pushesNext = true;
+                unit.server.ask(unit, Message.JOIN);
+            }
+        } else if (unit.asked == Message.JOIN || done == unit.sequence) {
+            if (length - Message.REPLY_HEADER != unit.bytes()) {
+                return;
+            }
+            unit.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
+            if (unit.pushesNext) {
+                unit.pushesNext = false;
+                unit.server.ask(unit, Message.PUSH);
+            } else {
+                unit.sequence += unit.asked == Message.PUSH ? 1 : 0;
+                unit.asked = 0;
+                unit.which = 0;
+                unit.keptSteps = 0;
+                awaited--;
+            }
+        }
+    }
+}
