@@ -178,11 +178,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             case Control.Suspect m -> suspect(seat, m);
             case Control.Leave m -> leave(seat);
-            case Control.Join m -> { }
-            case Control.NewView m -> { }
-            case Control.Start m -> { }
-            case Control.Lost m -> { }
-            case Control.Refused m -> { }
+            case Control.Join _, Control.NewView _, Control.Start _, Control.Lost _, Control.Refused _ -> { }
         }
     }
 

@@ -149,13 +149,18 @@ public final class Group implements AutoCloseable {
     private String unreached() {
         StringBuilder who = new StringBuilder();
         for (Member member : view.members()) {
-            Endpoint endpoint = endpoints.get(member.id());
-            if (member.id() != ownId && (endpoint == null || !endpoint.isConnected())) {
+            if (!isReached(member)) {
+                Endpoint endpoint = endpoints.get(member.id());
                 who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank())
                         .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
             }
         }
         return who.isEmpty() ? "all are reached from here" : who.toString();
+    }
+
+    private boolean isReached(Member member) {
+        Endpoint endpoint = endpoints.get(member.id());
+        return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
     /** Returns how this process joined. */
@@ -363,10 +368,7 @@ public final class Group implements AutoCloseable {
             case Control.Start m -> start(m.epoch());
             case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.unheardNs()), m.reason()));
             case Control.Refused m -> end(new DistributedException(m.reason()));
-            case Control.Join m -> { }
-            case Control.Ready m -> { }
-            case Control.Suspect m -> { }
-            case Control.Leave m -> { }
+            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
         }
     }
 
@@ -422,11 +424,8 @@ public final class Group implements AutoCloseable {
         if (readySent) {
             return 0;
         }
-        for (Member member : view.members()) {
-            Endpoint endpoint = endpoints.get(member.id());
-            if (member.id() != ownId && (endpoint == null || !endpoint.isConnected())) {
-                return 0;
-            }
+        if (!view.members().stream().allMatch(this::isReached)) {
+            return 0;
         }
         // From here on, messages of members that have started already are taken.
         if (engine != null) {
