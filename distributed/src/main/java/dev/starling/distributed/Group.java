@@ -53,7 +53,7 @@ public final class Group implements AutoCloseable {
     private volatile boolean coordinatorLost;
     /** Those of this epoch who closed their connection. */
     private final Map<Integer, PeerLostException> left = new HashMap<>();
-    private AutoCloseable last = () -> { };
+    private Runnable last = () -> { };
     private long ownId;
     private long networkNs;
     private long rejoinedNs;
@@ -487,7 +487,7 @@ public final class Group implements AutoCloseable {
     }
 
     /** Sets what is closed after this group has left. */
-    void onClose(AutoCloseable companion) {
+    void onClose(Runnable companion) {
         last = companion;
     }
 
@@ -512,12 +512,6 @@ public final class Group implements AutoCloseable {
             collectives.close();
         }
         transport.close();
-        try {
-            last.close();
-        } catch (RuntimeException e) {
-            throw e;
-        } catch (Exception e) {
-            throw new DistributedException("cannot close what goes with the group: " + e.getMessage(), e);
-        }
+        last.run();
     }
 }
