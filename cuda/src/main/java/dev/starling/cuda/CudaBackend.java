@@ -3,6 +3,7 @@ package dev.starling.cuda;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.kernels.ContractionKernels;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.MovementKernels;
@@ -51,9 +52,10 @@ final class CudaBackend implements Backend {
     private final MovementKernels movement;
     private final RandomKernels random;
     private final UpdateKernels update;
+    private final ContractionKernels contraction;
     private final HostFallback host = new HostFallback(this);
 
-    CudaBackend(Device device, Gpu gpu) {
+    CudaBackend(Device device, Gpu gpu, Libraries libraries) {
         this.device = device;
         this.gpu = gpu;
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
@@ -64,6 +66,7 @@ final class CudaBackend implements Backend {
         movement = new MovementKernels(launcher);
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
+        contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
     }
 
     KernelCompiler compiler() {
@@ -105,8 +108,9 @@ final class CudaBackend implements Backend {
             case Fill f -> launcher.fill().run(f, outputs[0]);
             case Random r -> random.run(r, inputs, outputs[0]);
             case Update u -> update.run(u, inputs);
-            case Reduction _, Scan _, Sorting _, Selection _, Contraction _, Convolution _, Pooling _,
-                    Normalization _, Softmax _, CrossEntropy _ ->
+            case Contraction c -> contraction.run(c, inputs, outputs[0]);
+            case Reduction _, Scan _, Sorting _, Selection _, Convolution _, Pooling _, Normalization _,
+                    Softmax _, CrossEntropy _ ->
                 host.run(op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

@@ -82,6 +82,6 @@ public final class CudaProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, new NvidiaGpu(device.index()));
+        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.NVIDIA);
     }
 }

@@ -21,6 +21,6 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, Emulation.gpu());
+        return new CudaBackend(device, Emulation.gpu(), Libraries.NONE);
     }
 }

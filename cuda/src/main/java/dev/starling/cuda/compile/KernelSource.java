@@ -6,6 +6,8 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * The source of a kernel: a file beside this module's kernels, specialised by macros.
@@ -16,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public record KernelSource(String name, String function, String text) {
     private static final String FOLDER = "/dev/starling/cuda/kernels/";
+    private static final Pattern INCLUDE = Pattern.compile("(?m)^#include \"([\\w.]+)\"$");
     private static final Map<String, String> FILES = new ConcurrentHashMap<>();
 
     /**
@@ -36,16 +39,24 @@ public record KernelSource(String name, String function, String text) {
         return new KernelSource(name.toString(), function, read("prelude.cuh") + defines + read(file + ".cu"));
     }
 
+    /** Reads a file and, in place of its {@code #include} lines, the files that they name. */
     private static String read(String file) {
-        return FILES.computeIfAbsent(file, f -> {
-            try (InputStream in = KernelSource.class.getResourceAsStream(FOLDER + f)) {
-                if (in == null) {
-                    throw new IllegalArgumentException("there is no kernel file " + FOLDER + f);
-                }
-                return new String(in.readAllBytes(), StandardCharsets.UTF_8);
-            } catch (IOException e) {
-                throw new UncheckedIOException(e);
+        String text = FILES.get(file);
+        if (text == null) {
+            text = INCLUDE.matcher(load(file)).replaceAll(m -> Matcher.quoteReplacement(load(m.group(1))));
+            FILES.put(file, text);
+        }
+        return text;
+    }
+
+    private static String load(String file) {
+        try (InputStream in = KernelSource.class.getResourceAsStream(FOLDER + file)) {
+            if (in == null) {
+                throw new IllegalArgumentException("there is no kernel file " + FOLDER + file);
             }
-        });
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 }

@@ -135,7 +135,7 @@ public final class NvidiaGpu implements Gpu {
     }
 
     /** Makes this device's context the thread's. */
-    private void enter() {
+    public void enter() {
         if (CURRENT.get() != this) {
             check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
             CURRENT.set(this);
@@ -304,6 +304,11 @@ public final class NvidiaGpu implements Gpu {
         }
         check(cuLaunchKernel(f.function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(),
                 of(stream), null, BUFFER.get().of(arguments, bytes)), "cuLaunchKernel");
+    }
+
+    /** Returns the driver's handle of a stream, for NVIDIA's libraries. */
+    public static CUstream_st handle(Stream stream) {
+        return of(stream);
     }
 
     private static CUstream_st of(Stream stream) {

@@ -66,9 +66,11 @@ public final class Launcher {
 
     /** Returns the tensor itself if its elements lie in row-major order, else a copy for the caller to close. */
     Tensor dense(Tensor x) {
-        if (x.isContiguous()) {
-            return x;
-        }
+        return x.isContiguous() ? x : copied(x);
+    }
+
+    /** Returns a row-major copy for the caller to close. */
+    Tensor copied(Tensor x) {
         Tensor y = Tensor.allocate(x.spec());
         assign(y, x);
         return y;

@@ -45,6 +45,24 @@ final class Layout {
         return layout;
     }
 
+    /** Lays out operands of the given strides, each as many as there are sizes, in row-major order. */
+    static Layout rowMajor(long[] sizes, long[]... strides) {
+        Layout layout = MINE.get();
+        layout.operands = strides.length;
+        layout.rank = 0;
+        for (int d = 0; d < sizes.length; d++) {
+            if (sizes[d] != 1) {
+                layout.sizes[layout.rank] = sizes[d];
+                for (int k = 0; k < strides.length; k++) {
+                    layout.strides[k][layout.rank] = strides[k][d];
+                }
+                layout.rank++;
+            }
+        }
+        layout.merge();
+        return layout;
+    }
+
     private void begin(Shape shape, Tensor[] tensors) {
         operands = tensors.length;
         rank = 0;

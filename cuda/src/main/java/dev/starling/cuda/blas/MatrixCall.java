@@ -1,0 +1,87 @@
+package dev.starling.cuda.blas;
+
+import dev.starling.tensor.DType;
+
+/**
+ * A product as libraries with column-major matrices take it: {@code D [m, n] = left [m, k] · right [k, n]}. A row-major
+ * matrix is the transpose of a column-major one, therefore {@code D} is the transpose of the result, the left operand
+ * is that of the {@link Product}'s {@code b}, and the right one that of its {@code a}.
+ *
+ * @param type of all matrices
+ * @param m rows of {@code D}, the product's columns
+ * @param n columns of {@code D}, the product's rows
+ * @param k summands
+ * @param left how the left operand lies
+ * @param right how the right operand lies
+ * @param batches how many products
+ * @param resultBatch distance of results
+ * @param bias whether {@code m} values are added to every column
+ * @param relu whether negative results become 0
+ * @param alignment the greatest power of two, up to 256, that divides all addresses
+ */
+public record MatrixCall(DType type, long m, long n, long k, Operand left, Operand right, int batches,
+        long resultBatch, boolean bias, boolean relu, int alignment) {
+    private static final int MOST_ALIGNED = 256;
+
+    /**
+     * How an operand lies.
+     *
+     * @param transposed whether it is the transpose of the column-major matrix in memory
+     * @param leading distance of that matrix's columns
+     * @param batch distance of matrices, 0 where one is for all
+     */
+    public record Operand(boolean transposed, long leading, long batch) {
+        /** Returns how a matrix of the given sizes and distances of rows and columns lies, its transpose as plain. */
+        static Operand of(long rows, long columns, long row, long column, long batch) {
+            if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {
+                return new Operand(false, rows == 1 ? columns : row, batch);
+            }
+            if ((row == 1 || rows == 1) && (column >= rows || columns == 1)) {
+                return new Operand(true, columns == 1 ? rows : column, batch);
+            }
+            return null;
+        }
+    }
+
+    /** Tells whether libraries take a product's left operand where it lies; else it has to be copied. */
+    public static boolean takesA(Product p) {
+        return a(p) != null && nonNegative(p.aBatch());
+    }
+
+    /** Tells whether libraries take a product's right operand where it lies; else it has to be copied. */
+    public static boolean takesB(Product p) {
+        return b(p) != null && nonNegative(p.bBatch());
+    }
+
+    private static boolean nonNegative(long[] strides) {
+        for (long stride : strides) {
+            if (stride < 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static Operand a(Product p) {
+        return Operand.of(p.m(), p.k(), p.aRow(), p.aColumn(), last(p.aBatch()));
+    }
+
+    private static Operand b(Product p) {
+        return Operand.of(p.k(), p.n(), p.bRow(), p.bColumn(), last(p.bBatch()));
+    }
+
+    private static long last(long[] values) {
+        return values.length == 0 ? 0 : values[values.length - 1];
+    }
+
+    /** Returns the call for all of a product's innermost batch dimension; both operands must be taken. */
+    public static MatrixCall of(Product p, DType type, boolean bias, boolean relu, long... addresses) {
+        long bits = MOST_ALIGNED;
+        for (long address : addresses) {
+            bits |= address;
+        }
+        int batches = p.batch().length == 0 ? 1 : Math.toIntExact(last(p.batch()));
+        return new MatrixCall(type, p.n(), p.m(), p.k(), b(p), a(p), batches, p.m() * p.n(), bias, relu,
+                (int) Long.lowestOneBit(bits));
+    }
+}
