@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.kernels.ContractionKernels;
+import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.MovementKernels;
@@ -53,6 +54,7 @@ final class CudaBackend implements Backend {
     private final RandomKernels random;
     private final UpdateKernels update;
     private final ContractionKernels contraction;
+    private final ConvolutionKernels convolution;
     private final HostFallback host = new HostFallback(this);
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
@@ -67,6 +69,7 @@ final class CudaBackend implements Backend {
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
+        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream()));
     }
 
     KernelCompiler compiler() {
@@ -109,8 +112,8 @@ final class CudaBackend implements Backend {
             case Random r -> random.run(r, inputs, outputs[0]);
             case Update u -> update.run(u, inputs);
             case Contraction c -> contraction.run(c, inputs, outputs[0]);
-            case Reduction _, Scan _, Sorting _, Selection _, Convolution _, Pooling _, Normalization _,
-                    Softmax _, CrossEntropy _ ->
+            case Convolution c -> convolution.run(c, inputs, outputs);
+            case Reduction _, Scan _, Sorting _, Selection _, Pooling _, Normalization _, Softmax _, CrossEntropy _ ->
                 host.run(op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

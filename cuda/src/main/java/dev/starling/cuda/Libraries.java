@@ -2,17 +2,36 @@ package dev.starling.cuda;
 
 import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.blas.CublasLt;
+import dev.starling.cuda.dnn.Convolver;
+import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
 
 /** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
     /** None: all is done by our own kernels. */
-    Libraries NONE = (gpu, stream) -> null;
+    Libraries NONE = new Libraries() { };
 
     /** NVIDIA's, as far as they are installed. */
-    Libraries NVIDIA = (gpu, stream) -> CublasLt.open((NvidiaGpu) gpu, stream);
+    Libraries NVIDIA = new Libraries() {
+        @Override
+        public Blas blas(Gpu gpu, Gpu.Stream stream) {
+            return CublasLt.open((NvidiaGpu) gpu, stream);
+        }
+
+        @Override
+        public Convolver convolver(Gpu gpu, Gpu.Stream stream) {
+            return Cudnn.open((NvidiaGpu) gpu, stream);
+        }
+    };
 
     /** Returns what multiplies matrices. */
-    Blas blas(Gpu gpu, Gpu.Stream stream);
+    default Blas blas(Gpu gpu, Gpu.Stream stream) {
+        return null;
+    }
+
+    /** Returns what convolves. */
+    default Convolver convolver(Gpu gpu, Gpu.Stream stream) {
+        return null;
+    }
 }

@@ -52,6 +52,12 @@ final class Launch {
         return this;
     }
 
+    /** Begins a struct whose alignment is that of its widest field. */
+    Launch align(int alignment) {
+        place(0, alignment);
+        return this;
+    }
+
     /** Appends a 32-bit integer. */
     Launch i32(int value) {
         arguments.set(ValueLayout.JAVA_INT_UNALIGNED, place(4, 4), value);

@@ -1,0 +1,48 @@
+package dev.starling.cuda.dnn;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.op.Convolution;
+
+/**
+ * A convolution over two spatial dimensions; one over a single dimension has images of height 1.
+ *
+ * @param type of all operands
+ * @param images how many
+ * @param channels of an image
+ * @param height of an image
+ * @param width of an image
+ * @param outputs channels of the result
+ * @param kernelHeight height of the kernel
+ * @param kernelWidth width of the kernel
+ * @param outHeight height of the result
+ * @param outWidth width of the result
+ * @param strideHeight distance of neighbouring places, downwards
+ * @param strideWidth distance of neighbouring places, to the right
+ * @param paddingHeight zeros above and below
+ * @param paddingWidth zeros on both sides
+ * @param dilationHeight distance of kernel elements, downwards
+ * @param dilationWidth distance of kernel elements, to the right
+ * @param groups into which channels are split
+ */
+public record ConvolutionCall(DType type, int images, int channels, int height, int width, int outputs,
+        int kernelHeight, int kernelWidth, int outHeight, int outWidth, int strideHeight, int strideWidth,
+        int paddingHeight, int paddingWidth, int dilationHeight, int dilationWidth, int groups) {
+    /** Returns the call for operands of the given shapes, of one or two spatial dimensions. */
+    public static ConvolutionCall of(Convolution.Geometry g, DType type, Shape x, Shape weight, Shape y) {
+        return new ConvolutionCall(type, (int) x.dim(0), (int) x.dim(1), size(x, 0), size(x, 1), (int) y.dim(1),
+                size(weight, 0), size(weight, 1), size(y, 0), size(y, 1), of(g.stride(), 0, 1), of(g.stride(), 1, 1),
+                of(g.padding(), 0, 0), of(g.padding(), 1, 0), of(g.dilation(), 0, 1), of(g.dilation(), 1, 1),
+                g.groups());
+    }
+
+    private static int size(Shape shape, int dimension) {
+        int axis = shape.rank() - 2 + dimension;
+        return axis < 2 ? 1 : Math.toIntExact(shape.dim(axis));
+    }
+
+    private static int of(int[] values, int dimension, int missing) {
+        int i = values.length - 2 + dimension;
+        return i < 0 ? missing : values[i];
+    }
+}

@@ -1,0 +1,2 @@
+/** Convolutions by the machine's library. */
+package dev.starling.cuda.dnn;

@@ -1,0 +1,42 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+
+/**
+ * The layout of images in which the channels of a pixel are adjacent: what convolutions make and their neighbours keep.
+ */
+final class ChannelsLast {
+    private ChannelsLast() {
+    }
+
+    /** Returns the strides of {@code [N, C, *spatial]} with channels innermost and no gaps. */
+    static long[] strides(Shape shape) {
+        int rank = shape.rank();
+        long[] strides = new long[rank];
+        long next = shape.dim(1);
+        strides[1] = 1;
+        for (int i = rank - 1; i >= 2; i--) {
+            strides[i] = next;
+            next *= shape.dim(i);
+        }
+        strides[0] = next;
+        return strides;
+    }
+
+    /** Tells whether a tensor lies so; strides of dimensions of size 1 do not matter. */
+    static boolean holds(Tensor x) {
+        Shape shape = x.shape();
+        long next = shape.dim(1);
+        if (next > 1 && x.strides()[1] != 1) {
+            return false;
+        }
+        for (int i = shape.rank() - 1; i >= 2; i--) {
+            if (shape.dim(i) > 1 && x.strides()[i] != next) {
+                return false;
+            }
+            next *= shape.dim(i);
+        }
+        return shape.dim(0) <= 1 || x.strides()[0] == next;
+    }
+}

@@ -1,0 +1,240 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.dnn.ConvolutionCall;
+import dev.starling.cuda.dnn.Convolver;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Epilogue;
+
+/**
+ * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the
+ * type and rank, else kernels of our own, which take operands of any type and strides. Images that they make lie
+ * channels last; gradients of weights are row-major.
+ */
+public final class ConvolutionKernels {
+    private static final int TILE = 64;
+    private static final int TILE_THREADS = 256;
+    /** Least pixels that make a share of a weight's gradient worth a block. */
+    private static final long LEAST_SHARE = 256;
+    private static final double[] NO_PARAMETERS = {};
+
+    private final Launcher launcher;
+    private final Convolver library;
+
+    private record ConvolutionKernel(String function, DType type, boolean relu) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("convolution", function, "T", Types.of(type), "C", Types.wide(type), "RELU",
+                    relu ? "1" : "0");
+        }
+    }
+
+    /**
+     * Makes the family's kernels for a device.
+     *
+     * @param library what convolves, or {@code null}
+     */
+    public ConvolutionKernels(Launcher launcher, Convolver library) {
+        this.launcher = launcher;
+        this.library = library;
+    }
+
+    /** Returns the results. */
+    public Tensor[] run(Convolution op, Tensor[] in, Spec[] outputs) {
+        return switch (op) {
+            case Convolution.Conv c -> forward(c, in, outputs[0]);
+            case Convolution.ConvInputGradient c -> inputGradient(c, in, outputs[0]);
+            case Convolution.ConvWeightGradient c -> weightGradient(c, in, outputs);
+        };
+    }
+
+    private Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
+        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        boolean relu = op.epilogue() == Epilogue.RELU;
+        Tensor bias = in.length == 3 ? in[2] : null;
+        if (y.count() > 0 && !forwardByLibrary(op, in[0], in[1], bias, relu, y)) {
+            Launch launch = launch("forward", y.dtype(), relu).tensor(y).tensor(in[0]).tensor(in[1]).tensor(bias)
+                    .i64(bias == null ? 0 : bias.strides()[0]);
+            problem(launch, op.geometry(), in[0], in[1], y);
+            tiles(launch, y.count() / y.size(1), y.size(1), op.geometry().groups(), 1);
+        }
+        return new Tensor[] {y};
+    }
+
+    private Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
+        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        if (x.count() > 0 && !inputGradientByLibrary(op, in[0], in[1], x)) {
+            Launch launch = launch("input_gradient", x.dtype(), false).tensor(x).tensor(in[0]).tensor(in[1]);
+            problem(launch, op.geometry(), x, in[1], in[0]);
+            tiles(launch, x.count() / x.size(1), x.size(1), op.geometry().groups(), 1);
+        }
+        return new Tensor[] {x};
+    }
+
+    private Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
+        Tensor w = Tensor.allocate(outputs[0]);
+        Tensor x = in[0];
+        Tensor g = in[1];
+        if (w.count() > 0 && !weightGradientByLibrary(op, x, g, w)) {
+            shares(op, x, g, w);
+        }
+        if (!op.bias()) {
+            return new Tensor[] {w};
+        }
+        Tensor bias = Tensor.allocate(outputs[1]);
+        problem(launch("bias_gradient", g.dtype(), false).tensor(bias).tensor(g), op.geometry(), x, w, g)
+                .blocks(bias.count(), TILE_THREADS, 0);
+        return new Tensor[] {w, bias};
+    }
+
+    /** Splits the sum over pixels so that there are blocks for all multiprocessors. */
+    private void shares(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
+        int groups = op.geometry().groups();
+        long rows = w.size(0) / groups;
+        long columns = w.count() / w.size(0);
+        long pixels = Math.max(1, g.count() / g.size(1));
+        long blocks = Math.ceilDiv(rows, (long) TILE) * Math.ceilDiv(columns, (long) TILE) * groups;
+        long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, LEAST_SHARE));
+        long share = Math.ceilDiv(pixels, shares);
+        shares = Math.ceilDiv(pixels, share);
+        DType wide = w.dtype() == DType.F64 ? DType.F64 : DType.F32;
+        Tensor parts = Tensor.allocate(new Spec(wide, Shape.of(shares, w.count()), w.device()));
+        Launch launch = launch("weight_gradient", w.dtype(), false).tensor(parts).tensor(x).tensor(g);
+        tiles(problem(launch, op.geometry(), x, w, g).i64(share), rows, columns * groups, groups, (int) shares);
+        problem(launch("add_shares", w.dtype(), false).tensor(w).tensor(parts).i32((int) shares), op.geometry(), x, w,
+                g).threads(w.count());
+        parts.close();
+    }
+
+    private Launch launch(String function, DType type, boolean relu) {
+        return launcher.launch(new ConvolutionKernel(function, type, relu));
+    }
+
+    private static void tiles(Launch launch, long rows, long columns, int groups, int shares) {
+        long tiles = Math.ceilDiv(rows, (long) TILE) * Math.ceilDiv(columns / groups, (long) TILE);
+        launch.grid(Math.toIntExact(tiles), groups, shares, TILE_THREADS, 0);
+    }
+
+    /** Appends the struct {@code Problem}. */
+    private static Launch problem(Launch launch, Convolution.Geometry g, Tensor x, Tensor w, Tensor y) {
+        launch.align(8).i32(size(x, 0)).i32(g.groups()).i32(size(w, 1)).i32(size(w, 0) / g.groups());
+        sizes(launch, x);
+        sizes(launch, y);
+        sizes(launch, w);
+        geometry(launch, g.stride(), 1);
+        geometry(launch, g.padding(), 0);
+        geometry(launch, g.dilation(), 1);
+        for (Tensor t : new Tensor[] {x, w, y}) {
+            launch.i64(t.strides()[0]).i64(t.strides()[1]);
+            for (int d = t.rank() - 3; d < t.rank(); d++) {
+                launch.i64(d < 2 ? 0 : t.strides()[d]);
+            }
+        }
+        return launch;
+    }
+
+    private static int size(Tensor x, int axis) {
+        return Math.toIntExact(x.size(axis));
+    }
+
+    private static void sizes(Launch launch, Tensor x) {
+        for (int d = x.rank() - 3; d < x.rank(); d++) {
+            launch.i32(d < 2 ? 1 : size(x, d));
+        }
+    }
+
+    private static void geometry(Launch launch, int[] values, int missing) {
+        for (int d = values.length - 3; d < values.length; d++) {
+            launch.i32(d < 0 ? missing : values[d]);
+        }
+    }
+
+    private boolean takes(Convolution op, Tensor a, Tensor b) {
+        return library != null && op.geometry().rank() <= 2 && library.takes(a.dtype()) && a.count() > 0
+                && b.count() > 0;
+    }
+
+    private boolean forwardByLibrary(Convolution.Conv op, Tensor x, Tensor w, Tensor bias, boolean relu, Tensor y) {
+        if (!takes(op, x, w)) {
+            return false;
+        }
+        Tensor image = channelsLast(x);
+        Tensor weight = channelsLast(w);
+        boolean done = library.forward(ConvolutionCall.of(op.geometry(), y.dtype(), x.shape(), w.shape(), y.shape()),
+                image.address(), weight.address(), y.address());
+        close(image, x);
+        close(weight, w);
+        if (done && (bias != null || relu)) {
+            finish(bias, relu, y);
+        }
+        return done;
+    }
+
+    /** Adds the bias and applies the epilogue in place. */
+    private void finish(Tensor bias, boolean relu, Tensor y) {
+        if (bias == null) {
+            launcher.elementwise().apply("a <= 0 ? C(0) : a", NO_PARAMETERS, y, y);
+            return;
+        }
+        long[] dims = new long[y.rank() - 1];
+        java.util.Arrays.fill(dims, 1);
+        dims[0] = bias.count();
+        long[] strides = new long[dims.length];
+        strides[0] = bias.strides()[0];
+        Tensor shift = bias.view(Shape.of(dims), strides, bias.offset());
+        launcher.elementwise().apply(relu ? "a + b <= 0 ? C(0) : a + b" : "a + b", NO_PARAMETERS, y, y, shift);
+    }
+
+    private boolean inputGradientByLibrary(Convolution.ConvInputGradient op, Tensor g, Tensor w, Tensor x) {
+        if (!takes(op, g, w)) {
+            return false;
+        }
+        Tensor image = channelsLast(g);
+        Tensor weight = channelsLast(w);
+        boolean done = library.inputGradient(
+                ConvolutionCall.of(op.geometry(), x.dtype(), x.shape(), w.shape(), g.shape()), image.address(),
+                weight.address(), x.address());
+        close(image, g);
+        close(weight, w);
+        return done;
+    }
+
+    private boolean weightGradientByLibrary(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
+        if (!takes(op, x, g)) {
+            return false;
+        }
+        Tensor image = channelsLast(x);
+        Tensor gradient = channelsLast(g);
+        Tensor weight = ChannelsLast.holds(w) ? w
+                : Tensor.allocate(w.spec(), ChannelsLast.strides(w.shape()));
+        boolean done = library.weightGradient(
+                ConvolutionCall.of(op.geometry(), w.dtype(), x.shape(), w.shape(), g.shape()), image.address(),
+                gradient.address(), weight.address());
+        if (done && weight != w) {
+            launcher.assign(w, weight);
+        }
+        close(image, x);
+        close(gradient, g);
+        close(weight, w);
+        return done;
+    }
+
+    private Tensor channelsLast(Tensor x) {
+        if (ChannelsLast.holds(x)) {
+            return x;
+        }
+        Tensor y = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        launcher.assign(y, x);
+        return y;
+    }
+
+    private static void close(Tensor copy, Tensor original) {
+        if (copy != original) {
+            copy.close();
+        }
+    }
+}
