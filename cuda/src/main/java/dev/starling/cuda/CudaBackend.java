@@ -8,7 +8,10 @@ import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.MovementKernels;
+import dev.starling.cuda.kernels.PoolingKernels;
 import dev.starling.cuda.kernels.RandomKernels;
+import dev.starling.cuda.kernels.SelectionKernels;
+import dev.starling.cuda.kernels.SortingKernels;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
 import dev.starling.tensor.Device;
@@ -55,6 +58,9 @@ final class CudaBackend implements Backend {
     private final UpdateKernels update;
     private final ContractionKernels contraction;
     private final ConvolutionKernels convolution;
+    private final PoolingKernels pooling;
+    private final SortingKernels sorting;
+    private final SelectionKernels selection;
     private final HostFallback host = new HostFallback(this);
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
@@ -70,6 +76,9 @@ final class CudaBackend implements Backend {
         update = new UpdateKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
         convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream()));
+        sorting = new SortingKernels(launcher);
+        selection = new SelectionKernels(launcher, sorting);
+        pooling = new PoolingKernels(launcher, selection);
     }
 
     KernelCompiler compiler() {
@@ -113,7 +122,10 @@ final class CudaBackend implements Backend {
             case Update u -> update.run(u, inputs);
             case Contraction c -> contraction.run(c, inputs, outputs[0]);
             case Convolution c -> convolution.run(c, inputs, outputs);
-            case Reduction _, Scan _, Sorting _, Selection _, Pooling _, Normalization _, Softmax _, CrossEntropy _ ->
+            case Pooling p -> pooling.run(p, inputs, outputs);
+            case Selection s -> selection.run(s, inputs, outputs[0]);
+            case Sorting s -> sorting.run(s, inputs[0], outputs);
+            case Reduction _, Scan _, Normalization _, Softmax _, CrossEntropy _ ->
                 host.run(op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

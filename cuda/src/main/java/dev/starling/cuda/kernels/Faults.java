@@ -40,6 +40,11 @@ final class Faults {
      * @param operands for the message
      */
     void check(Op op, long size, Tensor... operands) {
+        check(op, -size, size - 1, operands);
+    }
+
+    /** The same for indices between {@code least} and {@code most}. */
+    void check(Op op, long least, long most, Tensor... operands) {
         gpu.synchronize(stream);
         MemorySegment fault = mine.get();
         if (fault.get(ValueLayout.JAVA_INT, 0) == 0) {
@@ -50,6 +55,14 @@ final class Faults {
         fault.fill((byte) 0);
         throw new TensorException(TensorException.Problem.INDEX, op.name(),
                 Arrays.stream(operands).map(Tensor::spec).toList(), "index " + index + " at position " + position
-                + " must lie between " + -size + " and " + (size - 1), "correct the index");
+                + " must lie between " + least + " and " + most, "correct the index");
+    }
+
+    /** Tells, once, whether one of this thread's kernels, all of which are done, found what it cannot deal with. */
+    boolean strayed() {
+        MemorySegment fault = mine.get();
+        boolean stray = fault.get(ValueLayout.JAVA_INT, 4) != 0;
+        fault.set(ValueLayout.JAVA_INT, 4, 0);
+        return stray;
     }
 }

@@ -64,6 +64,12 @@ final class Launch {
         return this;
     }
 
+    /** Appends a bool. */
+    Launch bool(boolean value) {
+        arguments.set(ValueLayout.JAVA_BYTE, place(1, 1), (byte) (value ? 1 : 0));
+        return this;
+    }
+
     /** Appends a float. */
     Launch f32(float value) {
         arguments.set(ValueLayout.JAVA_FLOAT_UNALIGNED, place(4, 4), value);

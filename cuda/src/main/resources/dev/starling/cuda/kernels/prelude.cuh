@@ -180,7 +180,7 @@ template <class C> DEVICE C block_max(C x) {
 }
 
 // Where kernels leave the first index out of range that they meet, for the host to read.
-struct Fault { u32 taken, unused; i64 index, position; };
+struct Fault { u32 taken, stray; i64 index, position; };
 DEVICE void report(Fault* fault, i64 index, i64 position) {
     if (atomicCAS(&fault->taken, 0u, 1u) == 0) {
         fault->index = index;

@@ -1,0 +1,136 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Pooling;
+import dev.starling.tensor.op.Selection;
+
+/** Kernels of {@link Pooling} operations: a thread an element. Results lie channels last where the operand does. */
+public final class PoolingKernels {
+    private final Launcher launcher;
+    private final SelectionKernels selection;
+
+    /** A kernel for elements of a type and places of maxima of another. */
+    private record PoolingKernel(String function, DType type, DType index) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("pooling", function, "T", Types.of(type), "C", Types.wide(type), "INDEX",
+                    Types.of(index));
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public PoolingKernels(Launcher launcher, SelectionKernels selection) {
+        this.launcher = launcher;
+        this.selection = selection;
+    }
+
+    /** Returns the results. */
+    public Tensor[] run(Pooling op, Tensor[] in, Spec[] outputs) {
+        boolean channelsLast = ChannelsLast.holds(in[0]) && !in[0].isContiguous();
+        Tensor result = allocate(outputs[0], channelsLast);
+        int count = Math.toIntExact(result.count());
+        return switch (op) {
+            case Pooling.MaxPool o -> {
+                Tensor places = allocate(outputs[1], channelsLast);
+                Launch launch = launch("max_pool", result, DType.I32).tensor(result).tensor(places).tensor(in[0])
+                        .i32(count).bool(channelsLast);
+                problem(launch, o.window(), in[0], result, places).threads(count);
+                yield new Tensor[] {result, places};
+            }
+            case Pooling.MaxPoolGradient o -> {
+                if (strays(o, in[0], in[1], result)) {
+                    result.close();
+                    yield new Tensor[] {scattered(in[0], in[1], outputs[0])};
+                }
+                Launch launch = launch("max_pool_gradient", result, in[1].dtype()).tensor(result).tensor(in[0])
+                        .tensor(in[1]).i32(count).bool(channelsLast);
+                problem(launch, o.window(), result, in[0], in[1]).threads(count);
+                yield new Tensor[] {result};
+            }
+            case Pooling.AvgPool o -> {
+                Launch launch = launch("average_pool", result, DType.I32).tensor(result).tensor(in[0]).i32(count)
+                        .bool(channelsLast).bool(o.countPadding());
+                problem(launch, o.window(), in[0], result, result).threads(count);
+                yield new Tensor[] {result};
+            }
+            case Pooling.AvgPoolGradient o -> {
+                Launch launch = launch("average_pool_gradient", result, DType.I32).tensor(result).tensor(in[0])
+                        .i32(count).bool(channelsLast).bool(o.countPadding());
+                problem(launch, o.window(), result, in[0], in[0]).threads(count);
+                yield new Tensor[] {result};
+            }
+        };
+    }
+
+    /** Tells whether a place lies outside of its window; throws if one lies outside of its plane. */
+    private boolean strays(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
+        int count = Math.toIntExact(places.count());
+        Launch launch = launch("check_places", x, places.dtype()).tensor(places).i32(count)
+                .i64(launcher.faults().address());
+        problem(launch, op.window(), x, g, places).threads(count);
+        Shape shape = x.shape();
+        launcher.faults().check(op, 0, shape.slice(2, shape.rank()).count() - 1, g, places);
+        return launcher.faults().strayed();
+    }
+
+    /** The gradient for places that no pooling made. */
+    private Tensor scattered(Tensor g, Tensor places, Spec output) {
+        Shape planes = Shape.of(g.size(0), g.size(1));
+        Shape y = planes.concat(Shape.of(g.count() / planes.count()));
+        Spec flat = output.with(planes.concat(Shape.of(output.shape().count() / planes.count())));
+        Tensor zeros = Tensor.allocate(flat);
+        launcher.fill(zeros, 0);
+        Tensor gradient = launcher.dense(g);
+        Tensor index = launcher.dense(places);
+        Tensor sums = selection.run(new Selection.ScatterAdd(2), new Tensor[] {zeros,
+            index.view(y, y.contiguousStrides(), index.offset()),
+            gradient.view(y, y.contiguousStrides(), gradient.offset())}, flat)[0];
+        zeros.close();
+        if (gradient != g) {
+            gradient.close();
+        }
+        if (index != places) {
+            index.close();
+        }
+        return sums.view(output.shape(), output.shape().contiguousStrides(), 0);
+    }
+
+    private static Tensor allocate(Spec spec, boolean channelsLast) {
+        return channelsLast ? Tensor.allocate(spec, ChannelsLast.strides(spec.shape())) : Tensor.allocate(spec);
+    }
+
+    private Launch launch(String function, Tensor like, DType index) {
+        return launcher.launch(new PoolingKernel(function, like.dtype(), index));
+    }
+
+    /** Appends the struct {@code Problem}. */
+    private static Launch problem(Launch launch, Pooling.Window window, Tensor x, Tensor y, Tensor places) {
+        launch.align(8).i32(Math.toIntExact(x.size(0))).i32(Math.toIntExact(x.size(1)));
+        for (Tensor t : new Tensor[] {x, y}) {
+            for (int d = t.rank() - 3; d < t.rank(); d++) {
+                launch.i32(d < 2 ? 1 : Math.toIntExact(t.size(d)));
+            }
+        }
+        values(launch, window.kernel(), 1);
+        values(launch, window.stride(), 1);
+        values(launch, window.padding(), 0);
+        values(launch, window.dilation(), 1);
+        for (Tensor t : new Tensor[] {x, y, places}) {
+            launch.i64(t.strides()[0]).i64(t.strides()[1]);
+            for (int d = t.rank() - 3; d < t.rank(); d++) {
+                launch.i64(d < 2 ? 0 : t.strides()[d]);
+            }
+        }
+        return launch;
+    }
+
+    private static void values(Launch launch, int[] values, int missing) {
+        for (int d = values.length - 3; d < values.length; d++) {
+            launch.i32(d < 0 ? missing : values[d]);
+        }
+    }
+}

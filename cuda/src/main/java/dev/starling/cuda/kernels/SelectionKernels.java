@@ -1,0 +1,205 @@
+package dev.starling.cuda.kernels;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.TensorException.Problem;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Selection;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+
+/**
+ * Kernels of {@link Selection} operations. Indices are checked by the kernels; the host waits for the outcome, so that
+ * a bad one is an error of the operation that met it.
+ */
+public final class SelectionKernels {
+    private static final int CHUNK = 1024;
+    private static final int THREADS = 256;
+
+    private final Launcher launcher;
+    private final SortingKernels sorting;
+    private final ThreadLocal<Long> total;
+
+    /** A kernel for elements of a type of a C++ name and indices of another type. */
+    private record SelectionKernel(String function, String type, DType index, boolean add) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("selection", function, "T", type, "INDEX", Types.of(index), "ADD",
+                    add ? "1" : "0");
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public SelectionKernels(Launcher launcher, SortingKernels sorting) {
+        this.launcher = launcher;
+        this.sorting = sorting;
+        total = ThreadLocal.withInitial(() -> launcher.gpu().allocatePinned(Long.BYTES));
+    }
+
+    /** Returns the results. */
+    public Tensor[] run(Selection op, Tensor[] in, Spec output) {
+        return new Tensor[] {switch (op) {
+            case Selection.Take o -> take(o, in[0], in[1], output);
+            case Selection.TakeGradient o -> takeGradient(o, in[0], in[1], output);
+            case Selection.Gather o -> gather(o, in[0], in[1], output);
+            case Selection.Scatter o -> scatter(o, o.axis(), false, in, output);
+            case Selection.ScatterAdd o -> scatter(o, o.axis(), true, in, output);
+            case Selection.Nonzero o -> nonzero(o, in[0], output);
+        }};
+    }
+
+    private Tensor take(Selection.Take op, Tensor x, Tensor index, Spec output) {
+        Tensor y = Tensor.allocate(output);
+        if (index.count() == 0) {
+            return y;
+        }
+        Tensor from = launcher.dense(x);
+        Tensor indices = launcher.dense(index);
+        int axis = op.axis();
+        long bytes = x.shape().slice(axis + 1, x.rank()).count() * x.dtype().bytes();
+        int word = (int) Long.lowestOneBit(bytes | from.address() | y.address() | 8);
+        if (y.count() == 0) {
+            check(op, indices, x.size(axis), x, index);
+        } else {
+            long count = y.spec().bytes() / word;
+            launcher.launch(new SelectionKernel("take", word(word), index.dtype(), false)).tensor(y).tensor(from)
+                    .tensor(indices).i64(count).i32(Math.toIntExact(index.count())).i64(x.size(axis))
+                    .i32(Math.toIntExact(bytes / word)).i64(launcher.faults().address()).threads(count);
+            launcher.faults().check(op, x.size(axis), x, index);
+        }
+        close(from, x);
+        close(indices, index);
+        return y;
+    }
+
+    private Tensor gather(Selection.Gather op, Tensor x, Tensor index, Spec output) {
+        Tensor y = Tensor.allocate(output);
+        int axis = op.axis();
+        long[] strides = x.strides().clone();
+        strides[axis] = 0;
+        int bytes = x.dtype().bytes();
+        Layout.rowMajor(index.shape().dims(), y.strides(), index.strides(), strides).inPieces(Layout.MAX_COUNT,
+                (layout, offsets) -> launcher
+                        .launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
+                        .i64(y.address() + offsets[0] * bytes)
+                        .i64(index.address() + offsets[1] * index.dtype().bytes())
+                        .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
+                        .i64(launcher.faults().address()).layout(layout, 3).threads(layout.count()));
+        if (y.count() > 0) {
+            launcher.faults().check(op, x.size(axis), x, index);
+        }
+        return y;
+    }
+
+    private Tensor scatter(Op op, int axis, boolean add, Tensor[] in, Spec output) {
+        Tensor base = in[0];
+        Tensor index = in[1];
+        Tensor source = in[2];
+        Tensor y = Tensor.allocate(output);
+        launcher.assign(y, base);
+        if (index.count() == 0) {
+            return y;
+        }
+        Tensor keys = fromFront(op, index, axis, base.size(axis), in);
+        Tensor places = sorting.places(keys, 1, false);
+        long[][] strides = {SortingKernels.without(y.strides(), axis), SortingKernels.without(source.strides(), axis)};
+        launcher.launch(new SelectionKernel("scatter", Types.of(y.dtype()), DType.I64, add)).tensor(y)
+                .tensor(source).tensor(keys).tensor(places).i64(index.count()).i32((int) index.size(axis))
+                .i64(y.strides()[axis]).i64(source.strides()[axis])
+                .layout(Layout.rowMajor(index.shape().without(axis).dims(), strides), 2).threads(index.count());
+        places.close();
+        keys.close();
+        return y;
+    }
+
+    private Tensor takeGradient(Selection.TakeGradient op, Tensor g, Tensor index, Spec output) {
+        Tensor y = Tensor.allocate(output);
+        launcher.fill(y, 0);
+        if (index.count() == 0) {
+            return y;
+        }
+        Tensor indices = launcher.dense(index);
+        Tensor line = indices.view(Shape.of(index.count()), new long[] {1}, indices.offset());
+        Tensor keys = fromFront(op, line, 0, op.size(), g, index);
+        if (g.count() > 0) {
+            Tensor places = sorting.places(keys, 1, false);
+            Tensor from = launcher.dense(g);
+            launcher.launch(new SelectionKernel("take_gradient", Types.of(y.dtype()), DType.I64, true)).tensor(y)
+                    .tensor(from).tensor(keys).tensor(places).i64(g.count()).i32((int) index.count()).i64(op.size())
+                    .i64(y.shape().slice(op.axis() + 1, y.rank()).count()).threads(g.count());
+            close(from, g);
+            places.close();
+        }
+        keys.close();
+        close(indices, index);
+        return y;
+    }
+
+    private void check(Op op, Tensor index, long size, Tensor... operands) {
+        Tensor line = index.view(Shape.of(index.count()), new long[] {1}, index.offset());
+        fromFront(op, line, 0, size, operands).close();
+    }
+
+    /** Returns indices counted from the front, i64 {@code [lines, n]} along a dimension, all of them checked. */
+    private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
+        int n = Math.toIntExact(index.size(axis));
+        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
+        launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
+                .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
+                .i64(index.shape().slice(axis + 1, index.rank()).count()).i64(launcher.faults().address())
+                .layout(SortingKernels.lines(axis, index), 1).threads(index.count());
+        launcher.faults().check(op, size, operands);
+        return keys;
+    }
+
+    private Tensor nonzero(Selection.Nonzero op, Tensor x, Spec output) {
+        Tensor y = Tensor.allocate(output);
+        long chunks = Math.ceilDiv(x.count(), (long) CHUNK);
+        Tensor from = launcher.dense(x);
+        Tensor counts = Tensor.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
+        String type = Types.of(x.dtype());
+        long found = total.get();
+        launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)
+                .i64(x.count()).blocks(chunks, THREADS, 0);
+        launcher.launch(new SelectionKernel("sum_counts", type, DType.I64, false)).tensor(counts).i64(chunks)
+                .i64(found).blocks(1, 1, 0);
+        Launch launch = launcher.launch(new SelectionKernel("write_nonzero", type, DType.I64, false)).tensor(y)
+                .tensor(from).i64(x.count()).i64(chunks).tensor(counts).i64(op.count()).i32(x.rank()).align(8);
+        for (int d = 0; d < Shape.MAX_RANK; d++) {
+            launch.i64(d < x.rank() ? x.size(d) : 1);
+        }
+        launch.threads(chunks * 32);
+        launcher.gpu().synchronize(launcher.stream());
+        counts.close();
+        close(from, x);
+        long there = ALL.get(ValueLayout.JAVA_LONG, found);
+        if (there != op.count()) {
+            throw new TensorException(Problem.ARGUMENT, op.name(), List.of(x.spec()),
+                    "there are " + there + " elements that are not 0, told were " + op.count(),
+                    "count them first, or use the method nonzero");
+        }
+        return y;
+    }
+
+    /** Returns a type of so many bytes, for elements that are only moved. */
+    private static String word(int bytes) {
+        return switch (bytes) {
+            case 1 -> "u8";
+            case 2 -> "bf16";
+            case 4 -> "i32";
+            default -> "i64";
+        };
+    }
+
+    private static void close(Tensor copy, Tensor original) {
+        if (copy != original) {
+            copy.close();
+        }
+    }
+}

@@ -1,0 +1,107 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Sorting;
+
+/** Kernels of {@link Sorting} operations; all sort whole lines, also where few elements are asked for. */
+public final class SortingKernels {
+    private static final int LEAST_RUN = 64;
+    private static final int MOST_RUN = 2048;
+
+    private final Launcher launcher;
+
+    private record SortingKernel(String function, DType type, int run, boolean descending) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("sorting", function, "T", Types.of(type), "RUN", Integer.toString(run),
+                    "DESCENDING", descending ? "1" : "0");
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public SortingKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    /** Returns the results. */
+    public Tensor[] run(Sorting op, Tensor x, Spec[] outputs) {
+        Tensor values = Tensor.allocate(outputs[0]);
+        Tensor indices = Tensor.allocate(outputs[1]);
+        if (values.count() > 0) {
+            boolean descending = switch (op) {
+                case Sorting.Sort o -> o.descending();
+                case Sorting.TopK o -> o.largest();
+            };
+            int axis = op.axis();
+            Tensor places = places(x, axis, descending);
+            int n = Math.toIntExact(x.size(axis));
+            int k = Math.toIntExact(values.size(axis));
+            launcher.launch(new SortingKernel("take_first", x.dtype(), run(n), descending)).tensor(values)
+                    .tensor(indices).tensor(x).tensor(places).i64(values.count()).i32(n).i32(k)
+                    .i64(x.strides()[axis]).i64(values.strides()[axis]).i64(indices.strides()[axis])
+                    .layout(lines(axis, x, values, indices), 3).threads(values.count());
+            places.close();
+        }
+        return new Tensor[] {values, indices};
+    }
+
+    /**
+     * Returns, for each line of {@code x} along a dimension, the places of its elements in their order.
+     *
+     * @return i32 {@code [lines, size]}, for the caller to close
+     */
+    Tensor places(Tensor x, int axis, boolean descending) {
+        int n = Math.toIntExact(x.size(axis));
+        int run = run(n);
+        int runs = Math.ceilDiv(n, run);
+        long lines = x.count() / n;
+        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
+        Tensor places = Tensor.allocate(keys.spec().with(DType.I32));
+        launcher.launch(new SortingKernel("sort_runs", x.dtype(), run, descending)).tensor(keys).tensor(places)
+                .tensor(x).i32(n).i64(x.strides()[axis]).layout(lines(axis, x), 1)
+                .blocks(lines * runs, run / 2, 0);
+        if (runs > 1) {
+            Tensor otherKeys = Tensor.allocate(keys.spec());
+            Tensor otherPlaces = Tensor.allocate(places.spec());
+            for (long length = run; length < n; length *= 2) {
+                launcher.launch(new SortingKernel("merge_runs", x.dtype(), run, descending)).tensor(otherKeys)
+                        .tensor(otherPlaces).tensor(keys).tensor(places).i64(keys.count()).i32(n).i32((int) length)
+                        .threads(keys.count());
+                Tensor swap = keys;
+                keys = otherKeys;
+                otherKeys = swap;
+                swap = places;
+                places = otherPlaces;
+                otherPlaces = swap;
+            }
+            otherKeys.close();
+            otherPlaces.close();
+        }
+        keys.close();
+        return places;
+    }
+
+    private static int run(int n) {
+        return Math.clamp(Integer.highestOneBit(Math.max(n - 1, 1)) * 2L, LEAST_RUN, MOST_RUN);
+    }
+
+    /** Lays out where the lines along a dimension begin. */
+    static Layout lines(int axis, Tensor... tensors) {
+        long[][] strides = new long[tensors.length][];
+        for (int i = 0; i < tensors.length; i++) {
+            strides[i] = without(tensors[i].strides(), axis);
+        }
+        return Layout.rowMajor(tensors[0].shape().without(axis).dims(), strides);
+    }
+
+    static long[] without(long[] values, int axis) {
+        long[] rest = new long[values.length - 1];
+        System.arraycopy(values, 0, rest, 0, axis);
+        System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);
+        return rest;
+    }
+}

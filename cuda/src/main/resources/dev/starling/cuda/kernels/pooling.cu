@@ -1,0 +1,182 @@
+// Windows over three spatial dimensions. Gradients are gathered: a thread sums, in the order of windows, what comes to
+// one element of x. Macros: T (type in memory), C (type to compute in).
+
+// Sizes, window and strides (of x, y and the places of maxima); of spatial dimensions there are always three.
+struct Problem {
+    u32 images, channels, in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+    i64 x[5], y[5], places[5];
+};
+
+// What one thread works on: an element of a plane of sizes size, numbered in the order of the memory of the result.
+struct Element {
+    u32 image, channel;
+    i32 at[3];
+
+    __device__ __forceinline__ i64 offset(const i64 (&stride)[5]) const {
+        return plane(stride) + at[0] * stride[2] + at[1] * stride[3] + at[2] * stride[4];
+    }
+    __device__ __forceinline__ i64 plane(const i64 (&stride)[5]) const {
+        return image * stride[0] + channel * stride[1];
+    }
+};
+
+DEVICE Element element(u32 i, u32 channels, const u32 (&size)[3], bool channels_last) {
+    Element e;
+    if (channels_last) {
+        e.channel = i % channels;
+        i /= channels;
+    }
+    e.at[2] = i % size[2];
+    i /= size[2];
+    e.at[1] = i % size[1];
+    i /= size[1];
+    e.at[0] = i % size[0];
+    i /= size[0];
+    if (!channels_last) {
+        e.channel = i % channels;
+        i /= channels;
+    }
+    e.image = i;
+    return e;
+}
+
+// Calls f(offset in x's plane, place in it) for the elements of the window at y's element that are not padding, in
+// row-major order; returns how many elements of the window lie in the plane or its padding.
+template <class F> DEVICE u32 each_inside(const Problem& p, const i32 (&at)[3], const F& f) {
+    u32 padded = 0;
+    i32 i[3];
+    for (u32 a = 0; a < p.kernel[0]; a++) {
+        i[0] = at[0] * (i32) p.stride[0] - (i32) p.padding[0] + (i32) (a * p.dilation[0]);
+        for (u32 b = 0; b < p.kernel[1]; b++) {
+            i[1] = at[1] * (i32) p.stride[1] - (i32) p.padding[1] + (i32) (b * p.dilation[1]);
+            for (u32 c = 0; c < p.kernel[2]; c++) {
+                i[2] = at[2] * (i32) p.stride[2] - (i32) p.padding[2] + (i32) (c * p.dilation[2]);
+                bool inside = true;
+                bool counts = true;
+                for (int d = 0; d < 3; d++) {
+                    inside &= i[d] >= 0 && i[d] < (i32) p.in[d];
+                    counts &= i[d] < (i32) (p.in[d] + p.padding[d]);
+                }
+                padded += counts;
+                if (inside) {
+                    f(i[0] * p.x[2] + i[1] * p.x[3] + i[2] * p.x[4], (i[0] * (i32) p.in[1] + i[1]) * (i32) p.in[2] + i[2]);
+                }
+            }
+        }
+    }
+    return padded;
+}
+
+// Calls f(element of y) for the windows that x's element lies in, in row-major order.
+template <class F> DEVICE void each_window(const Problem& p, Element x, const F& f) {
+    Element y = x;
+    for (i32 a = (i32) p.kernel[0] - 1; a >= 0; a--) {
+        for (i32 b = (i32) p.kernel[1] - 1; b >= 0; b--) {
+            for (i32 c = (i32) p.kernel[2] - 1; c >= 0; c--) {
+                i32 k[3] = {a, b, c};
+                bool inside = true;
+                for (int d = 0; d < 3; d++) {
+                    i32 from = x.at[d] + (i32) p.padding[d] - k[d] * (i32) p.dilation[d];
+                    y.at[d] = from / (i32) p.stride[d];
+                    inside &= from >= 0 && y.at[d] * (i32) p.stride[d] == from && y.at[d] < (i32) p.out[d];
+                }
+                if (inside) {
+                    f(y);
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void max_pool(T* y, i32* places, const T* x, u32 count, bool channels_last, Problem p) {
+    u32 i = (u32) THREAD;
+    if (i >= count) {
+        return;
+    }
+    Element e = element(i, p.channels, p.out, channels_last);
+    const T* plane = x + e.plane(p.x);
+    bool first = true;
+    T value = {};
+    C best = 0;
+    i32 best_place = 0;
+    each_inside(p, e.at, [&](i64 offset, i32 place) {
+        T candidate = plane[offset];
+        C c = widen(candidate);
+        if (first || !is_nan(best) && (is_nan(c) || c > best)) {
+            first = false;
+            value = candidate;
+            best = c;
+            best_place = place;
+        }
+    });
+    y[e.offset(p.y)] = value;
+    places[e.offset(p.places)] = best_place;
+}
+
+extern "C" __global__ void average_pool(T* y, const T* x, u32 count, bool channels_last, bool count_padding,
+        Problem p) {
+    u32 i = (u32) THREAD;
+    if (i >= count) {
+        return;
+    }
+    Element e = element(i, p.channels, p.out, channels_last);
+    const T* plane = x + e.plane(p.x);
+    C sum = 0;
+    u32 inside = 0;
+    u32 padded = each_inside(p, e.at, [&](i64 offset, i32 place) {
+        sum += C(widen(plane[offset]));
+        inside++;
+    });
+    y[e.offset(p.y)] = narrow<T>(sum / C(count_padding ? padded : inside));
+}
+
+// Here y stands for the gradient g of y. Places are of type INDEX.
+extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* places, u32 count, bool channels_last,
+        Problem p) {
+    u32 i = (u32) THREAD;
+    if (i >= count) {
+        return;
+    }
+    Element e = element(i, p.channels, p.in, channels_last);
+    i64 own = ((i64) e.at[0] * p.in[1] + e.at[1]) * p.in[2] + e.at[2];
+    C sum = 0;
+    each_window(p, e, [&](const Element& window) {
+        if ((i64) places[window.offset(p.places)] == own) {
+            sum += C(widen(g[window.offset(p.y)]));
+        }
+    });
+    x[e.offset(p.x)] = narrow<T>(sum);
+}
+
+// Reports a place outside of x's plane, and tells of those that are not in their window.
+extern "C" __global__ void check_places(const INDEX* places, u32 count, Fault* fault, Problem p) {
+    u32 i = (u32) THREAD;
+    if (i < count) {
+        Element e = element(i, p.channels, p.out, false);
+        i64 place = places[e.offset(p.places)];
+        if (place < 0 || place >= (i64) p.in[0] * p.in[1] * p.in[2]) {
+            report(fault, place, i);
+        }
+        bool own = false;
+        each_inside(p, e.at, [&](i64 offset, i32 at) { own |= at == place; });
+        if (!own) {
+            fault->stray = 1;
+        }
+    }
+}
+
+extern "C" __global__ void average_pool_gradient(T* x, const T* g, u32 count, bool channels_last, bool count_padding,
+        Problem p) {
+    u32 i = (u32) THREAD;
+    if (i >= count) {
+        return;
+    }
+    Element e = element(i, p.channels, p.in, channels_last);
+    C sum = 0;
+    each_window(p, e, [&](const Element& window) {
+        u32 inside = 0;
+        u32 padded = each_inside(p, window.at, [&](i64 offset, i32 place) { inside++; });
+        sum += C(widen(g[window.offset(p.y)])) / C(count_padding ? padded : inside);
+    });
+    x[e.offset(p.x)] = narrow<T>(sum);
+}

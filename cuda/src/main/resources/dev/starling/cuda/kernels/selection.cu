@@ -1,0 +1,163 @@
+// Reads and writes at indices. What adds up does so in the order of the index: places that are written more than once
+// have one owner. Macros: T (type in memory), INDEX (type of indices), ADD (0 or 1).
+
+DEVICE f32 plus(f32 a, f32 b) { return a + b; }
+DEVICE f64 plus(f64 a, f64 b) { return a + b; }
+DEVICE i64 plus(i64 a, i64 b) { return (i64) ((u64) a + (u64) b); }
+
+// y [outer, indices, inner] = x [outer, size, inner] at the indices, all dense; elements of any type of T's size.
+extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count, u32 indices, i64 size, u32 inner,
+        Fault* fault) {
+    i64 i = (i64) THREAD;
+    if (i >= count) {
+        return;
+    }
+    u32 within;
+    i64 row;
+    if (count <= 0xffffffffll) {
+        row = (u32) i / inner;
+        within = (u32) i % inner;
+    } else {
+        row = i / inner;
+        within = (u32) (i % inner);
+    }
+    i64 j = row % indices;
+    i64 k = checked_index(index[j], size, j, fault);
+    if (k >= 0) {
+        y[i] = x[(row / indices * size + k) * inner + within];
+    }
+}
+
+// y at each element of the index; the layout has y, index and x, the last one with stride 0 along the dimension.
+extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, Fault* fault,
+        Layout<3> layout) {
+    u32 i = (u32) THREAD;
+    if (i >= layout.count) {
+        return;
+    }
+    i64 at[3];
+    layout.offsets(i, at);
+    i64 k = checked_index(index[at[1]], size, i, fault);
+    if (k >= 0) {
+        y[at[0]] = x[at[2] + k * step];
+    }
+}
+
+// Indices counted from the front, along lines: to [lines, n]. Positions are reported as in the index.
+extern "C" __global__ void from_front(i64* to, const INDEX* index, i64 count, u32 n, i64 size, i64 step, i64 after,
+        Fault* fault, Layout<1> lines) {
+    i64 i = (i64) THREAD;
+    if (i >= count) {
+        return;
+    }
+    i64 line = i / n;
+    u32 j = (u32) (i % n);
+    i64 at[1];
+    lines.offsets((u32) line, at);
+    to[i] = checked_index(index[at[0] + j * step], size, (line / after * n + j) * after + line % after, fault);
+}
+
+// Adds or copies the source to y at indices, lines of n along a dimension, whose places are sorted by index. The first
+// of equal indices adds for all; where it copies, the last one does. The layout has y and source.
+extern "C" __global__ void scatter(T* y, const T* source, const i64* index, const u32* places, i64 count, u32 n,
+        i64 y_step, i64 source_step, Layout<2> lines) {
+    i64 i = (i64) THREAD;
+    if (i >= count) {
+        return;
+    }
+    u32 line = (u32) (i / n);
+    u32 j = (u32) (i % n);
+    index += (i64) line * n;
+    places += (i64) line * n;
+    i64 k = index[places[j]];
+    if (ADD ? j > 0 && index[places[j - 1]] == k : j + 1 < n && index[places[j + 1]] == k) {
+        return;
+    }
+    i64 at[2];
+    lines.offsets(line, at);
+    T* to = y + at[0] + k * y_step;
+    source += at[1];
+    if (ADD) {
+        auto sum = widen(*to);
+        for (; j < n && index[places[j]] == k; j++) {
+            sum = plus(sum, widen(source[places[j] * source_step]));
+        }
+        *to = narrow<T>(sum);
+    } else {
+        *to = source[places[j] * source_step];
+    }
+}
+
+// Adds g [outer, n, inner] to y [outer, size, inner], zeros, at n indices, whose places are sorted by index. All dense.
+extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, const u32* places, i64 count, u32 n,
+        i64 size, i64 inner) {
+    i64 i = (i64) THREAD;
+    if (i >= count) {
+        return;
+    }
+    i64 within = i % inner;
+    i64 outer = i / inner / n;
+    u32 j = (u32) (i / inner % n);
+    i64 k = index[places[j]];
+    if (j > 0 && index[places[j - 1]] == k) {
+        return;
+    }
+    g += outer * n * inner + within;
+    auto sum = widen(g[places[j] * inner]);
+    for (j++; j < n && index[places[j]] == k; j++) {
+        sum = plus(sum, widen(g[places[j] * inner]));
+    }
+    y[(outer * size + k) * inner + within] = narrow<T>(sum);
+}
+
+#define CHUNK 1024
+DEVICE bool is_nonzero(T x) { return widen(x) != 0; }
+
+// Counts the elements of each chunk that are not 0; x is dense. Blocks have 256 threads.
+extern "C" __global__ void count_nonzero(i64* counts, const T* x, i64 count) {
+    i64 from = (i64) blockIdx.x * CHUNK;
+    i64 found = 0;
+    for (u32 i = threadIdx.x; i < CHUNK && from + i < count; i += blockDim.x) {
+        found += is_nonzero(x[from + i]);
+    }
+    found = block_sum(found);
+    if (threadIdx.x == 0) {
+        counts[blockIdx.x] = found;
+    }
+}
+
+// Turns counts into sums of those before, by one thread; the total comes last.
+extern "C" __global__ void sum_counts(i64* counts, i64 chunks, i64* total) {
+    i64 sum = 0;
+    for (i64 i = 0; i < chunks; i++) {
+        i64 own = counts[i];
+        counts[i] = sum;
+        sum += own;
+    }
+    *total = sum;
+}
+
+// Writes the coordinates of each chunk's elements that are not 0, a warp for a chunk. Sizes are those of x.
+struct Sizes { i64 at[16]; };
+extern "C" __global__ void write_nonzero(i64* y, const T* x, i64 count, i64 chunks, const i64* starts, i64 limit,
+        i32 rank, Sizes sizes) {
+    i64 chunk = (i64) (THREAD / 32);
+    if (chunk >= chunks) {
+        return;
+    }
+    u32 lane = threadIdx.x % 32;
+    i64 to = starts[chunk];
+    for (i64 i = chunk * CHUNK + lane; i < (chunk + 1) * CHUNK; i += 32) {
+        bool found = i < count && is_nonzero(x[i]);
+        u32 votes = __ballot_sync(0xffffffffu, found);
+        i64 row = to + __popc(votes & ((1u << lane) - 1));
+        if (found && row < limit) {
+            i64 rest = i;
+            for (i32 d = rank - 1; d >= 0; d--) {
+                y[row * rank + d] = rest % sizes.at[d];
+                rest /= sizes.at[d];
+            }
+        }
+        to += __popc(votes);
+    }
+}
