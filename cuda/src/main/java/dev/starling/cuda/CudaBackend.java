@@ -14,6 +14,7 @@ import dev.starling.cuda.kernels.SelectionKernels;
 import dev.starling.cuda.kernels.SortingKernels;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
+import dev.starling.cuda.memory.Staging;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
@@ -53,6 +54,7 @@ final class CudaBackend implements Backend {
     private final DeviceAllocator memory;
     private final KernelCompiler compiler;
     private final Launcher launcher;
+    private final Staging staging;
     private final MovementKernels movement;
     private final RandomKernels random;
     private final UpdateKernels update;
@@ -71,6 +73,7 @@ final class CudaBackend implements Backend {
         memory = new DeviceAllocator(gpu);
         compiler = new KernelCompiler(gpu.compiler(), gpu.architecture());
         launcher = new Launcher(gpu, compiler);
+        staging = new Staging(gpu, launcher.stream());
         movement = new MovementKernels(launcher);
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
@@ -104,12 +107,7 @@ final class CudaBackend implements Backend {
             }
             return results;
         } catch (GpuException e) {
-            TensorException named = new TensorException(TensorException.Problem.DEVICE, op.name(),
-                    Arrays.stream(inputs).map(Tensor::spec).toList(), device + " reports " + e.getMessage(),
-                    synchronous ? "report it with this message"
-                            : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
-            named.initCause(e);
-            throw named;
+            throw named(e, op.name(), Arrays.stream(inputs).map(Tensor::spec).toList());
         }
     }
 
@@ -138,27 +136,30 @@ final class CudaBackend implements Backend {
 
     @Override
     public void upload(long hostAddress, long deviceAddress, long bytes) {
-        transfer("upload", bytes, () -> gpu.upload(hostAddress, deviceAddress, bytes, launcher.stream()));
+        transfer("upload", () -> staging.upload(hostAddress, deviceAddress, bytes));
     }
 
     @Override
     public void download(long deviceAddress, long hostAddress, long bytes) {
-        transfer("download", bytes, () -> gpu.download(deviceAddress, hostAddress, bytes, launcher.stream()));
+        transfer("download", () -> staging.download(deviceAddress, hostAddress, bytes));
     }
 
-    private void transfer(String name, long bytes, Runnable copy) {
-        if (bytes == 0) {
-            return;
-        }
+    private void transfer(String name, Runnable copy) {
         try {
             copy.run();
-            gpu.synchronize(launcher.stream());
+            if (synchronous) {
+                gpu.synchronize(launcher.stream());
+            }
         } catch (GpuException e) {
-            TensorException named = new TensorException(TensorException.Problem.DEVICE, name, List.of(),
-                    device + " reports " + e.getMessage(),
-                    "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
-            named.initCause(e);
-            throw named;
+            throw named(e, name, List.of());
         }
+    }
+
+    private TensorException named(GpuException e, String op, List<Spec> operands) {
+        TensorException named = new TensorException(TensorException.Problem.DEVICE, op, operands,
+                device + " reports " + e.getMessage(), synchronous ? "report it with this message"
+                        : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+        named.initCause(e);
+        return named;
     }
 }

@@ -49,8 +49,9 @@ public final class CudaProvider implements BackendProvider {
         if (devices == 0) {
             return new Probe.Missing("the NVIDIA driver finds no GPU", "see whether nvidia-smi lists one");
         }
-        return new Probe.Ready(devices, (devices > 1 ? devices + " × " : "") + NvidiaGpu.describe(0) + ", driver for CUDA "
-                + version(driver) + ", " + new Nvrtc().version().replaceAll(" --.*", ""));
+        String many = devices > 1 ? devices + " × " : "";
+        return new Probe.Ready(devices, many + NvidiaGpu.describe(0) + ", driver for CUDA " + version(driver) + ", "
+                + new Nvrtc().version().replaceAll(" --.*", ""));
     }
 
     private static String version(int number) {

@@ -14,6 +14,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -138,9 +139,9 @@ public final class Nvrtc implements Compiler {
         }
         int error = invoke("nvrtcCompileProgram", compile, program, count, options);
         if (error != 0) {
-            throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version + ": "
-                    + words(error) + "\n" + new String(bytes(arena, program, logSize, log),
-                    java.nio.charset.StandardCharsets.UTF_8).replace("\0", ""));
+            String said = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
+            throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
+                    + ": " + words(error) + "\n" + said);
         }
         return bytes(arena, program, cubinSize, cubin);
     }

@@ -1,0 +1,73 @@
+package dev.starling.cuda.memory;
+
+import dev.starling.cuda.gpu.Gpu;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The way from the host's memory to the device's and back: through two pinned buffers that take turns, so that one is
+ * filled while the other is under way. An upload returns when its last piece lies in a pinned buffer: the device copies
+ * while the caller goes on. Safe for use by several threads, which wait for each other.
+ */
+public final class Staging {
+    /** Copies of up to this size are quickest in one piece. */
+    static final long PIECE = 4L << 20;
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    private final Gpu gpu;
+    private final Gpu.Stream stream;
+    private final Buffer[] buffers = new Buffer[2];
+    private int turn;
+
+    /** A pinned buffer and the copy that it was used for last. */
+    private record Buffer(long address, Gpu.Event done) { }
+
+    /** Makes buffers, when they are first needed, for copies in the order of {@code stream}. */
+    public Staging(Gpu gpu, Gpu.Stream stream) {
+        this.gpu = gpu;
+        this.stream = stream;
+    }
+
+    private Buffer next() {
+        turn ^= 1;
+        if (buffers[turn] == null) {
+            buffers[turn] = new Buffer(gpu.allocatePinned(PIECE), gpu.event());
+        }
+        gpu.await(buffers[turn].done);
+        return buffers[turn];
+    }
+
+    /** Queues a copy to the device; the host's memory may change again when this returns. */
+    public synchronized void upload(long host, long device, long bytes) {
+        for (long at = 0; at < bytes; at += PIECE) {
+            long n = Math.min(PIECE, bytes - at);
+            Buffer buffer = next();
+            MemorySegment.copy(ALL, host + at, ALL, buffer.address, n);
+            gpu.upload(buffer.address, device + at, n, stream);
+            gpu.record(buffer.done, stream);
+        }
+    }
+
+    /** Copies to the host, after all that was queued before; returns when the bytes are there. */
+    public synchronized void download(long device, long host, long bytes) {
+        Buffer before = null;
+        long beforeAt = 0;
+        for (long at = 0; at < bytes; at += PIECE) {
+            Buffer buffer = next();
+            gpu.download(device + at, buffer.address, Math.min(PIECE, bytes - at), stream);
+            gpu.record(buffer.done, stream);
+            if (before != null) {
+                deliver(before, host + beforeAt, PIECE);
+            }
+            before = buffer;
+            beforeAt = at;
+        }
+        if (before != null) {
+            deliver(before, host + beforeAt, bytes - beforeAt);
+        }
+    }
+
+    private void deliver(Buffer buffer, long host, long bytes) {
+        gpu.await(buffer.done);
+        MemorySegment.copy(ALL, buffer.address, ALL, host, bytes);
+    }
+}

@@ -1,0 +1,48 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.QueuedGpu;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.spi.Probe;
+import org.junit.jupiter.api.Test;
+
+class CudaBackendTest {
+    @Test
+    void errorsOfTheDeviceNameTheOperation() {
+        QueuedGpu gpu = new QueuedGpu(1 << 20);
+        CudaBackend backend = new CudaBackend(Device.cuda(0), gpu);
+        Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
+        gpu.failWith("cuLaunchKernel: error 700, an illegal memory access was encountered");
+        assertThatThrownBy(() -> backend.run(new Fill.Full(spec, 1), new Tensor[0], new Spec[] {spec}))
+                .isInstanceOfSatisfying(TensorException.class, e -> {
+                    assertThat(e.problem()).isEqualTo(TensorException.Problem.DEVICE);
+                    assertThat(e.op()).isEqualTo("full");
+                    assertThat(e).hasMessageContaining("cuda:0 reports cuLaunchKernel: error 700")
+                            .hasMessageContaining("CUDA_LAUNCH_BLOCKING=1").hasCauseInstanceOf(GpuException.class);
+                });
+    }
+
+    @Test
+    void aMissingLibraryIsNamedWithItsRemedy() {
+        LinkageError error = new UnsatisfiedLinkError("no jnicudart in java.library.path");
+        error.initCause(new UnsatisfiedLinkError("/x/libjnicudart.so: libcudart.so.13: cannot open shared object file: "
+                + "No such file or directory"));
+        Probe.Missing missing = CudaProvider.missingLibrary(error);
+        assertThat(missing.reason()).isEqualTo("the CUDA library libcudart.so.13 is missing");
+        assertThat(missing.remedy()).contains("LD_LIBRARY_PATH", "linux-x86_64-redist");
+    }
+
+    @Test
+    void theProbeNeverThrows() {
+        assertThat(new CudaProvider().probe()).isNotNull();
+    }
+}
