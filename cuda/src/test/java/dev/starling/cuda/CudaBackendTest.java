@@ -19,7 +19,7 @@ class CudaBackendTest {
     @Test
     void errorsOfTheDeviceNameTheOperation() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
-        CudaBackend backend = new CudaBackend(Device.cuda(0), gpu);
+        CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
         Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
         gpu.failWith("cuLaunchKernel: error 700, an illegal memory access was encountered");
         assertThatThrownBy(() -> backend.run(new Fill.Full(spec, 1), new Tensor[0], new Spec[] {spec}))
