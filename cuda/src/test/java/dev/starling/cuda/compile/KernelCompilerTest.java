@@ -88,8 +88,8 @@ class KernelCompilerTest {
     void sourcesAreSpecialisedByMacros() {
         KernelSource source = KernelSource.of("fill", "progression", "T", "bf16");
         assertThat(source.name()).isEqualTo("fill.progression<T=bf16>");
-        assertThat(source.text()).contains("#define T bf16\n").containsSubsequence("typedef float f32", "#define T bf16",
-                "void progression(");
+        assertThat(source.text()).contains("#define T bf16\n").containsSubsequence("typedef float f32",
+                "#define T bf16", "void progression(");
         assertThatThrownBy(() -> KernelSource.of("missing", "f")).hasMessageContaining("missing.cu");
     }
 }
