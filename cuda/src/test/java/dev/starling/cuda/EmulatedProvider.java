@@ -6,7 +6,10 @@ import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
 
-/** Offers the backend over a GPU that the host plays, as {@code Device.of("cuda-emulated", 0)}. */
+/**
+ * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
+ * {@code Device.of("cuda-emulated", 1)} has libraries beside them.
+ */
 public final class EmulatedProvider implements BackendProvider {
     @Override
     public String type() {
@@ -15,12 +18,13 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(1, "an emulated GPU")
+        return Emulation.isPossible() ? new Probe.Ready(2, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, Emulation.gpu(), Libraries.NONE);
+        return new CudaBackend(device, Emulation.gpu(),
+                device.index() == 0 ? Libraries.NONE : new PlayedLibraries());
     }
 }
