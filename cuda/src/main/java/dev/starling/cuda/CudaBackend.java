@@ -5,12 +5,17 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.kernels.ContractionKernels;
 import dev.starling.cuda.kernels.ConvolutionKernels;
+import dev.starling.cuda.kernels.CrossEntropyKernels;
 import dev.starling.cuda.kernels.HostFallback;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.MovementKernels;
+import dev.starling.cuda.kernels.NormalizationKernels;
 import dev.starling.cuda.kernels.PoolingKernels;
 import dev.starling.cuda.kernels.RandomKernels;
+import dev.starling.cuda.kernels.ReductionKernels;
+import dev.starling.cuda.kernels.ScanKernels;
 import dev.starling.cuda.kernels.SelectionKernels;
+import dev.starling.cuda.kernels.SoftmaxKernels;
 import dev.starling.cuda.kernels.SortingKernels;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
@@ -63,6 +68,11 @@ final class CudaBackend implements Backend {
     private final PoolingKernels pooling;
     private final SortingKernels sorting;
     private final SelectionKernels selection;
+    private final ReductionKernels reduction;
+    private final ScanKernels scan;
+    private final SoftmaxKernels softmax;
+    private final CrossEntropyKernels crossEntropy;
+    private final NormalizationKernels normalization;
     private final HostFallback host = new HostFallback(this);
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
@@ -77,6 +87,11 @@ final class CudaBackend implements Backend {
         movement = new MovementKernels(launcher);
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
+        reduction = new ReductionKernels(launcher);
+        scan = new ScanKernels(launcher);
+        softmax = new SoftmaxKernels(launcher);
+        crossEntropy = new CrossEntropyKernels(launcher);
+        normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
         convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream()));
         sorting = new SortingKernels(launcher);
@@ -123,8 +138,11 @@ final class CudaBackend implements Backend {
             case Pooling p -> pooling.run(p, inputs, outputs);
             case Selection s -> selection.run(s, inputs, outputs[0]);
             case Sorting s -> sorting.run(s, inputs[0], outputs);
-            case Reduction _, Scan _, Normalization _, Softmax _, CrossEntropy _ ->
-                host.run(op, inputs, outputs);
+            case Reduction r -> orHost(reduction.run(r, inputs, outputs[0]), op, inputs, outputs);
+            case Scan s -> orHost(scan.run(s, inputs, outputs[0]), op, inputs, outputs);
+            case Softmax s -> orHost(softmax.run(s, inputs, outputs[0]), op, inputs, outputs);
+            case CrossEntropy c -> orHost(crossEntropy.run(c, inputs, outputs), op, inputs, outputs);
+            case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };
     }

@@ -101,7 +101,7 @@ public final class ElementwiseKernels {
     }
 
     /** The strides that a result takes over from the first operand of its shape, or row-major ones. */
-    private static long[] strides(Tensor[] operands, Shape shape) {
+    static long[] strides(Tensor[] operands, Shape shape) {
         for (Tensor x : operands) {
             if (x.shape().equals(shape)) {
                 return !x.isContiguous() && isDense(x) ? x.strides() : shape.contiguousStrides();

@@ -15,6 +15,7 @@ final class Layout {
     private static final int RANK = Shape.MAX_RANK;
     private static final int MAX_OPERANDS = 6;
     private static final ThreadLocal<Layout> MINE = ThreadLocal.withInitial(Layout::new);
+    private static final ThreadLocal<Layout> FOLDED = ThreadLocal.withInitial(Layout::new);
 
     private final long[] sizes = new long[RANK];
     private final long[][] strides = new long[MAX_OPERANDS][RANK];
@@ -58,6 +59,17 @@ final class Layout {
                 }
                 layout.rank++;
             }
+        }
+        layout.merge();
+        return layout;
+    }
+
+    /** Lays out the dimensions to fold, beside a layout of those to keep; in row-major order if numbers matter. */
+    static Layout folded(Shape shape, boolean rowMajor, Tensor... tensors) {
+        Layout layout = FOLDED.get();
+        layout.begin(shape, tensors);
+        if (!rowMajor) {
+            layout.sort();
         }
         layout.merge();
         return layout;

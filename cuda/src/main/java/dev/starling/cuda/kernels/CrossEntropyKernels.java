@@ -1,0 +1,82 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.CrossEntropy;
+
+/**
+ * Kernels of {@link CrossEntropy} operations: rows of logits are kept in registers ({@link Rows}), so that they are
+ * read once; rows of more than 16384 classes are read twice. A class that there is not is an error.
+ */
+public final class CrossEntropyKernels {
+    private final Launcher launcher;
+
+    private record CrossEntropyKernel(String function, DType type, DType target, Rows rows) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("crossentropy", function, rows.macros(type, "TI", Types.of(target)));
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public CrossEntropyKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    /** Returns the results, or {@code null} where rows are too many or too long. */
+    public Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs) {
+        Spec matrix = outputs[outputs.length - 1];
+        if (matrix.shape().dim(0) > Layout.MAX_COUNT || matrix.shape().dim(1) > Layout.MAX_COUNT) {
+            return null;
+        }
+        return switch (op) {
+            case CrossEntropy.Loss o -> loss(o, in[0], in[1], outputs);
+            case CrossEntropy.Gradient o -> gradient(o, in[0], in[1], in[2], outputs[0]);
+        };
+    }
+
+    private Tensor[] loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Spec[] outputs) {
+        Tensor x = launcher.dense(logits);
+        Tensor losses = Tensor.allocate(outputs[0]);
+        Tensor logs = Tensor.allocate(outputs[1]);
+        Rows rows = rows(x);
+        Launch launch = launcher.launch(new CrossEntropyKernel("loss", x.dtype(), target.dtype(), rows));
+        launch.tensor(losses).tensor(logs).tensor(x);
+        end(launch, target, x, op.smoothing(), op.ignored());
+        rows.launch(launch.i64(launcher.faults().address()), target.count());
+        close(x, logits);
+        launcher.faults().check(op, 0, x.size(1) - 1, logits, target);
+        return new Tensor[] {losses, logs};
+    }
+
+    private Tensor[] gradient(CrossEntropy.Gradient op, Tensor g, Tensor logProbabilities, Tensor target,
+            Spec output) {
+        Tensor logs = launcher.dense(logProbabilities);
+        Tensor dx = Tensor.allocate(output);
+        Rows rows = rows(logs);
+        Launch launch = launcher.launch(new CrossEntropyKernel("gradient", g.dtype(), target.dtype(), rows));
+        launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(logs);
+        end(launch, target, logs, op.smoothing(), op.ignored());
+        rows.launch(launch.i64(launcher.faults().address()), target.count());
+        close(logs, logProbabilities);
+        launcher.faults().check(op, 0, logs.size(1) - 1, g, logProbabilities, target);
+        return new Tensor[] {dx};
+    }
+
+    private static Rows rows(Tensor x) {
+        return Rows.of(x.size(1), x.dtype(), x.address() % 16 == 0);
+    }
+
+    private static void end(Launch launch, Tensor target, Tensor x, double smoothing, long ignored) {
+        launch.tensor(target).i64(target.strides()[0]).i32((int) x.size(0)).i32((int) x.size(1))
+                .f64(smoothing / x.size(1)).f64(1 - smoothing).i64(ignored);
+    }
+
+    private static void close(Tensor copy, Tensor original) {
+        if (copy != original) {
+            copy.close();
+        }
+    }
+}

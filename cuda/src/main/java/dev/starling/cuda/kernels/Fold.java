@@ -1,0 +1,193 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
+import java.util.function.UnaryOperator;
+
+/**
+ * Folds dimensions of operands that have one shape; see fold.cuh. Where elements of a line are neighbours, 4, 32 or 256
+ * neighbouring threads share a line and join their parts by shuffles; where lines are neighbours, a block has 32
+ * columns of threads, up to 4 lines wide, and 8 rows, which are joined in shared memory. Either way a warp reads
+ * neighbours, by vectors of up to 16 bytes if strides and alignment allow it. Where there are fewer lines than fill the
+ * device, lines are cut into pieces, and a second kernel joins the pieces' parts. Parts are always joined in the same
+ * order, so results do not differ from run to run.
+ */
+final class Fold {
+    private static final int THREADS = 256;
+    private static final int COLUMNS = 32;
+    private static final int ROWS = THREADS / COLUMNS;
+    private static final int MAX_WIDTH_OF_COLUMNS = 4;
+    /** How many vectors a thread should take at least before a line is cut. */
+    private static final int LEAST_WORK = 8;
+    private static final int MAX_PIECES = 1024;
+    private static final int VECTOR_BYTES = 16;
+
+    private final Launcher launcher;
+    private final Problem problem;
+    private final Tensor[] operands;
+    private final Tensor[] keptViews;
+    private final Tensor[] foldViews;
+    private final Shape keptShape;
+    private final Shape foldShape;
+
+    /** What is folded, by what a kernel is specialised for: a small record. */
+    interface Problem {
+        /** Returns the source of a kernel that fold.cuh defines. */
+        KernelSource source(String function, String group, String width);
+
+        /** Returns the size of a part. */
+        int partBytes();
+
+        /** Tells whether the elements' numbers, in row-major order, matter. */
+        default boolean numbered() {
+            return false;
+        }
+    }
+
+    private record FoldKernel(Problem problem, String function, int group, int width) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return problem.source(function, Integer.toString(group), Integer.toString(width));
+        }
+    }
+
+    /** How threads are spread: over one line, or over many. */
+    private record Plan(boolean columns, int group, int width, long blocks, int pieces, int length) { }
+
+    private Fold(Launcher launcher, Problem problem, Axes axes, Tensor... operands) {
+        this.launcher = launcher;
+        this.problem = problem;
+        this.operands = operands;
+        keptShape = part(operands[0].shape(), axes, false);
+        foldShape = part(operands[0].shape(), axes, true);
+        keptViews = new Tensor[operands.length + 1];
+        foldViews = new Tensor[operands.length];
+        for (int k = 0; k < operands.length; k++) {
+            Tensor x = operands[k];
+            keptViews[k] = x.view(keptShape, strides(x, axes, false), x.offset());
+            foldViews[k] = x.view(foldShape, strides(x, axes, true), x.offset());
+        }
+    }
+
+    /**
+     * Folds operands of one shape.
+     *
+     * @param result a dense tensor with one element for each line
+     * @param arguments appends the members of the problem's struct to a launch
+     * @return whether it did: lines and their lengths must be below 2^30
+     */
+    static boolean run(Launcher launcher, Problem problem, Axes axes, Tensor result, UnaryOperator<Launch> arguments,
+            Tensor... operands) {
+        return new Fold(launcher, problem, axes, operands).run(result, arguments);
+    }
+
+    private boolean run(Tensor result, UnaryOperator<Launch> arguments) {
+        long outputs = keptShape.count();
+        long count = foldShape.count();
+        if (outputs > Layout.MAX_COUNT || count > Layout.MAX_COUNT) {
+            return false;
+        }
+        if (outputs == 0) {
+            return true;
+        }
+        keptViews[operands.length] = result.view(keptShape, keptShape.contiguousStrides(), result.offset());
+        Layout kept = Layout.of(keptShape, keptViews);
+        Layout fold = count == 0 ? Layout.folded(Shape.of(), true, new Tensor[operands.length])
+                : Layout.folded(foldShape, problem.numbered(), foldViews);
+        Plan plan = plan(kept, fold, outputs, count);
+        Tensor parts = plan.pieces == 1 ? null : Tensor.allocate(new Spec(DType.U8,
+                Shape.of(outputs * plan.pieces * problem.partBytes()), result.device()));
+        launch(plan, plan.columns ? "columns" : "rows", arguments, parts).i32((int) count).i32(plan.length)
+                .layout(kept, operands.length + 1).layout(fold, operands.length)
+                .grid((int) plan.blocks, plan.pieces, 1, THREADS, 0);
+        if (parts != null) {
+            launch(plan, "finish", arguments, parts).i32((int) outputs).i32(plan.pieces)
+                    .threads(outputs * COLUMNS);
+            parts.close();
+        }
+        return true;
+    }
+
+    private Launch launch(Plan plan, String function, UnaryOperator<Launch> arguments, Tensor parts) {
+        return arguments.apply(launcher.launch(new FoldKernel(problem, function, plan.group, plan.width)))
+                .tensor(parts);
+    }
+
+    private Plan plan(Layout kept, Layout fold, long outputs, long count) {
+        int bytes = 1;
+        for (Tensor x : operands) {
+            bytes = Math.max(bytes, x.dtype().bytes());
+        }
+        int width = VECTOR_BYTES / bytes;
+        long step = Math.abs(fold.stride(0, fold.rank() - 1));
+        boolean columns = outputs > 1 && Math.abs(kept.stride(0, kept.rank() - 1)) < step;
+        if (columns) {
+            width = Math.min(width, MAX_WIDTH_OF_COLUMNS);
+            width = areNeighbours(kept, fold, width, false) ? width : 1;
+            long blocks = (outputs + COLUMNS * width - 1) / (COLUMNS * width);
+            return cut(true, THREADS, width, blocks, count, (long) ROWS * LEAST_WORK);
+        }
+        width = fold.rank() == 1 && areNeighbours(fold, kept, width, true) ? width : 1;
+        long vectors = count / width;
+        int group = vectors <= 16 ? 4 : vectors <= 512 ? 32 : THREADS;
+        long blocks = (outputs * group + THREADS - 1) / THREADS;
+        return cut(false, group, width, blocks, count, group == THREADS ? (long) group * width * LEAST_WORK : count);
+    }
+
+    /** Cuts lines into pieces of {@code least} elements or more, as many as fill the device. */
+    private Plan cut(boolean columns, int group, int width, long blocks, long count, long least) {
+        long wanted = launcher.gpu().processors() * 8L / blocks;
+        long pieces = Math.clamp(Math.min(wanted, count / Math.max(least, 1)), 1, MAX_PIECES);
+        long length = Math.max((count + pieces - 1) / pieces, 1);
+        length = (length + width - 1) / width * width;
+        return new Plan(columns, group, width, blocks, (int) Math.max((count + length - 1) / length, 1), (int) length);
+    }
+
+    /** Whether {@code width} elements along the innermost dimension of {@code inner} can be read at once. */
+    private boolean areNeighbours(Layout inner, Layout outer, int width, boolean anyLength) {
+        int last = inner.rank() - 1;
+        if (!anyLength && inner.size(last) % width != 0) {
+            return false;
+        }
+        for (int k = 0; k < operands.length; k++) {
+            boolean fits = inner.stride(k, last) == 1
+                    && operands[k].address() % ((long) width * operands[k].dtype().bytes()) == 0;
+            for (int d = 0; d < last; d++) {
+                fits &= inner.stride(k, d) % width == 0;
+            }
+            for (int d = 0; d < outer.rank(); d++) {
+                fits &= outer.size(d) == 1 || outer.stride(k, d) % width == 0;
+            }
+            if (!fits) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static Shape part(Shape shape, Axes axes, boolean folded) {
+        long[] dims = new long[shape.rank()];
+        int n = 0;
+        for (int d = 0; d < dims.length; d++) {
+            if (axes.contains(d) == folded) {
+                dims[n++] = shape.dim(d);
+            }
+        }
+        return Shape.of(java.util.Arrays.copyOf(dims, n));
+    }
+
+    private static long[] strides(Tensor x, Axes axes, boolean folded) {
+        long[] strides = new long[x.rank()];
+        int n = 0;
+        for (int d = 0; d < strides.length; d++) {
+            if (axes.contains(d) == folded) {
+                strides[n++] = x.strides()[d];
+            }
+        }
+        return java.util.Arrays.copyOf(strides, n);
+    }
+}

@@ -1,0 +1,211 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Normalization;
+import java.util.Arrays;
+
+/**
+ * Kernels of {@link Normalization} operations. Batch normalisation makes the sums of a channel by a {@link Fold}, in
+ * whatever layout the operands have, and from them a table of coefficients, so that the second pass is one
+ * multiplication and addition for each element. Layer normalisation keeps rows in registers ({@link Rows}): one pass;
+ * the gradients of its weights are a fold of columns.
+ */
+public final class NormalizationKernels {
+    private static final int VECTOR_BYTES = 16;
+    private static final double[] NONE = {};
+
+    private final Launcher launcher;
+
+    private record Sums(String problem, DType type, boolean relu) implements Fold.Problem {
+        @Override
+        public KernelSource source(String function, String group, String width) {
+            String operands = problem.equals("Moments") ? "1" : relu ? "3" : "2";
+            return KernelSource.of("normalization", function, "TX", Types.of(type), "C", Types.wide(type), "RELU",
+                    relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands, "GROUP", group, "WIDTH", width);
+        }
+
+        @Override
+        public int partBytes() {
+            return 2 * wide(type).bytes();
+        }
+
+        @Override
+        public boolean numbered() {
+            return problem.equals("LayerSums");
+        }
+    }
+
+    private record BatchGradientKernel(DType type, boolean relu, int width) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("batchnorm", "batch_gradient", "TX", Types.of(type), "C", Types.wide(type),
+                    "RELU", relu ? "1" : "0", "WIDTH", Integer.toString(width));
+        }
+    }
+
+    private record LayerKernel(String function, DType type, Rows rows) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("layernorm", function, rows.macros(type));
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public NormalizationKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    private static DType wide(DType type) {
+        return type == DType.F64 ? DType.F64 : DType.F32;
+    }
+
+    /** Returns the results, or {@code null} where operands are too large. */
+    public Tensor[] run(Normalization op, Tensor[] in, Spec[] outputs) {
+        Tensor[] dense = in.clone();
+        boolean batch = op instanceof Normalization.BatchNorm || op instanceof Normalization.BatchNormGradient;
+        for (int i = 0; i < in.length; i++) {
+            dense[i] = batch && in[i].rank() > 1 ? in[i] : launcher.dense(in[i]);
+        }
+        Tensor[] results = switch (op) {
+            case Normalization.BatchNorm o -> batch(o, dense, outputs);
+            case Normalization.BatchNormGradient o -> batchGradient(o.epilogue() == Epilogue.RELU, dense, outputs);
+            case Normalization.LayerNorm o -> layer(o, dense, outputs);
+            case Normalization.LayerNormGradient _ -> layerGradient(dense, outputs);
+        };
+        for (int i = 0; i < in.length; i++) {
+            if (dense[i] != in[i]) {
+                dense[i].close();
+            }
+        }
+        return results;
+    }
+
+    private Tensor[] batch(Normalization.BatchNorm op, Tensor[] in, Spec[] outputs) {
+        Tensor x = in[0];
+        Tensor y = Tensor.allocate(outputs[0], ElementwiseKernels.strides(new Tensor[] {x}, x.shape()));
+        Tensor[] results = {y, Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        long channels = x.size(1);
+        if (x.count() == 0) {
+            return results;
+        }
+        Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(2, channels), x.device()));
+        boolean done = Fold.run(launcher, new Sums("Moments", x.dtype(), false), others(x), results[1],
+                l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
+                        .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
+        if (done) {
+            String expression = op.epilogue() == Epilogue.RELU ? "a * b + c <= 0 ? C(0) : a * b + c" : "a * b + c";
+            launcher.elementwise().apply(expression, NONE, y, x, alongChannels(table, 0, x),
+                    alongChannels(table, channels, x));
+        }
+        table.close();
+        return done ? results : null;
+    }
+
+    private Tensor[] batchGradient(boolean relu, Tensor[] in, Spec[] outputs) {
+        Tensor g = in[0];
+        Tensor x = in[1];
+        Tensor y = in[3];
+        Tensor dx = Tensor.allocate(outputs[0], ElementwiseKernels.strides(new Tensor[] {x}, x.shape()));
+        Tensor[] results = {dx, Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        long channels = x.size(1);
+        if (x.count() == 0) {
+            launcher.fill(results[1], 0);
+            launcher.fill(results[2], 0);
+            return results;
+        }
+        Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(3, channels), x.device()));
+        Tensor[] folded = relu ? new Tensor[] {g, x, y} : new Tensor[] {g, x};
+        boolean done = Fold.run(launcher, new Sums("BatchSums", x.dtype(), relu), others(x), results[1],
+                l -> l.tensor(g).tensor(x).tensor(y).tensor(in[2]).tensor(in[4]).tensor(in[5]).tensor(results[1])
+                        .tensor(results[2]).tensor(table).i64(channels).i64(x.count() / channels), folded);
+        if (done) {
+            Tensor coefficients = alongChannels(table, 0, x);
+            Tensor[] operands = relu ? new Tensor[] {dx, g, x, coefficients, y}
+                    : new Tensor[] {dx, g, x, coefficients};
+            Layout.of(x.shape(), operands).inPieces(Layout.MAX_COUNT,
+                    (layout, offsets) -> batchGradient(relu, operands, layout, offsets));
+        }
+        table.close();
+        return done ? results : null;
+    }
+
+    private void batchGradient(boolean relu, Tensor[] operands, Layout layout, long[] offsets) {
+        DType type = operands[0].dtype();
+        int width = VECTOR_BYTES / type.bytes();
+        int inner = layout.rank() - 1;
+        boolean vectors = layout.allowsVectors(width, operands, offsets) && layout.size(inner) % width == 0
+                && layout.stride(1, inner) == 1 && layout.stride(2, inner) == 1
+                && (!relu || layout.stride(4, inner) == 1);
+        Launch launch = launcher.launch(new BatchGradientKernel(type, relu, vectors ? width : 1));
+        for (int k = 0; k < 5; k++) {
+            launch.i64(k < operands.length ? operands[k].address() + offsets[k] * operands[k].dtype().bytes() : 0);
+        }
+        launch.i64(operands[0].size(1)).layout(layout, operands.length)
+                .threads(vectors ? layout.count() / width : layout.count());
+    }
+
+    private Tensor[] layer(Normalization.LayerNorm op, Tensor[] in, Spec[] outputs) {
+        Tensor[] results = allocate(outputs);
+        long size = in[1].count();
+        long rows = outputs[1].shape().count();
+        if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
+            return null;
+        }
+        Rows shared = Rows.of(size, in[0].dtype(), areAligned(in[0], in[1], in[2]));
+        Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), shared));
+        launch.tensor(results[0]).tensor(results[1]).tensor(results[2]).tensor(in[0]).tensor(in[1]).tensor(in[2]);
+        shared.launch(launch.f64(op.epsilon()).i32((int) rows).i32((int) size), rows);
+        return results;
+    }
+
+    private Tensor[] layerGradient(Tensor[] in, Spec[] outputs) {
+        Tensor[] results = allocate(outputs);
+        Tensor g = in[0];
+        Tensor x = in[1];
+        long size = in[2].count();
+        long rows = in[3].count();
+        if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
+            return null;
+        }
+        Rows shared = Rows.of(size, x.dtype(), areAligned(g, x, in[2]));
+        Launch launch = launcher.launch(new LayerKernel("gradient", x.dtype(), shared)).tensor(results[0]);
+        for (Tensor operand : in) {
+            launch.tensor(operand);
+        }
+        shared.launch(launch.i32((int) rows).i32((int) size), rows);
+        Shape matrix = Shape.of(rows, size);
+        Fold.run(launcher, new Sums("LayerSums", x.dtype(), false), new Axes(1), results[1],
+                l -> l.tensor(g).tensor(x).tensor(in[3]).tensor(in[4]).tensor(results[1]).tensor(results[2]),
+                g.view(matrix, matrix.contiguousStrides(), g.offset()),
+                x.view(matrix, matrix.contiguousStrides(), x.offset()));
+        return results;
+    }
+
+    private static Tensor[] allocate(Spec[] outputs) {
+        return Arrays.stream(outputs).map(Tensor::allocate).toArray(Tensor[]::new);
+    }
+
+    private static boolean areAligned(Tensor... operands) {
+        return Arrays.stream(operands).allMatch(x -> x.address() % VECTOR_BYTES == 0);
+    }
+
+    /** All dimensions but that of the channels. */
+    private static Axes others(Tensor x) {
+        return new Axes((1 << x.rank()) - 1 & ~2);
+    }
+
+    /** Returns a view of a table's row that broadcasts along the channels of {@code x}. */
+    private static Tensor alongChannels(Tensor table, long first, Tensor x) {
+        long[] dims = new long[x.rank()];
+        Arrays.fill(dims, 1);
+        dims[1] = x.size(1);
+        Shape shape = Shape.of(dims);
+        return table.view(shape, shape.contiguousStrides(), table.offset() + first);
+    }
+}

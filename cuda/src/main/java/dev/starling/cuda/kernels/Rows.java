@@ -1,0 +1,66 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/**
+ * How threads share rows; see rows.cuh. A row of up to 512 elements gets a warp, a longer one a block of 256 or 1024
+ * threads. Up to 32 elements a thread stay in registers, so that memory is read once.
+ *
+ * @param group threads of a row
+ * @param items vectors that a thread keeps, 0 if rows are read again each time
+ * @param width elements of a vector
+ */
+record Rows(int group, int items, int width) {
+    private static final int WARP = 32;
+    private static final int BLOCK = 256;
+    private static final int LARGEST_BLOCK = 1024;
+    private static final int VECTOR_BYTES = 16;
+
+    /** Spreads rows of {@code n} elements, which can be read by vectors of 16 bytes or not. */
+    static Rows of(long n, DType type, boolean vectors) {
+        int width = vectors && n % (VECTOR_BYTES / type.bytes()) == 0 ? VECTOR_BYTES / type.bytes() : 1;
+        int group = n <= 512 ? WARP : n <= 8192 ? BLOCK : LARGEST_BLOCK;
+        long turns = (n + (long) group * width - 1) / ((long) group * width);
+        if (group == LARGEST_BLOCK && turns * width * type.bytes() > 64) {
+            return new Rows(group, 0, width);
+        }
+        return new Rows(group, Integer.highestOneBit(Math.max((int) turns * 2 - 1, 1)), width);
+    }
+
+    /** Returns the macros of rows.cuh, followed by those of a source of one's own. */
+    String[] macros(DType type, String... more) {
+        String[] macros = Arrays.copyOf(new String[] {"TX", Types.of(type), "C", Types.wide(type), "GROUP",
+            Integer.toString(group), "ITEMS", Integer.toString(items), "WIDTH", Integer.toString(width)},
+                10 + more.length);
+        System.arraycopy(more, 0, macros, 10, more.length);
+        return macros;
+    }
+
+    /** Queues a kernel for a number of rows. */
+    void launch(Launch launch, long rows) {
+        if (group == WARP) {
+            launch.threads(rows * WARP);
+        } else {
+            launch.blocks(rows, group, 0);
+        }
+    }
+
+    /** Returns the elements of a tensor without dimension {@code axis}: the first of each line along it. */
+    static Tensor firsts(Tensor x, int axis) {
+        return x.view(without(x.shape(), axis), without(x.strides(), axis), x.offset());
+    }
+
+    private static Shape without(Shape shape, int axis) {
+        return Shape.of(without(shape.dims(), axis));
+    }
+
+    private static long[] without(long[] values, int axis) {
+        long[] rest = new long[values.length - 1];
+        System.arraycopy(values, 0, rest, 0, axis);
+        System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);
+        return rest;
+    }
+}

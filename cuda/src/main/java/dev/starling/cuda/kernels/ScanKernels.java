@@ -1,0 +1,99 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Scan;
+
+/**
+ * Kernels of {@link Scan} operations. A line has a block of 256 threads, which sums 1024 elements at a time by
+ * shuffles; where long lines are too few to fill the device, they are cut into pieces whose totals are made first.
+ * Where lines are neighbours, each has a thread. Floats are summed in f64.
+ */
+public final class ScanKernels {
+    private static final int THREADS = 256;
+    private static final int LEAST_COLUMNS = 32;
+    private static final int LEAST_PIECE = 4096;
+    private static final int MAX_PIECES = 1024;
+
+    private final Launcher launcher;
+
+    private record ScanKernel(String function, DType type, DType result) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("scan", function, "TX", Types.of(type), "TY", Types.of(result), "A",
+                    Types.of(sumType(type)));
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public ScanKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    private static DType sumType(DType type) {
+        return type.isFloating() ? DType.F64 : DType.I64;
+    }
+
+    /** Returns the results, or {@code null} where lines are too many or too long. */
+    public Tensor[] run(Scan op, Tensor[] inputs, Spec output) {
+        return switch (op) {
+            case Scan.CumSum(int axis, boolean reverse) -> sum(axis, reverse, inputs[0], output);
+        };
+    }
+
+    private Tensor[] sum(int axis, boolean reverse, Tensor x, Spec output) {
+        long size = x.size(axis);
+        if (size > Layout.MAX_COUNT || size > 0 && x.count() / size > Layout.MAX_COUNT) {
+            return null;
+        }
+        Tensor y = Tensor.allocate(output);
+        if (x.count() == 0) {
+            return new Tensor[] {y};
+        }
+        Tensor firsts = Rows.firsts(y, axis);
+        Layout lines = Layout.of(firsts.shape(), firsts, Rows.firsts(x, axis));
+        long count = lines.count();
+        if (count >= LEAST_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
+            ends(launch("columns", x, y), axis, reverse, y, x).i32((int) size).layout(lines, 2).threads(count);
+            return new Tensor[] {y};
+        }
+        long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / LEAST_PIECE);
+        int pieces = (int) Math.clamp(wanted, 1, MAX_PIECES);
+        int length = (int) ((size + pieces - 1) / pieces);
+        Tensor totals = pieces == 1 ? null : Tensor.allocate(new Spec(sumType(x.dtype()), Shape.of(count * pieces),
+                x.device()));
+        if (totals != null) {
+            Launch launch = launch("totals", x, y).tensor(totals).i64(begin(x, axis, reverse));
+            launch.i64(step(x, axis, reverse)).i32((int) size).i32(length).layout(lines, 2)
+                    .grid((int) count, pieces, 1, THREADS, 0);
+        }
+        Launch launch = launch("rows", x, y).i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse)).tensor(totals);
+        launch.i64(step(y, axis, reverse)).i64(step(x, axis, reverse)).i32((int) size).i32(length).layout(lines, 2)
+                .grid((int) count, pieces, 1, THREADS, 0);
+        if (totals != null) {
+            totals.close();
+        }
+        return new Tensor[] {y};
+    }
+
+    private Launch launch(String function, Tensor x, Tensor y) {
+        return launcher.launch(new ScanKernel(function, x.dtype(), y.dtype()));
+    }
+
+    private static Launch ends(Launch launch, int axis, boolean reverse, Tensor y, Tensor x) {
+        return launch.i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse)).i64(step(y, axis, reverse))
+                .i64(step(x, axis, reverse));
+    }
+
+    /** Returns the address of the element that the running sum of the first line begins with. */
+    private static long begin(Tensor x, int axis, boolean reverse) {
+        return x.address() + (reverse ? (x.size(axis) - 1) * x.strides()[axis] * x.dtype().bytes() : 0);
+    }
+
+    private static long step(Tensor x, int axis, boolean reverse) {
+        return reverse ? -x.strides()[axis] : x.strides()[axis];
+    }
+}

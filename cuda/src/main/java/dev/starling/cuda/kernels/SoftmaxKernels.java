@@ -1,0 +1,88 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Softmax;
+
+/**
+ * Kernels of {@link Softmax} operations. A line whose elements are neighbours is shared by threads that keep it in
+ * registers ({@link Rows}): one pass over memory. Very long ones are read twice: the greatest element and the sum of
+ * exponentials are found together. Where lines are neighbours, each has a thread, which reads its line twice.
+ */
+public final class SoftmaxKernels {
+    private static final int LEAST_COLUMNS = 32;
+
+    private final Launcher launcher;
+
+    private record SoftmaxKernel(boolean logarithms, int operands, DType type, boolean columns, Rows rows)
+            implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("softmax", columns ? "columns" : "rows", rows.macros(type, "LOGARITHMS",
+                    logarithms ? "1" : "0", "OPERANDS", Integer.toString(operands)));
+        }
+    }
+
+    /** Makes the family's kernels for a device. */
+    public SoftmaxKernels(Launcher launcher) {
+        this.launcher = launcher;
+    }
+
+    /** Returns the results, or {@code null} where lines are too many or too long. */
+    public Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
+        int axis = op.axis();
+        long size = output.shape().dim(axis);
+        long count = output.shape().count();
+        if (size > Layout.MAX_COUNT || count > 0 && count / size > Layout.MAX_COUNT) {
+            return null;
+        }
+        Tensor y = Tensor.allocate(output);
+        if (count > 0) {
+            boolean logarithms = op instanceof Softmax.Logarithms || op instanceof Softmax.LogarithmsGradient;
+            launch(logarithms, axis, y, inputs);
+        }
+        return new Tensor[] {y};
+    }
+
+    private void launch(boolean logarithms, int axis, Tensor y, Tensor... inputs) {
+        int n = inputs.length;
+        Tensor[] operands = new Tensor[n + 1];
+        operands[0] = y;
+        System.arraycopy(inputs, 0, operands, 1, n);
+        Tensor[] firsts = new Tensor[n + 1];
+        for (int k = 0; k <= n; k++) {
+            firsts[k] = Rows.firsts(operands[k], axis);
+        }
+        Layout lines = Layout.of(firsts[0].shape(), firsts);
+        long size = y.size(axis);
+        long count = lines.count();
+        boolean columns = count >= LEAST_COLUMNS && Math.abs(lines.stride(0, lines.rank() - 1)) < y.strides()[axis];
+        Rows rows = columns ? new Rows(LEAST_COLUMNS, 0, 1) : Rows.of(size, y.dtype(), vectors(lines, axis, operands));
+        Launch launch = launcher.launch(new SoftmaxKernel(logarithms, n, y.dtype(), columns, rows));
+        launch.tensor(y).tensor(inputs[0]).tensor(inputs[n - 1]);
+        launch.i64(y.strides()[axis]).i64(inputs[0].strides()[axis]).i64(inputs[n - 1].strides()[axis]);
+        launch.i32((int) size).layout(lines, n + 1);
+        if (columns) {
+            launch.threads(count);
+        } else {
+            rows.launch(launch, count);
+        }
+    }
+
+    /** Whether every line of every operand can be read by vectors of 16 bytes, if their length allows it. */
+    private static boolean vectors(Layout lines, int axis, Tensor... operands) {
+        for (int k = 0; k < operands.length; k++) {
+            Tensor x = operands[k];
+            boolean fits = x.strides()[axis] == 1 && x.address() % 16 == 0;
+            for (int d = 0; d < lines.rank(); d++) {
+                fits &= lines.size(d) == 1 || lines.stride(k, d) * x.dtype().bytes() % 16 == 0;
+            }
+            if (!fits) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

@@ -1,0 +1,113 @@
+// Sums of normalisations over the values of a channel, and what is made of them. Macros: TX, C (to compute in),
+// RELU, whether relu followed; PROBLEM, one of the structs, and how many OPERANDS it has; GROUP and WIDTH.
+
+#include "fold.cuh"
+
+struct Sums {
+    C first, second;
+};
+struct Summing {
+    typedef Sums Part;
+    DEVICE Sums none() { return Sums {C(0), C(0)}; }
+    DEVICE Sums join(Sums a, Sums b) { return Sums {a.first + b.first, a.second + b.second}; }
+};
+
+// Mean and variance of a channel, from sums of the distance from its first value; then y = x·table[c] + table[C + c].
+struct Moments : Summing {
+    struct Lane { C pivot; };
+    const TX* x;
+    const TX* gamma;
+    const TX* beta;
+    TX* means;
+    TX* inverses;
+    C* table;
+    i64 step, channels, size;
+    f64 epsilon;
+    __device__ __forceinline__ Lane lane(u32 c) const { return Lane {widen(x[c * step])}; }
+    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 i,
+            u32 step) const {
+        Vec<TX, W> v = load<TX, W>(x + at[0]);
+        for (int k = 0; k < W; k++) {
+            C distance = widen(v.at[k]) - lanes[k].pivot;
+            sums[k].first += distance;
+            sums[k].second += distance * distance;
+        }
+    }
+    __device__ __forceinline__ void end(u32 c, Sums sums) const {
+        f64 distance = (f64) sums.first / (f64) size;
+        f64 variance = (f64) sums.second / (f64) size - distance * distance;
+        f64 mean = (f64) lane(c).pivot + distance;
+        f64 inverse = 1 / sqrt((variance < 0 ? 0 : variance) + epsilon);
+        f64 scale = (f64) widen(gamma[c]) * inverse;
+        means[c] = narrow<TX>(mean);
+        inverses[c] = narrow<TX>(inverse);
+        table[c] = (C) scale;
+        table[channels + c] = (C) ((f64) widen(beta[c]) - mean * scale);
+    }
+};
+
+// Σ g and Σ g·x̂ of a channel; then dx = g·table[c] + x·table[C + c] + table[2·C + c].
+struct BatchSums : Summing {
+    struct Lane { C mean, inverse; };
+    const TX* g;
+    const TX* x;
+    const TX* y;
+    const TX* gamma;
+    const TX* means;
+    const TX* inverses;
+    TX* dgamma;
+    TX* dbeta;
+    C* table;
+    i64 channels, size;
+    __device__ __forceinline__ Lane lane(u32 c) const { return Lane {widen(means[c]), widen(inverses[c])}; }
+    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 i,
+            u32 step) const {
+        Vec<TX, W> gs = load<TX, W>(g + at[0]), xs = load<TX, W>(x + at[1]), ys = gs;
+        if (RELU) {
+            ys = load<TX, W>(y + at[RELU ? 2 : 0]);
+        }
+        for (int k = 0; k < W; k++) {
+            C gradient = RELU && !(widen(ys.at[k]) > 0) ? C(0) : widen(gs.at[k]);
+            sums[k].first += gradient;
+            sums[k].second += gradient * ((widen(xs.at[k]) - lanes[k].mean) * lanes[k].inverse);
+        }
+    }
+    __device__ __forceinline__ void end(u32 c, Sums sums) const {
+        dgamma[c] = narrow<TX>(sums.second);
+        dbeta[c] = narrow<TX>(sums.first);
+        f64 inverse = (f64) widen(inverses[c]);
+        f64 scale = (f64) widen(gamma[c]) * inverse;
+        f64 slope = scale * inverse * (f64) sums.second / (f64) size;
+        table[c] = (C) scale;
+        table[channels + c] = (C) -slope;
+        table[2 * channels + c] = (C) ((f64) widen(means[c]) * slope - scale * (f64) sums.first / (f64) size);
+    }
+};
+
+// Σ g·x̂ and Σ g over the rows of a matrix, for each column.
+struct LayerSums : Summing {
+    struct Lane { };
+    const TX* g;
+    const TX* x;
+    const TX* means;
+    const TX* inverses;
+    TX* dgamma;
+    TX* dbeta;
+    DEVICE Lane lane(u32 column) { return Lane(); }
+    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 row,
+            u32 step) const {
+        Vec<TX, W> gs = load<TX, W>(g + at[0]), xs = load<TX, W>(x + at[1]);
+        for (int k = 0; k < W; k++) {
+            C gradient = widen(gs.at[k]);
+            C normal = (widen(xs.at[k]) - widen(means[row + k * step])) * widen(inverses[row + k * step]);
+            sums[k].first += gradient;
+            sums[k].second += gradient * normal;
+        }
+    }
+    __device__ __forceinline__ void end(u32 column, Sums sums) const {
+        dgamma[column] = narrow<TX>(sums.second);
+        dbeta[column] = narrow<TX>(sums.first);
+    }
+};
+
+FOLD(PROBLEM, OPERANDS)
