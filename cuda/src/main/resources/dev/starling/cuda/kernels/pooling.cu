@@ -59,7 +59,8 @@ template <class F> DEVICE u32 each_inside(const Problem& p, const i32 (&at)[3], 
                 }
                 padded += counts;
                 if (inside) {
-                    f(i[0] * p.x[2] + i[1] * p.x[3] + i[2] * p.x[4], (i[0] * (i32) p.in[1] + i[1]) * (i32) p.in[2] + i[2]);
+                    f(i[0] * p.x[2] + i[1] * p.x[3] + i[2] * p.x[4],
+                        (i[0] * (i32) p.in[1] + i[1]) * (i32) p.in[2] + i[2]);
                 }
             }
         }
