@@ -1,0 +1,65 @@
+package dev.starling.cuda;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Softmax;
+import java.util.Arrays;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Lengths that change how threads share rows, up to those that registers do not hold; against the reference. */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+class LongRowsTest {
+    private static final Device GPU = Device.of("cuda-emulated", 0);
+
+    @ParameterizedTest
+    @ValueSource(ints = {513, 8192, 9001, 16384, 20004, 20005})
+    void agrees(int n) {
+        try (Scope scope = Scope.open()) {
+            Tensor x = random(1, 2, n);
+            Tensor g = random(2, 2, n);
+            Tensor row = random(3, n);
+            Tensor target = Tensor.of(new long[] {n - 1, 3});
+            same(new Softmax.Exponentials(1), x);
+            same(new Softmax.Logarithms(1), x);
+            same(new Softmax.ExponentialsGradient(1), x, g);
+            same(new CrossEntropy.Loss(0.1, -1), x, target);
+            same(new Normalization.LayerNorm(1e-5), x, row, row);
+            same(new Normalization.LayerNormGradient(), g, x, row, random(4, 2), random(5, 2));
+            same(new Reduction.Sum(new Axes(2), false), x);
+            same(new Reduction.ArgMax(new Axes(3), false), x);
+        }
+    }
+
+    private static Tensor random(int seed, long... shape) {
+        SplittableRandom random = new SplittableRandom(seed);
+        int n = (int) Arrays.stream(shape).reduce(1, (a, b) -> a * b);
+        double[] elements = random.doubles(n, -2, 2).toArray();
+        return Tensor.of(elements, shape).to(DType.F32);
+    }
+
+    private static void same(Op op, Tensor... inputs) {
+        Tensor[] actual = Tensor.apply(op, on(GPU, inputs));
+        Tensor[] expected = Tensor.apply(op, on(Device.reference(), inputs));
+        for (int i = 0; i < expected.length; i++) {
+            double[] e = expected[i].toDoubles();
+            double scale = Arrays.stream(e).map(Math::abs).max().orElse(0);
+            assertArrayEquals(e, actual[i].toDoubles(), 1e-5 * scale, op + " result " + i);
+        }
+    }
+
+    private static Tensor[] on(Device device, Tensor... inputs) {
+        return Arrays.stream(inputs).map(x -> x.to(device)).toArray(Tensor[]::new);
+    }
+}
