@@ -1,6 +1,31 @@
 package dev.starling.cuda.dnn;
 
-import static org.bytedeco.cuda.global.cudnn.*;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_CROSS_CORRELATION;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_BFLOAT16;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_FLOAT;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_HALF;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DETERMINISTIC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_FMA_MATH;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TENSOR_NHWC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TENSOR_OP_MATH;
+import static org.bytedeco.cuda.global.cudnn.cudnnConvolutionBackwardData;
+import static org.bytedeco.cuda.global.cudnn.cudnnConvolutionBackwardFilter;
+import static org.bytedeco.cuda.global.cudnn.cudnnConvolutionForward;
+import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
+import static org.bytedeco.cuda.global.cudnn.cudnnCreateConvolutionDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnCreateFilterDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnCreateTensorDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetConvolutionBackwardDataAlgorithm_v7;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetConvolutionBackwardFilterAlgorithm_v7;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetConvolutionForwardAlgorithm_v7;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetErrorString;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetConvolution2dDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetConvolutionGroupCount;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetConvolutionMathType;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetFilter4dDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
+import static org.bytedeco.cuda.global.cudnn.cudnnSetTensor4dDescriptor;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
