@@ -61,7 +61,7 @@ public final class ScanKernels {
             return new Tensor[] {y};
         }
         long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / LEAST_PIECE);
-        int pieces = (int) Math.clamp(wanted, 1, MAX_PIECES);
+        int pieces = Math.clamp(wanted, 1, MAX_PIECES);
         int length = (int) ((size + pieces - 1) / pieces);
         Tensor totals = pieces == 1 ? null : Tensor.allocate(new Spec(sumType(x.dtype()), Shape.of(count * pieces),
                 x.device()));

@@ -1,7 +1,5 @@
 package dev.starling.cuda.kernels;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
@@ -11,6 +9,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Selection;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 
@@ -178,7 +177,7 @@ public final class SelectionKernels {
         launcher.gpu().synchronize(launcher.stream());
         counts.close();
         close(from, x);
-        long there = ALL.get(ValueLayout.JAVA_LONG, found);
+        long there = MemorySegment.ofAddress(found).reinterpret(Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
         if (there != op.count()) {
             throw new TensorException(Problem.ARGUMENT, op.name(), List.of(x.spec()),
                     "there are " + there + " elements that are not 0, told were " + op.count(),

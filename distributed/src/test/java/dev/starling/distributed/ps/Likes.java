@@ -44,7 +44,7 @@ record Likes(int size, int users, int items, int seed) implements Dataset {
     }
 
     private static int taste(long id) {
-        return (int) Math.floorMod(Plan.mix(id * 77), TASTES);
+        return Math.floorMod(Plan.mix(id * 77), TASTES);
     }
 
     /** Looks both up, each by a call of its own, and tells from their products: {@code [B, 2]} to {@code [B, 2]}. */
