@@ -16,6 +16,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.MethodOrderer;
 import org.junit.jupiter.api.Order;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.TestMethodOrder;
@@ -28,17 +29,28 @@ class EmulatedConformanceTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
     private static final String H200 = "sm_90";
 
-    /** All tests, or with {@code -Dstarling.conformance=…} those in whose names the regular expression is found. */
+    /**
+     * Every operation, but not in every type, for each takes a kernel that must be compiled; or, with
+     * {@code -Dstarling.conformance=…}, the tests in whose names the regular expression is found.
+     */
     @TestFactory
     @Order(1)
     Stream<DynamicTest> conforms() {
-        Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", "")).asPredicate();
+        Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance",
+                "f32|i64|bool|known|bad index")).asPredicate();
         return Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName()));
+    }
+
+    @TestFactory
+    @Order(2)
+    @Tag("stress")
+    Stream<DynamicTest> conformsInEveryType() {
+        return Conformance.of(DEVICE);
     }
 
     /** What the emulator ran is CUDA C++ to NVIDIA's compiler too. */
     @Test
-    @Order(2)
+    @Order(3)
     @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
             disabledReason = "needs libnvrtc.so.13 on the loader's path or in the folder named by STARLING_NVRTC")
     void whatTheEmulatorRanCompilesForGpus() {
