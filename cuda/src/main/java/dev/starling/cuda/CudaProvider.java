@@ -74,7 +74,7 @@ public final class CudaProvider implements BackendProvider {
             if (m.find()) {
                 return new Probe.Missing("the CUDA library " + m.group(1) + " is missing",
                         "install CUDA 13 and put its lib64 directory on LD_LIBRARY_PATH, or add "
-                        + "org.bytedeco:cuda:13.1-9.19-1.5.13 with classifier linux-x86_64-redist to the class path");
+                        + "org.bytedeco:cuda-redist:13.1-9.19-1.5.13 with classifier linux-x86_64 to the class path");
             }
         }
         return new Probe.Missing("the CUDA libraries do not load: " + error,

@@ -107,11 +107,12 @@ final class Puts {
 
     /** Tells what has completed; returns how much that was. */
     int work() {
-        if (head == tail || flush != null && !flush.isCompleted()) {
+        // A flush towards a peer that is gone may never complete; then each write tells for itself that it is over.
+        if (head == tail || !broken && flush != null && !flush.isCompleted()) {
             return 0;
         }
         if (flush != null) {
-            broken |= flush.getStatus() != UcsConstants.STATUS.UCS_OK;
+            broken |= !flush.isCompleted() || flush.getStatus() != UcsConstants.STATUS.UCS_OK;
             flush = null;
         }
         boolean written = !broken;
