@@ -38,7 +38,7 @@ class CudaBackendTest {
                 + "No such file or directory"));
         Probe.Missing missing = CudaProvider.missingLibrary(error);
         assertThat(missing.reason()).isEqualTo("the CUDA library libcudart.so.13 is missing");
-        assertThat(missing.remedy()).contains("LD_LIBRARY_PATH", "linux-x86_64-redist");
+        assertThat(missing.remedy()).contains("LD_LIBRARY_PATH", "cuda-redist");
     }
 
     @Test
