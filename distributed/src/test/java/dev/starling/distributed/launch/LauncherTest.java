@@ -213,6 +213,9 @@ class LauncherTest {
     @Test
     void shouldForwardSignals() throws Exception {
         for (int signal : new int[] {Signals.INT, Signals.TERM, Signals.HUP}) {
+            if (isIgnored(signal)) {
+                continue;
+            }
             Process launcher = launcher(true, "trap 'echo heard INT; exit 1' INT; trap 'echo heard TERM; exit 1' TERM;"
                     + " trap 'echo heard HUP; exit 1' HUP; echo ready; while true; do sleep 0.05; done");
             Path directory = ready(launcher);
@@ -253,6 +256,13 @@ class LauncherTest {
         launch.close();
         launch.close();
         assertThat(launch.await(Duration.ofSeconds(1))).isZero();
+    }
+
+    /** Programs begin with what this one ignores ignored, as after nohup, and then a shell cannot trap it. */
+    private static boolean isIgnored(int signal) throws IOException {
+        String mask = Files.readAllLines(Path.of("/proc/self/status")).stream().filter(l -> l.startsWith("SigIgn:"))
+                .map(l -> l.substring("SigIgn:".length()).strip()).findFirst().orElse("0");
+        return (Long.parseUnsignedLong(mask, 16) >> signal - 1 & 1) != 0;
     }
 
     private Process launcher(boolean forward, String script) throws IOException {
