@@ -54,7 +54,6 @@ public final class Endpoint implements AutoCloseable {
     private long nextTryNs;
     private long challengedNs;
     private boolean welcomed;
-    private boolean isCut;
     private boolean saidGoodbye;
     private Object attachment;
 
@@ -257,8 +256,7 @@ public final class Endpoint implements AutoCloseable {
             lastSentNs = transport.now();
             transport.counters.sent++;
         } else if (code == Wire.CLOSED && state == State.CONNECTED) {
-            isCut = true;
-            transport.lookSoon();
+            lose("the link to " + address + " closed");
         }
         return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
     }
@@ -283,11 +281,6 @@ public final class Endpoint implements AutoCloseable {
     }
 
     private int keepAlive(long now) {
-        // What the peer sent before, such as its goodbye, is taken first.
-        if (isCut && transport.isDrained()) {
-            lose("the link to " + address + " closed");
-            return 1;
-        }
         int work = puts.doWork();
         if (!initiator && !welcomed) {
             welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;

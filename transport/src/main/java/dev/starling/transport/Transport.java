@@ -64,7 +64,6 @@ public final class Transport implements Agent, AutoCloseable {
     private long lastLogNs = Long.MIN_VALUE;
     private long nextUpkeepNs;
     private long now;
-    private boolean isDrained;
     private boolean closed;
 
     private Transport(TransportConfig config, Wire wire) {
@@ -185,7 +184,6 @@ public final class Transport implements Agent, AutoCloseable {
     public int doWork() {
         now = nanoTime();
         int work = wire.poll(inbox, MESSAGES_AT_ONCE);
-        isDrained = work < MESSAGES_AT_ONCE;
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_EVERY_NS;
@@ -392,16 +390,6 @@ public final class Transport implements Agent, AutoCloseable {
 
     Wire wire() {
         return wire;
-    }
-
-    /** Returns whether all that had come was taken at the beginning of the work under way. */
-    boolean isDrained() {
-        return isDrained;
-    }
-
-    /** Has endpoints looked after in the next work. */
-    void lookSoon() {
-        nextUpkeepNs = now;
     }
 
     /** Returns the time of the work under way. */
