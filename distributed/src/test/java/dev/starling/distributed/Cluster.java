@@ -10,6 +10,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
 
 /** A group in threads of this JVM, for tests. */
 public final class Cluster {
@@ -72,6 +73,15 @@ public final class Cluster {
             throw e.getCause() instanceof RuntimeException r ? r : new IllegalStateException(e.getCause());
         } catch (InterruptedException | TimeoutException e) {
             throw new IllegalStateException("a rank hangs", e);
+        }
+    }
+
+    /** Waits until groups and servers of earlier tests, which may have been left waiting for a lost one, have ended. */
+    public static void awaitEarlier() {
+        long begin = System.nanoTime();
+        while (Thread.getAllStackTraces().keySet().stream().anyMatch(t -> t.getName().startsWith("starling-group")
+                || t.getName().startsWith("starling-ps")) && System.nanoTime() - begin < 60_000_000_000L) {
+            LockSupport.parkNanos(20_000_000);
         }
     }
 }

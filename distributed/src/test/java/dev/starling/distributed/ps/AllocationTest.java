@@ -2,6 +2,7 @@ package dev.starling.distributed.ps;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.Cluster;
 import com.sun.management.ThreadMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
@@ -22,6 +23,7 @@ class AllocationTest {
 
     @Test
     void aPipelineInSteadyStateAllocatesNothing() throws InterruptedException {
+        Cluster.awaitEarlier();
         assertAllocatesNothing(new Consistency.Asynchronous());
         assertAllocatesNothing(new Consistency.Stale(1));
         assertAllocatesNothing(new Consistency.Synchronous());

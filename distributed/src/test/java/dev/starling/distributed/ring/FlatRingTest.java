@@ -150,6 +150,7 @@ class FlatRingTest {
     }
 
     private static void assertFlat(int epochs) {
+        Cluster.awaitEarlier();
         List<Metered> both = Cluster.local(2).run(group -> {
             Metered metered = new Metered(RingAllReduce.over(group).bucketBytes(512).build(), 11 * epochs);
             Runs.train(Runs::mlp, metered, b -> b.epochs(epochs).listeners(metered));
