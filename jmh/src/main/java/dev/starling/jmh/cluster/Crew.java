@@ -24,6 +24,9 @@ final class Crew implements AutoCloseable {
     private static final int SEASON = 20_000;
     private static final int SEASON_STEP = 250;
     private static final long LONGEST_SEASON_NS = 15_000_000_000L;
+    private static final int SETTLED = 6;
+    private static final double STEADY = 0.98;
+    private static final long LONGEST_SETTLING_NS = 60_000_000_000L;
     private static final long BREATH_EVERY_NS = 2_000_000_000L;
     private static final long BREATH_MILLIS = 30;
 
@@ -124,6 +127,24 @@ final class Crew implements AutoCloseable {
         while (System.nanoTime() - begin < enough) {
             runs = (int) Math.clamp(Math.min(runs * 4L, enough / 4 / nanos), 2, 1_000_000);
             nanos = time(measure, bytes, runs);
+        }
+        return nanos;
+    }
+
+    /**
+     * Runs until it has become no faster for some seconds, then returns the nanoseconds of one run. The members' compilers
+     * share the processors with what they compile, so that this takes several times longer than by oneself.
+     */
+    double settle(Measure measure, long bytes) {
+        long begin = System.nanoTime();
+        double nanos = time(measure, bytes, 2);
+        double best = nanos;
+        for (int seconds = 0; seconds < SETTLED && System.nanoTime() - begin < LONGEST_SETTLING_NS; seconds++) {
+            nanos = time(measure, bytes, (int) Math.clamp(1e9 / nanos, 2, 1_000_000));
+            if (nanos < best * STEADY) {
+                best = nanos;
+                seconds = 0;
+            }
         }
         return nanos;
     }

@@ -75,7 +75,7 @@ final class Training {
             double[][] rates = new double[crews.size()][rounds];
             int[] runs = new int[crews.size()];
             for (int c = 0; c < runs.length; c++) {
-                double nanos = crews.get(c).warm(Measure.TRAIN, BATCH, 2 * warmupMillis);
+                double nanos = crews.get(c).settle(Measure.TRAIN, BATCH);
                 runs[c] = (int) Math.clamp(2e6 * sampleMillis / nanos, 2, 10_000);
             }
             for (int round = 0; round < rounds; round++) {
