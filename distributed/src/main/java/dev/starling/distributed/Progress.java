@@ -13,8 +13,8 @@ import java.util.function.IntSupplier;
  */
 final class Progress implements AutoCloseable {
     private static final long SPIN_NS = 5_000;
-    private static final long YIELD_NS = 200_000;
-    private static final long SLEEP_NS = 200_000;
+    private static final long YIELD_NS = 20_000;
+    private static final long SLEEP_NS = 500_000;
     /** While somebody else works. */
     private static final long RELIEVED_SLEEP_NS = 2_000_000;
     private static final long BUSY_SLEEP_NS = 20_000;
