@@ -10,6 +10,7 @@ import java.util.Locale;
 /** How well training of a convolutional network goes on several processes. */
 final class Training {
     private static final int BATCH = 32;
+    private static final int STEPS = 40;
 
     private final Path directory;
     private final int rounds;
@@ -48,7 +49,7 @@ final class Training {
                 }
                 for (int round = 0; round < rounds; round++) {
                     for (int k = 0; k < kinds.length; k++) {
-                        nanos[k][round] = crew.time(kinds[k], BATCH, 10);
+                        nanos[k][round] = crew.time(kinds[k], BATCH, STEPS);
                     }
                 }
                 double alone = median(nanos[0]) / 1e6;

@@ -131,8 +131,9 @@ final class TrainingMember implements Member {
         for (int i = 0; i < runs; i++) {
             group.collectives().barrier().await(PATIENCE);
             long start = System.nanoTime();
+            long over = 0;
             for (int k = 0; k < timeline.order().length; k++) {
-                pause(timeline.nanos()[k]);
+                over = pause(timeline.nanos()[k] - over);
                 if (!late) {
                     with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
                 }
@@ -168,8 +169,8 @@ final class TrainingMember implements Member {
         alone.start(TrainingState.of(model.network(), model.optimizer()));
     }
 
-    /** Waits without a core, but for the last moment. */
-    private static void pause(long nanos) {
+    /** Waits without a core, but for the last moment; returns by how much it took longer, which the next wait makes up. */
+    private static long pause(long nanos) {
         long end = System.nanoTime() + nanos;
         for (long left = nanos; left > 0; left = end - System.nanoTime()) {
             if (left > PRECISE_NS) {
@@ -178,6 +179,7 @@ final class TrainingMember implements Member {
                 Thread.onSpinWait();
             }
         }
+        return System.nanoTime() - end;
     }
 
     @Override
