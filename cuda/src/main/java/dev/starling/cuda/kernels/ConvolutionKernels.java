@@ -9,6 +9,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.spi.ChannelsLast;
 
 /**
  * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the

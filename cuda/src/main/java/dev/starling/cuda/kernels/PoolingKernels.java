@@ -7,6 +7,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.spi.ChannelsLast;
 
 /** Kernels of {@link Pooling} operations: a thread an element. Results lie channels last where the operand does. */
 public final class PoolingKernels {

@@ -23,7 +23,7 @@ final class BatchNormKernels {
     }
 
     static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
-        Tensor x = ChannelsLast.of(in[0]);
+        Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor weight = Layout.dense(in[1]);
         Tensor bias = Layout.dense(in[2]);
         long gamma = weight.address();
@@ -80,10 +80,10 @@ final class BatchNormKernels {
     }
 
     static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
-        Tensor g = ChannelsLast.of(in[0]);
-        Tensor x = ChannelsLast.of(in[1]);
+        Tensor g = CopyKernels.channelsLast(in[0]);
+        Tensor x = CopyKernels.channelsLast(in[1]);
         Tensor weight = Layout.dense(in[2]);
-        Tensor rectified = op.epilogue() == Epilogue.RELU ? ChannelsLast.of(in[3]) : in[3];
+        Tensor rectified = op.epilogue() == Epilogue.RELU ? CopyKernels.channelsLast(in[3]) : in[3];
         Tensor means = Layout.dense(in[4]);
         Tensor inverses = Layout.dense(in[5]);
         long gamma = weight.address();

@@ -9,6 +9,7 @@ import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
 /**
@@ -93,7 +94,7 @@ final class ConvolutionKernels {
 
     /** oneDNN reorders row-major images itself, slice by slice. */
     private static Tensor image(Tensor x) {
-        return x.isContiguous() ? x : ChannelsLast.of(x);
+        return x.isContiguous() ? x : CopyKernels.channelsLast(x);
     }
 
     private static Tensor weight(Tensor weight) {

@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
 /** Kernels of {@link Movement} operations, for every type. */
@@ -57,6 +58,16 @@ final class CopyKernels {
     /** Returns {@code x} in row-major order: itself if it lies so already. */
     static Tensor dense(Tensor x) {
         return x.isContiguous() ? x : copy(x);
+    }
+
+    /** Returns {@code x}, of rank 2 or more, with its channels last: itself if it lies so already. */
+    static Tensor channelsLast(Tensor x) {
+        if (ChannelsLast.holds(x)) {
+            return x;
+        }
+        Tensor copy = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        copy(x, copy);
+        return copy;
     }
 
     /** Returns a row-major copy. */

@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.PoolRows;
 import dev.starling.tensor.op.Pooling;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -24,7 +25,7 @@ final class PoolingKernels {
         if (inputs[0].dtype() != DType.F32 || inputs[0].count() == 0 || outputs[0].shape().count() == 0) {
             return null;
         }
-        Tensor x = ChannelsLast.of(inputs[0]);
+        Tensor x = CopyKernels.channelsLast(inputs[0]);
         try {
             return switch (op) {
                 case Pooling.MaxPool _ -> maxPool(op, x, outputs, rows);
@@ -54,7 +55,7 @@ final class PoolingKernels {
 
     /** An index outside of its window, which no pooling makes, is left to the reference kernels. */
     private static Tensor[] maxPoolGradient(Pooling op, Tensor g, Tensor indices, Spec output, PoolRows rows) {
-        Tensor index = ChannelsLast.of(indices);
+        Tensor index = CopyKernels.channelsLast(indices);
         try {
             Tensor dx = allocate(output);
             long base = dx.address();

@@ -17,6 +17,7 @@ import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.function.LongConsumer;
 
 /**
@@ -98,7 +99,7 @@ final class Winograd {
     }
 
     static Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
-        Tensor x = ChannelsLast.of(in[0]);
+        Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
@@ -109,7 +110,7 @@ final class Winograd {
 
     /** The gradient of the input is a convolution of the output's with kernels turned by half a turn. */
     static Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
-        Tensor g = ChannelsLast.of(in[0]);
+        Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1]).convolve(in[1], true, 0, false);
@@ -210,8 +211,8 @@ final class Winograd {
     }
 
     static Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
-        Tensor x = ChannelsLast.of(in[0]);
-        Tensor g = ChannelsLast.of(in[1]);
+        Tensor x = CopyKernels.channelsLast(in[0]);
+        Tensor g = CopyKernels.channelsLast(in[1]);
         Tensor weight = Tensor.allocate(outputs[0]);
         int[] pad = op.geometry().padding();
         new Winograd(Images.of(x), Images.of(g), pad[0], pad[1]).correlate(weight);

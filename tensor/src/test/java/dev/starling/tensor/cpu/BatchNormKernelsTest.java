@@ -6,6 +6,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.spi.ChannelsLast;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;

@@ -13,6 +13,7 @@ import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 import java.util.Random;
 import java.util.stream.Stream;

@@ -11,6 +11,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.rows.PoolRows;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Pooling.Window;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;

@@ -1,4 +1,4 @@
-package dev.starling.cuda.kernels;
+package dev.starling.tensor.spi;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -6,12 +6,12 @@ import dev.starling.tensor.Tensor;
 /**
  * The layout of images in which the channels of a pixel are adjacent: what convolutions make and their neighbours keep.
  */
-final class ChannelsLast {
+public final class ChannelsLast {
     private ChannelsLast() {
     }
 
     /** Returns the strides of {@code [N, C, *spatial]} with channels innermost and no gaps. */
-    static long[] strides(Shape shape) {
+    public static long[] strides(Shape shape) {
         int rank = shape.rank();
         long[] strides = new long[rank];
         long next = shape.dim(1);
@@ -25,7 +25,7 @@ final class ChannelsLast {
     }
 
     /** Tells whether a tensor lies so; strides of dimensions of size 1 do not matter. */
-    static boolean holds(Tensor x) {
+    public static boolean holds(Tensor x) {
         Shape shape = x.shape();
         long next = shape.dim(1);
         if (next > 1 && x.strides()[1] != 1) {
