@@ -52,9 +52,15 @@ public final class Networks {
      * 1)
      */
     public static Sequential resnet18(Generator generator, long classes) {
-        List<Layer> layers = new ArrayList<>(List.of(bare(3, 64, 3, 1, generator), BatchNorm.of(64), new Relu()));
-        long in = 64;
-        for (long out : new long[] {64, 128, 256, 512}) {
+        return resnet18(generator, classes, 64);
+    }
+
+    /** {@link #resnet18(Generator, long)} with another number of channels in its stem, which each stage doubles. */
+    public static Sequential resnet18(Generator generator, long classes, long width) {
+        List<Layer> layers = new ArrayList<>(List.of(bare(3, width, 3, 1, generator), BatchNorm.of(width),
+                new Relu()));
+        long in = width;
+        for (long out : new long[] {width, 2 * width, 4 * width, 8 * width}) {
             for (int i = 0; i < STAGE_BLOCKS; i++) {
                 layers.add(block(in, out, in == out ? 1 : 2, generator));
                 layers.add(new Relu());
@@ -62,7 +68,7 @@ public final class Networks {
             }
         }
         layers.add(new GlobalAvgPool());
-        layers.add(Linear.of(512, classes, generator));
+        layers.add(Linear.of(8 * width, classes, generator));
         return Sequential.of(layers);
     }
 

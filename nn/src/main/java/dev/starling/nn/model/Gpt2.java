@@ -1,0 +1,104 @@
+package dev.starling.nn.model;
+
+import dev.starling.nn.Initializer;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Embedding;
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.LayerNorm;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MultiHeadAttention;
+import dev.starling.nn.layer.Residual;
+import dev.starling.tensor.Functions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A decoder of text: tokens, i64 {@code [N, L]}, to logits of the token after each, {@code [N, L, vocabulary]}. Blocks
+ * of causal attention and a perceptron four times as wide, each normalised before and added to its input; the table of
+ * tokens is the head's weight, too. Without dropout. (Radford et al., 2019)
+ */
+public final class Gpt2 implements Layer {
+    private static final double DEVIATION = 0.02;
+
+    private final Embedding tokens;
+    private final Parameter places;
+    private final Sequential blocks;
+    private final LayerNorm norm;
+
+    private Gpt2(Embedding tokens, Parameter places, Sequential blocks, LayerNorm norm) {
+        this.tokens = tokens;
+        this.places = places;
+        this.blocks = blocks;
+        this.norm = norm;
+    }
+
+    /** Makes the smallest of the published models: 12 blocks of width 768, 12 heads, 124 million parameters. */
+    public static Gpt2 small(long vocabulary, Generator generator) {
+        return of(vocabulary, 1024, 768, 12, 12, generator);
+    }
+
+    /**
+     * Makes a model.
+     *
+     * @param vocabulary how many tokens there are; 50,257 in the published models
+     * @param context greatest length of a text
+     * @param heads of attention, which divide {@code width}
+     */
+    public static Gpt2 of(long vocabulary, long context, long width, int depth, int heads, Generator generator) {
+        // Each block adds to the stream twice; these weights start so that it does not grow with depth.
+        Initializer plain = Initializer.normal(0, DEVIATION);
+        Initializer added = Initializer.normal(0, DEVIATION / Math.sqrt(2.0 * depth));
+        List<Layer> blocks = new ArrayList<>();
+        for (int i = 0; i < depth; i++) {
+            MultiHeadAttention attention = MultiHeadAttention.of(width, heads, generator).causal();
+            attention.parameters().forEach((path, p) -> start(p, path.equals("out.weight") ? added : plain, generator));
+            blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), attention)));
+            blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), linear(width, 4 * width, plain, generator),
+                    new Gelu(), linear(4 * width, width, added, generator))));
+        }
+        return new Gpt2(Embedding.of(Parameter.of(plain, generator, vocabulary, width)),
+                Parameter.of(plain, generator, context, width), Sequential.of(blocks), LayerNorm.of(width));
+    }
+
+    private static Linear linear(long in, long out, Initializer weight, Generator generator) {
+        return Linear.of(Parameter.of(weight, generator, out, in), Parameter.filled(0, out));
+    }
+
+    /** Draws a weight anew; a bias starts with zeros. */
+    private static void start(Parameter parameter, Initializer initializer, Generator generator) {
+        Shape shape = parameter.shape();
+        try (Scope scope = Scope.open("initialise")) {
+            Recorder.with(Recorder.NONE, () -> {
+                parameter.set(shape.rank() == 1 ? Tensor.zeros(shape.dims()) : initializer.draw(shape, generator));
+                return null;
+            });
+        }
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        long length = x.size(1);
+        if (length > places.shape().dim(0)) {
+            throw new TensorException(TensorException.Problem.SHAPE, "gpt2", List.of(x.spec()),
+                    "a text may have " + places.shape().dim(0) + " tokens", "cut it, or make a model of more context");
+        }
+        Tensor stream = tokens.apply(x).add(places.value().narrow(0, 0, length));
+        return Functions.linear(norm.apply(blocks.apply(stream)), tokens.weight().value(), null);
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.layer("tokens", tokens);
+        visitor.parameter("places", places);
+        visitor.layer("blocks", blocks);
+        visitor.layer("norm", norm);
+    }
+}
