@@ -313,6 +313,7 @@ class ElasticTest {
             assertThatThrownBy(() -> outcome(ranks.get(rank))).isInstanceOf(ExecutionException.class)
                     .cause().isInstanceOf(PeerLostException.class).hasMessageContaining("rank 1 is lost, last heard");
         }
-        assertThat(ended).containsOnlyKeys(0, 2).containsValues(40L);
+        // Who was still to get its part of step 40's sums when the link broke has not taken that step.
+        assertThat(ended).containsOnlyKeys(0, 2).allSatisfy((rank, step) -> assertThat(step).isBetween(39L, 40L));
     }
 }
