@@ -23,6 +23,8 @@ import java.util.List;
  * Every operation passes {@link #apply}. A tensor may be read by several threads at once, and closed by none meanwhile.
  */
 public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, AutoCloseable {
+    private static final Tensor[] NONE = {};
+
     private final Storage storage;
     private final Spec spec;
     private final long[] strides;
@@ -152,20 +154,69 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * @throws TensorException if the operands do not fit, live on different devices, or are closed
      */
     public static Tensor[] apply(Op op, Tensor... inputs) {
-        Spec[] specs = new Spec[inputs.length];
-        for (int i = 0; i < inputs.length; i++) {
-            specs[i] = inputs[i].open(op).spec;
-            if (specs[i].device() != specs[0].device()) {
-                throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(specs[0], specs[i]),
-                        "operands must live on one device", "move one with to(device)");
-            }
-        }
-        Spec[] inferred = op.infer(specs);
+        Spec[] inferred = check(op, inputs);
         Tensor[] outputs = switch (op) {
             case View view -> new Tensor[] {view.view(inputs[0])};
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
-            default -> (inferred.length == 0 ? specs[0] : inferred[0]).device().backend().run(op, inputs, inferred);
+            default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()
+                    .run(op, inputs, inferred);
         };
+        done(op, inputs, outputs);
+        return outputs;
+    }
+
+    /**
+     * Carries out updates of one device in their order, as {@link #apply} would one by one; a GPU does them at once.
+     * All are checked before any is carried out. No update may read what another one changes.
+     *
+     * @param operands of each operation
+     * @param guard {@code []} of a floating type on the same device, or {@code null}; where it is infinite or NaN,
+     *     nothing is changed, and nobody is told: whoever wants to know reads it. The host need not wait for it
+     * @throws TensorException if operands do not fit, live on different devices, or are closed; nothing is changed then
+     */
+    public static void applyAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+        if (ops.length != operands.length) {
+            throw TensorException.argument("applyAll", ops.length + " operations have operands for " + operands.length,
+                    "give operands for each");
+        }
+        if (ops.length == 0) {
+            return;
+        }
+        for (int i = 0; i < ops.length; i++) {
+            check(ops[i], operands[i]);
+            requireDevice(ops[i], operands[0][0].spec, operands[i][0].spec);
+        }
+        if (guard != null) {
+            requireDevice(ops[0], operands[0][0].spec, guard.open(ops[0]).spec);
+            if (guard.rank() != 0 || !guard.dtype().isFloating()) {
+                throw new TensorException(TensorException.Problem.SHAPE, "applyAll", List.of(guard.spec),
+                        "the guard must be one floating number without dimensions", "reduce it, and cast with to(DType)");
+            }
+        }
+        operands[0][0].device().backend().updateAll(ops, operands, guard);
+        for (int i = 0; i < ops.length; i++) {
+            done(ops[i], operands[i], NONE);
+        }
+        Reference.reachabilityFence(guard);
+    }
+
+    private static Spec[] check(Op op, Tensor[] inputs) {
+        Spec[] specs = new Spec[inputs.length];
+        for (int i = 0; i < inputs.length; i++) {
+            specs[i] = inputs[i].open(op).spec;
+            requireDevice(op, specs[0], specs[i]);
+        }
+        return op.infer(specs);
+    }
+
+    private static void requireDevice(Op op, Spec first, Spec other) {
+        if (first.device() != other.device()) {
+            throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(first, other),
+                    "operands must live on one device", "move one with to(device)");
+        }
+    }
+
+    private static void done(Op op, Tensor[] inputs, Tensor[] outputs) {
         if (op instanceof Update) {
             inputs[0].storage.version++;
         }
@@ -173,7 +224,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             Recorder.CURRENT.get().record(op, inputs, outputs);
         }
         Reference.reachabilityFence(inputs);
-        return outputs;
     }
 
     /** Carries out an operation of one output; see {@link #apply}. */

@@ -38,16 +38,10 @@ public final class Adam implements Optimizer {
     }
 
     @Override
-    public void step(Tensor... gradients) {
-        slots.check(gradients);
+    public void step(Tensor guard, Tensor[] gradients) {
         Update.Adam plain = how.op(rate(), 0, steps + 1);
         Update.Adam decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay, steps + 1);
-        for (int i = 0; i < gradients.length; i++) {
-            if (gradients[i] != null) {
-                Tensor.apply(slots.decays[i] ? decaying : plain, slots.parameters.get(i).value(), gradients[i],
-                        means[i].value(), squares[i].value());
-            }
-        }
+        slots.step(plain, decaying, guard, gradients);
         steps++;
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.nn.optim;
 
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
@@ -11,12 +12,13 @@ import java.util.Map;
 
 /**
  * Scales all gradients together so that their Euclidean norm stays below a bound, before another optimiser takes its
- * step. A norm that is not finite throws before anything is changed. (Pascanu et al., 2012)
+ * step. Where the norm is not finite nothing is changed; on a device that the host can see into the step then throws,
+ * elsewhere {@link #requireFinite} does. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements Optimizer {
     private final Optimizer inner;
     private final double bound;
-    private double norm;
+    private Parameter norm;
 
     private ClipByNorm(Optimizer inner, double bound) {
         this.inner = inner;
@@ -31,41 +33,66 @@ public final class ClipByNorm implements Optimizer {
         return new ClipByNorm(inner, bound);
     }
 
-    /** Returns the norm of the last step's gradients, before they were scaled. */
+    /** Returns the norm of the last step's gradients, before they were scaled; waits for the device. */
     public double norm() {
-        return norm;
+        return norm == null ? 0 : norm.value().item();
     }
 
     @Override
-    public void step(Tensor... gradients) {
+    public void step(Tensor guard, Tensor[] gradients) {
         try (Scope scope = Scope.open("clip")) {
-            norm = Math.sqrt(sumOfSquares(gradients));
-            if (!Double.isFinite(norm)) {
-                throw new TensorException(TensorException.Problem.ANOMALY, "clip", List.of(),
-                        "the norm of the gradients is " + norm, "lower the rate, or look for the cause with "
-                        + "Tape.detectAnomalies; the parameters are as before the step");
+            Tensor[] here = new Tensor[gradients.length];
+            for (int i = 0; i < here.length; i++) {
+                here[i] = gradients[i] == null ? null : gradients[i].to(parameters().get(i).value().device());
             }
-            if (norm <= bound) {
-                inner.step(gradients);
+            Tensor length = length(here);
+            if (length == null) {
+                inner.step(guard, here);
                 return;
             }
-            Tensor[] scaled = new Tensor[gradients.length];
-            for (int i = 0; i < scaled.length; i++) {
-                scaled[i] = gradients[i] == null ? null : gradients[i].mul(bound / norm);
+            if (length.device().backend().hostVisible()) {
+                requireFinite();
             }
-            inner.step(scaled);
+            Tensor factor = length.reciprocal().mul(bound).clamp(0, 1);
+            for (int i = 0; i < here.length; i++) {
+                here[i] = here[i] == null ? null : here[i].mul(factor.to(here[i].dtype()));
+            }
+            // 0 where both are finite.
+            Tensor both = length.mul(0);
+            inner.step(guard == null ? both : both.add(guard.mul(0).to(both.dtype())), here);
         }
     }
 
-    private static double sumOfSquares(Tensor[] gradients) {
+    /** Returns the norm, and keeps it, or {@code null} where there is no gradient. */
+    private Tensor length(Tensor[] gradients) {
         Tensor[] sums = new Tensor[gradients.length];
         int n = 0;
         for (Tensor g : gradients) {
             if (g != null) {
-                sums[n++] = g.square().sum();
+                sums[n++] = (g.dtype().bytes() < Float.BYTES ? g.to(DType.F32) : g).square().sum();
             }
         }
-        return n == 0 ? 0 : Shaping.stack(0, Arrays.copyOf(sums, n)).sum().item();
+        if (n == 0) {
+            return null;
+        }
+        Tensor length = Shaping.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();
+        if (norm == null) {
+            norm = Parameter.buffer(length);
+        } else {
+            norm.set(length);
+        }
+        return length;
+    }
+
+    @Override
+    public void requireFinite() {
+        double now = norm();
+        if (!Double.isFinite(now)) {
+            throw new TensorException(TensorException.Problem.ANOMALY, "clip", List.of(),
+                    "the norm of the gradients is " + now, "lower the rate, or look for the cause with "
+                    + "Tape.detectAnomalies; the parameters are as before the step");
+        }
+        inner.requireFinite();
     }
 
     @Override
@@ -96,5 +123,8 @@ public final class ClipByNorm implements Optimizer {
     @Override
     public void close() {
         inner.close();
+        if (norm != null) {
+            norm.close();
+        }
     }
 }

@@ -3,6 +3,7 @@ package dev.starling.nn.optim;
 import dev.starling.autograd.Gradients;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.List;
 import java.util.Map;
@@ -16,11 +17,28 @@ public interface Optimizer extends AutoCloseable {
     List<Parameter> parameters();
 
     /**
-     * Takes one step.
+     * Takes one step, if the device finds it sound; the host does not wait to know. The step counts in {@link #steps}
+     * even where it changed nothing: who reads the guard and finds so may {@link #resume} from the count before.
      *
-     * @param gradients one for each of {@link #parameters}; a parameter whose gradient is {@code null} stays as it is
+     * @param guard {@code []} of a floating type on the parameters' device: where it is infinite or NaN, parameters
+     *     and state stay as they are; {@code null} for an unconditional step
+     * @param gradients one for each of {@link #parameters}, on whatever device; a parameter whose gradient is
+     *     {@code null} stays as it is
+     * @throws TensorException if a gradient does not fit; nothing is changed then
      */
-    void step(Tensor... gradients);
+    void step(Tensor guard, Tensor[] gradients);
+
+    /** Takes one step along gradients, as {@link #step(Tensor, Tensor[])} does without a guard. */
+    default void step(Tensor... gradients) {
+        step(null, gradients);
+    }
+
+    /**
+     * Throws if the last step changed nothing because of something that this optimiser has found out on the device: to
+     * be called, after the guard was read, by those who can wait for it.
+     */
+    default void requireFinite() {
+    }
 
     /** Takes one step along gradients of {@link Parameter#value}s. */
     default void step(Gradients gradients) {

@@ -33,21 +33,10 @@ public final class Sgd implements Optimizer {
     }
 
     @Override
-    public void step(Tensor... gradients) {
-        slots.check(gradients);
+    public void step(Tensor guard, Tensor[] gradients) {
         Update.Sgd plain = how.op(rate(), 0);
         Update.Sgd decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay);
-        for (int i = 0; i < gradients.length; i++) {
-            if (gradients[i] != null) {
-                Update.Sgd op = slots.decays[i] ? decaying : plain;
-                Tensor p = slots.parameters.get(i).value();
-                if (velocities == null) {
-                    Tensor.apply(op, p, gradients[i]);
-                } else {
-                    Tensor.apply(op, p, gradients[i], velocities[i].value());
-                }
-            }
-        }
+        slots.step(plain, decaying, guard, gradients);
         steps++;
     }
 

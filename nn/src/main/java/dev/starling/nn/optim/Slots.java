@@ -6,6 +6,7 @@ import dev.starling.tensor.Creation;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -19,6 +20,7 @@ final class Slots implements AutoCloseable {
     final boolean[] decays;
     private final List<String> paths;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
+    private final List<Parameter[]> kept = new ArrayList<>();
 
     Slots(Layer model, Predicate<String> exempt) {
         List<Parameter> trained = new ArrayList<>();
@@ -50,18 +52,47 @@ final class Slots implements AutoCloseable {
                 state.put(paths.get(i) + "." + name, added[i]);
             }
         }
+        kept.add(added);
         return added;
+    }
+
+    /**
+     * Carries out an operation on each parameter that has a gradient, with what was {@link #add}ed for it.
+     *
+     * @param plain for those that are exempt from weight decay
+     */
+    void step(Update plain, Update decaying, Tensor guard, Tensor[] gradients) {
+        check(gradients);
+        int count = 0;
+        for (Tensor g : gradients) {
+            count += g == null ? 0 : 1;
+        }
+        Update[] ops = new Update[count];
+        // A recorder may keep them.
+        Tensor[][] operands = new Tensor[count][2 + kept.size()];
+        for (int i = 0, n = 0; i < gradients.length; i++) {
+            if (gradients[i] != null) {
+                Tensor parameter = parameters.get(i).value();
+                ops[n] = decays[i] ? decaying : plain;
+                Tensor[] of = operands[n++];
+                of[0] = parameter;
+                of[1] = gradients[i].to(parameter.device());
+                for (int k = 0; k < kept.size(); k++) {
+                    of[2 + k] = kept.get(k)[i].value();
+                }
+            }
+        }
+        Tensor.applyAll(ops, operands, guard);
     }
 
     Map<String, Parameter> state() {
         return new LinkedHashMap<>(state);
     }
 
-    /** Checks gradients before any parameter is touched. */
-    void check(Tensor[] gradients) {
-        if (gradients.length != parameters.size()) {
+    private void check(Tensor[] gradients) {
+        if (gradients == null || gradients.length != parameters.size()) {
             throw TensorException.argument("optimizer", "needs " + parameters.size() + " gradients, got "
-                    + gradients.length, "give one for each of parameters(), null where there is none");
+                    + (gradients == null ? "none" : gradients.length), "give one for each of parameters(), null where there is none");
         }
         for (int i = 0; i < gradients.length; i++) {
             Tensor g = gradients[i];

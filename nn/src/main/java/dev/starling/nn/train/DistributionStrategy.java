@@ -58,6 +58,14 @@ public interface DistributionStrategy extends AutoCloseable {
     void gradient(int index, Tensor gradient);
 
     /**
+     * Tells whether others see this process's gradients: then a loss is known to be finite before its backward pass,
+     * which on a GPU makes the host wait.
+     */
+    default boolean sendsGradients() {
+        return true;
+    }
+
+    /**
      * Is called when all gradients are final.
      *
      * @param gradients by index, {@code null} where there is none; the strategy may put others in their place, which

@@ -29,6 +29,11 @@ public class SingleProcess implements DistributionStrategy {
     }
 
     @Override
+    public boolean sendsGradients() {
+        return false;
+    }
+
+    @Override
     public boolean beforeStep(Tensor[] gradients) {
         return true;
     }

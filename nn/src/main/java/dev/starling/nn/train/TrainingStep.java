@@ -85,10 +85,8 @@ public final class TrainingStep {
      */
     public double run(Tensor newInput, Tensor newTarget) {
         try (Scope scope = Scope.open("step")) {
-            double loss = differentiate(newInput, newTarget, 1, null);
-            if (strategy.beforeStep(gradients)) {
-                optimizer.step(gradients);
-            }
+            differentiate(newInput, newTarget, 1);
+            double loss = end(strategy.beforeStep(gradients), null);
             strategy.afterStep();
             return loss;
         } finally {
@@ -112,11 +110,12 @@ public final class TrainingStep {
                 Batch batch = batches.next();
                 double share = batch.size() / (double) rows;
                 if (count == 1) {
-                    differentiate(batch.input(), batch.target(), share, averages);
+                    differentiate(batch.input(), batch.target(), share);
                 } else {
                     try (Scope inner = Scope.open("batch")) {
                         batchScope = inner;
-                        differentiate(batch.input(), batch.target(), share, averages);
+                        differentiate(batch.input(), batch.target(), share);
+                        measure(averages);
                     }
                 }
             }
@@ -124,9 +123,7 @@ public final class TrainingStep {
             if (state.isRestored()) {
                 return false;
             }
-            if (local) {
-                optimizer.step(gradients);
-            }
+            end(local, averages);
             state.advance(count);
             averages.endStep(true);
             strategy.afterStep();
@@ -138,21 +135,18 @@ public final class TrainingStep {
     }
 
     /** Runs forward and backward on a batch, whose gradients count {@code part} of the step's. */
-    private double differentiate(Tensor newInput, Tensor newTarget, double part, Averages averages) {
+    private void differentiate(Tensor newInput, Tensor newTarget, double part) {
         strategy.beforeForward(newInput);
-        double loss = 0;
         if (newInput.size(0) > 0) {
             input = newInput.to(device);
             target = newTarget.to(device);
             weight = part;
             tape.reset().watch(watched);
             Tensor total = Mode.training(generator, recorded);
-            loss = value.item();
-            requireFinite(loss);
-            tape.backward(total, sink);
-            if (averages != null) {
-                averages.add(loss, result, target, newInput.size(0));
+            if (strategy.sendsGradients() || device.backend().hostVisible()) {
+                requireFinite(value.item());
             }
+            tape.backward(total, sink);
         }
         for (int i = 0; !more && i < gradients.length; i++) {
             // What only earlier batches of this step have contributed to.
@@ -160,7 +154,44 @@ public final class TrainingStep {
                 strategy.gradient(i, gradients[i]);
             }
         }
+    }
+
+    /** Reads the loss of a batch, of which nothing is known then, and returns it: 0 where there is none to read. */
+    private double measure(Averages averages) {
+        if (value == null) {
+            return 0;
+        }
+        double loss = value.item();
+        requireFinite(loss);
+        if (averages != null) {
+            averages.add(loss, result, target, input.size(0));
+        }
+        value = null;
         return loss;
+    }
+
+    /**
+     * Takes the optimiser's step, which a loss that was not read yet guards, and then reads it: the host has queued all
+     * of the step's work by the time that it waits.
+     *
+     * @param local whether there is a step to take
+     */
+    private double end(boolean local, Averages averages) {
+        long steps = optimizer.steps();
+        if (local) {
+            optimizer.step(value == null || value.rank() == 0 ? value : value.reshape(), gradients);
+        }
+        try {
+            double loss = measure(averages);
+            if (local) {
+                optimizer.requireFinite();
+            }
+            return loss;
+        } catch (RuntimeException e) {
+            // The device has left all else as it was.
+            optimizer.resume(steps);
+            throw e;
+        }
     }
 
     private void requireFinite(double loss) {

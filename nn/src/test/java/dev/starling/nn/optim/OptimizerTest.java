@@ -138,7 +138,7 @@ class OptimizerTest {
         ClipByNorm sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), 2);
         double[] before = pair.weight.value().toDoubles();
         double[] biasBefore = pair.bias.value().toDoubles();
-        sgd.step(Tensor.full(DType.F32, 0.1, SIZE), null);
+        sgd.step(Tensor.full(DType.F32, 0.1, SIZE), (Tensor) null);
         assertThat(pair.weight.value().toDoubles()[0]).isCloseTo(before[0] - 0.1, within(1e-6));
         sgd.step(Tensor.full(DType.F32, 3, SIZE),
                 Tensor.full(DType.F32, 4, SIZE - 1));
@@ -147,10 +147,32 @@ class OptimizerTest {
         assertThat(pair.weight.value().toDoubles()[5]).isCloseTo(before[5] - 0.1 - 6 / norm, within(1e-6));
         assertThat(pair.bias.value().toDoubles()[5]).isCloseTo(biasBefore[5] - 8 / norm, within(1e-6));
         float[] kept = pair.weight.value().toFloats();
-        assertThatThrownBy(() -> sgd.step(Tensor.full(DType.F32, Double.NaN, SIZE), null))
+        assertThatThrownBy(() -> sgd.step(Tensor.full(DType.F32, Double.NaN, SIZE), (Tensor) null))
                 .isInstanceOf(TensorException.class).hasMessageContaining("NaN");
         assertThat(pair.weight.value().toFloats()).isEqualTo(kept);
         assertThat(sgd.steps()).isEqualTo(2);
+    }
+
+    @Test
+    void aGuardThatIsNotFiniteKeepsEverythingButTheCount() {
+        Pair pair = new Pair();
+        try (Adam plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
+            Tensor[] gradients = {Tensor.ones(SIZE), Tensor.ones(SIZE - 1).to(DType.F32)};
+            adam.step(Tensor.scalar(-3), gradients);
+            float[] weight = pair.weight.value().toFloats();
+            float[] mean = adam.state().get("weight.mean").value().toFloats();
+            assertThat(mean).containsOnly(new float[] {0.1f / (float) Math.sqrt(2 * SIZE - 1)}, within(1e-6f));
+            for (double guard : new double[] {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY}) {
+                adam.step(Tensor.scalar(guard), gradients);
+                plain.step(Tensor.full(DType.BF16, guard), gradients);
+            }
+            assertThat(pair.weight.value().toFloats()).isEqualTo(weight);
+            assertThat(adam.state().get("weight.mean").value().toFloats()).isEqualTo(mean);
+            assertThat(adam.steps()).isEqualTo(7);
+            adam.step(Tensor.full(DType.F64, 1e300), gradients);
+            assertThat(pair.weight.value().toFloats()).isNotEqualTo(weight);
+        }
+        pair.close();
     }
 
     @Test

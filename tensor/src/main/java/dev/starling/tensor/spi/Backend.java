@@ -3,9 +3,13 @@ package dev.starling.tensor.spi;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Update;
 
 /** Carries out operations on one device. Safe for use by several threads. */
 public interface Backend {
+    /** What an operation that works in place puts out. */
+    Spec[] NO_OUTPUTS = {};
+
     /** Returns the device's memory. */
     Allocator memory();
 
@@ -20,6 +24,20 @@ public interface Backend {
      * @param outputs what {@code infer} returned
      */
     Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs);
+
+    /**
+     * Carries out updates that came through {@link Tensor#applyAll}: open, on this device, checked by {@code infer}.
+     *
+     * @param guard one floating number on this device, or {@code null}; where it is infinite or NaN, nothing is changed
+     */
+    default void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+        if (guard != null && !Double.isFinite(guard.item())) {
+            return;
+        }
+        for (int i = 0; i < ops.length; i++) {
+            run(ops[i], operands[i], NO_OUTPUTS);
+        }
+    }
 
     /** Copies {@code bytes} from host memory to this device's; returns when the host memory may change again. */
     void upload(long hostAddress, long deviceAddress, long bytes);
