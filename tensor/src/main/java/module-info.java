@@ -11,6 +11,7 @@ module dev.starling.tensor {
 
     exports dev.starling.tensor;
     exports dev.starling.tensor.op;
+    exports dev.starling.tensor.program;
     exports dev.starling.tensor.spi;
 
     uses dev.starling.tensor.spi.BackendProvider;

@@ -13,6 +13,8 @@ final class Storage {
     private Block block;
     /** The keeper of memory that Starling did not allocate, so that it outlives its users. */
     private final Object foreign;
+    /** Whose memory this is a part of, if that is lent out by a captured program: then closing does nothing. */
+    private Storage lender;
     Scope scope;
     int slot;
     int version;
@@ -40,8 +42,30 @@ final class Storage {
         return new Storage(device, null, block, keeper);
     }
 
+    static Storage lent(Storage lender) {
+        Storage storage = new Storage(lender.device, null, null, null);
+        storage.lend(lender, lender.address());
+        return storage;
+    }
+
+    /** Points lent memory at a place in that of another lender. */
+    void lend(Storage from, long address) {
+        lender = from;
+        closedBy = "what lent its memory";
+        if (block == null || block.address() != address) {
+            block = address == from.address() ? from.block : new Block(address, 0);
+        }
+    }
+
+    boolean isLent() {
+        return lender != null;
+    }
+
     /** Gives the storage to {@code owner}, or to the garbage collector if that is {@code null}. */
     void own(Scope owner) {
+        if (lender != null) {
+            return;
+        }
         if (scope != null) {
             scope.remove(this);
         }
@@ -64,13 +88,13 @@ final class Storage {
     }
 
     boolean isClosed() {
-        return block == null;
+        return block == null || lender != null && lender.isClosed();
     }
 
     /** Returns the memory to its allocator; a second call does nothing. */
     void close(String by) {
         Block b = block;
-        if (b == null) {
+        if (b == null || lender != null) {
             return;
         }
         block = null;

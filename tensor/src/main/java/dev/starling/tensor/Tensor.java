@@ -50,12 +50,42 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /** Allocates a tensor with the given dense strides (in elements), of undefined content: for backends. */
     public static Tensor allocate(Spec spec, long[] strides) {
         ThreadState thread = ThreadState.current();
-        return new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
+        Tensor lent = thread.interceptor == null ? null : thread.interceptor.allocate(spec, strides);
+        return lent != null ? lent
+                : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
     }
 
     /** Makes a view of this tensor's memory: for {@link View} ops. Strides and offset count elements. */
     public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
         return new Tensor(storage, spec.with(shape), viewStrides, viewOffset, ThreadState.current());
+    }
+
+    /**
+     * Lends this tensor's memory to one of another type and shape, which scopes do not own and {@link #close} leaves
+     * open: it is open as long as this tensor is. For those who plan memory, such as captured programs.
+     *
+     * @param other on the same device, with no more bytes than this tensor
+     * @param otherStrides dense, in elements
+     */
+    public Tensor lend(Spec other, long[] otherStrides) {
+        if (other.device() != device() || other.bytes() > spec.bytes()) {
+            throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
+                    "the memory must be of the device and large enough", "lend from a larger tensor");
+        }
+        address();
+        return new Tensor(Storage.lent(storage), other, otherStrides, 0, ThreadState.current());
+    }
+
+    /**
+     * Points a tensor made by {@link #lend}, and all its views, at the memory of {@code from}, which must be contiguous
+     * and of the same spec.
+     */
+    public void relend(Tensor from) {
+        if (!storage.isLent() || offset != 0 || !spec.equals(from.spec) || !from.isContiguous()) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "relend", List.of(spec, from.spec),
+                    "needs a lent tensor and a contiguous one of its spec", "copy the elements");
+        }
+        storage.lend(from.storage, from.address());
     }
 
     /**
@@ -222,6 +252,10 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         }
         if (Recorder.CURRENT.isBound()) {
             Recorder.CURRENT.get().record(op, inputs, outputs);
+        }
+        ThreadState thread = ThreadState.current();
+        if (thread.interceptor != null) {
+            thread.interceptor.ran(op, inputs, outputs);
         }
         Reference.reachabilityFence(inputs);
     }
@@ -406,6 +440,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /** Returns this tensor where the host can read it, in row-major order: itself if it is so already. */
     Tensor onHost() {
         address();
+        tellRead();
         Tensor host = device().backend().hostVisible() ? this : to(Device.cpu());
         return host.contiguous();
     }
@@ -416,11 +451,19 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * @throws TensorException if the tensor is not on the host or not contiguous
      */
     public MemorySegment segment() {
+        tellRead();
         if (!isContiguous() || !device().backend().hostVisible()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(spec),
                     "the tensor must be contiguous and on the host", "call to(Device.cpu()).contiguous() first");
         }
         return HostMemory.ALL.asSlice(address(), spec.bytes());
+    }
+
+    private void tellRead() {
+        ThreadState thread = ThreadState.current();
+        if (thread.interceptor != null) {
+            thread.interceptor.read(this);
+        }
     }
 
     /** Returns the only element as a double. */

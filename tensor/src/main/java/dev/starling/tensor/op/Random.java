@@ -16,6 +16,9 @@ public sealed interface Random extends Op {
     /** Returns the first block. */
     long counter();
 
+    /** Returns the same operation at another place of another stream. */
+    Random at(long newSeed, long newCounter);
+
     /** Returns how many blocks {@code elements} elements take. */
     static long blocks(long elements) {
         return (elements + 3) / 4;
@@ -36,6 +39,11 @@ public sealed interface Random extends Op {
      * @param counter the first block
      */
     record Uniform(Spec spec, double low, double high, long seed, long counter) implements Random {
+        @Override
+        public Random at(long newSeed, long newCounter) {
+            return new Uniform(spec, low, high, newSeed, newCounter);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.floating(this, spec);
@@ -63,6 +71,11 @@ public sealed interface Random extends Op {
      */
     record Normal(Spec spec, double mean, double deviation, long seed, long counter) implements Random {
         @Override
+        public Random at(long newSeed, long newCounter) {
+            return new Normal(spec, mean, deviation, newSeed, newCounter);
+        }
+
+        @Override
         public Spec[] infer(Spec... in) {
             Check.floating(this, spec);
             return new Spec[] {spec};
@@ -84,6 +97,11 @@ public sealed interface Random extends Op {
      */
     record Bernoulli(Spec spec, double probability, long seed, long counter) implements Random {
         @Override
+        public Random at(long newSeed, long newCounter) {
+            return new Bernoulli(spec, probability, newSeed, newCounter);
+        }
+
+        @Override
         public Spec[] infer(Spec... in) {
             return new Spec[] {spec};
         }
@@ -104,6 +122,11 @@ public sealed interface Random extends Op {
      * @param counter the first block
      */
     record Integers(Spec spec, long low, long high, long seed, long counter) implements Random {
+        @Override
+        public Random at(long newSeed, long newCounter) {
+            return new Integers(spec, low, high, newSeed, newCounter);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
@@ -128,6 +151,11 @@ public sealed interface Random extends Op {
      * @param counter the first block
      */
     record Dropout(double probability, long seed, long counter) implements Random {
+        @Override
+        public Random at(long newSeed, long newCounter) {
+            return new Dropout(probability, newSeed, newCounter);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.floating(this, in);

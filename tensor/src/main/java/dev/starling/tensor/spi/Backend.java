@@ -4,6 +4,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
+import java.util.function.IntConsumer;
 
 /** Carries out operations on one device. Safe for use by several threads. */
 public interface Backend {
@@ -44,4 +45,16 @@ public interface Backend {
 
     /** Copies {@code bytes} from this device's memory to the host's; returns when they are there. */
     void download(long deviceAddress, long hostAddress, long bytes);
+
+    /**
+     * Takes down what the parts of a piece of work queue, without doing it. Everything has been run before, at the same
+     * addresses, which stay the work's own as long as the recording is open.
+     *
+     * @param parts how many there are
+     * @param part runs the host code of one
+     * @return the recording, or {@code null} if this device takes nothing down, or something that waits for it
+     */
+    default Recording record(int parts, IntConsumer part) {
+        return null;
+    }
 }

@@ -1,0 +1,74 @@
+package dev.starling.tensor.program;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * The memory of a program: blocks that values with different lifetimes share. They are the program's own as long as it
+ * lives, so that every value has one address in all runs. Freed by {@link #close}, or when nothing refers to a value.
+ */
+final class Arena {
+    /** A block is not given to what needs less than this part of it. */
+    private static final int MOST_WASTE = 4;
+
+    private final List<Slot> slots = new ArrayList<>();
+
+    /** A block, and whether a value lives in it. */
+    static final class Slot {
+        private final Tensor memory;
+        private boolean taken = true;
+
+        private Slot(Tensor memory) {
+            this.memory = memory;
+        }
+
+        void free() {
+            taken = false;
+        }
+
+        Tensor lend(Spec spec, long[] strides) {
+            return memory.lend(spec, strides);
+        }
+    }
+
+    /** Returns the smallest free block that holds {@code bytes}, a new one if none does. */
+    Slot take(Device device, long bytes) {
+        Slot best = null;
+        for (Slot slot : slots) {
+            long size = slot.memory.count();
+            if (!slot.taken && slot.memory.device() == device && size >= bytes && size / MOST_WASTE <= bytes
+                    && (best == null || size < best.memory.count())) {
+                best = slot;
+            }
+        }
+        if (best != null) {
+            best.taken = true;
+            return best;
+        }
+        Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
+        Slot fresh = new Slot(Interceptor.with(null, () -> Scope.detached(() -> Tensor.allocate(spec))));
+        slots.add(fresh);
+        return fresh;
+    }
+
+    /** Returns how much memory there is, in bytes. */
+    long bytes() {
+        long sum = 0;
+        for (Slot slot : slots) {
+            sum += slot.memory.count();
+        }
+        return sum;
+    }
+
+    void close() {
+        slots.forEach(slot -> slot.memory.close());
+        slots.clear();
+    }
+}

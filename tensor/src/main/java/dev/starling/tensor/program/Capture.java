@@ -1,0 +1,175 @@
+package dev.starling.tensor.program;
+
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Takes down what a piece of work does while it runs for the first time. */
+final class Capture implements Interceptor {
+    /** The numbers of threads are above these bits of a tensor's id. */
+    private static final int THREAD_SHIFT = 40;
+
+    final List<Node> nodes = new ArrayList<>();
+    /** By value: the tensor if it was there before or is a constant, {@code null} if a node makes it. */
+    final List<Tensor> given = new ArrayList<>();
+    /** By value: a value with the same memory; views have that of what they look at. */
+    final List<Integer> group = new ArrayList<>();
+    final List<Mark> marks = new ArrayList<>();
+    /** Constants made for the program alone. */
+    final List<Tensor> owned = new ArrayList<>();
+    final int inputs;
+    private final Map<Long, Integer> numbers = new HashMap<>();
+    /** Every value as it was seen, so that another look at its memory is recognised. */
+    private final List<Tensor> seen = new ArrayList<>();
+    private final Generator generator;
+    private final Generator.State start;
+    private final long firstId;
+    private long drawn;
+
+    /** A place in the work: before node {@code node}. */
+    record Mark(int node, int label) { }
+
+    /** Begins; the work is given {@code inputs}, tensors that nobody else has. */
+    Capture(Generator generator, Tensor... inputs) {
+        this.generator = generator;
+        start = generator == null ? null : generator.state();
+        this.inputs = inputs.length;
+        firstId = inputs[0].id();
+        for (Tensor input : inputs) {
+            add(input, null);
+        }
+    }
+
+    private int add(Tensor tensor, Tensor givenAs) {
+        int number = given.size();
+        numbers.put(tensor.id(), number);
+        seen.add(tensor);
+        given.add(givenAs);
+        group.add(number);
+        return number;
+    }
+
+    @Override
+    public Tensor allocate(Spec spec, long[] strides) {
+        return null;
+    }
+
+    @Override
+    public void read(Tensor tensor) {
+        throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(tensor.spec()),
+                "the host must not read elements, a later run would not see what depends on them",
+                "compute with tensors instead, return what is to be read, or read it in Program.aside");
+    }
+
+    @Override
+    public void ran(Op op, Tensor[] in, Tensor[] out) {
+        int[] operands = new int[in.length];
+        for (int i = 0; i < in.length; i++) {
+            operands[i] = operand(op, in[i]);
+        }
+        if (op instanceof Update && group.get(operands[0]) < inputs) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[0].spec()),
+                    op.name() + " must not change an input", "change a copy");
+        }
+        if (op instanceof Random random) {
+            draw(random, out[0]);
+        }
+        int[] results = new int[out.length];
+        Spec[] specs = new Spec[out.length];
+        for (int k = 0; k < out.length; k++) {
+            results[k] = add(out[k], null);
+            specs[k] = out[k].spec();
+            join(results[k], op, operands, results, k);
+        }
+        nodes.add(new Node(op, operands, results, specs, (out.length == 0 ? in[0] : out[0]).device()));
+    }
+
+    /** Lets a result belong to the value whose memory it is in, if there is one. */
+    private void join(int result, Op op, int[] operands, int[] results, int before) {
+        if (op instanceof View) {
+            group.set(result, group.get(operands[0]));
+            return;
+        }
+        Tensor tensor = seen.get(result);
+        for (int k = 0; k < before; k++) {
+            joinIfShared(result, tensor, results[k]);
+        }
+        for (int operand : operands) {
+            joinIfShared(result, tensor, operand);
+        }
+    }
+
+    private void joinIfShared(int result, Tensor tensor, int other) {
+        if (tensor.sharesMemoryWith(seen.get(other))) {
+            group.set(result, group.get(other));
+        }
+    }
+
+    private int operand(Op op, Tensor tensor) {
+        Integer known = numbers.get(tensor.id());
+        if (known != null) {
+            return known;
+        }
+        boolean isNew = tensor.id() >>> THREAD_SHIFT == firstId >>> THREAD_SHIFT && tensor.id() >= firstId;
+        for (int i = 0; i < seen.size(); i++) {
+            boolean mine = isNew || i < inputs;
+            if (mine && given.get(i) == null && !seen.get(i).isClosed() && tensor.sharesMemoryWith(seen.get(i))) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(tensor.spec()),
+                        "an operand of " + op.name() + " looks at memory of the work in a way that was not seen",
+                        i < inputs ? "use the inputs as the work is given them" : "make views with operations");
+            }
+        }
+        if (!isNew) {
+            return add(tensor, tensor);
+        }
+        // What the host has computed meanwhile is a constant; the original dies with its scope.
+        Tensor copy = Interceptor.with(null, () -> Recorder.with(Recorder.NONE, () -> Scope.detached(tensor::copy)));
+        owned.add(copy);
+        return add(tensor, copy);
+    }
+
+    private void draw(Random op, Tensor result) {
+        if (generator == null || op.seed() != start.seed() || op.counter() < start.counter()) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(result.spec()),
+                    op.name() + " must draw from the generator that the program knows, or every run would draw the same",
+                    "name the generator when capturing and draw from it alone");
+        }
+        drawn = Math.max(drawn, op.counter() + Random.blocks(result.count()) - start.counter());
+    }
+
+    void mark(int label) {
+        marks.add(new Mark(nodes.size(), label));
+    }
+
+    Generator.State start() {
+        return start;
+    }
+
+    /** Returns how many blocks of random numbers the work takes, all of them by operations. */
+    long blocks() {
+        long advanced = generator == null ? 0 : generator.state().counter() - start.counter();
+        if (generator != null && (advanced != drawn || generator.state().seed() != start.seed())) {
+            throw TensorException.argument("capture", "the host must not draw random numbers, got "
+                    + (advanced - drawn) + " blocks of them", "draw before the work, and pass it as an input");
+        }
+        return advanced;
+    }
+
+    /** Returns the number of a result of the work. */
+    int output(Tensor tensor) {
+        Integer known = numbers.get(tensor.id());
+        return known != null ? known : operand(new View.Reshape(tensor.shape()), tensor);
+    }
+}

@@ -1,0 +1,51 @@
+package dev.starling.tensor.program;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Transfer;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import java.util.ArrayList;
+import java.util.List;
+
+/** An operation of a program: its operands and results as numbers of values, and, once planned, as tensors. */
+final class Node {
+    final Op op;
+    final int[] inputs;
+    final int[] outputs;
+    final Spec[] specs;
+    final Device device;
+    /** The operands, the same in every run. */
+    Tensor[] operands;
+    /** What the backend allocates while it carries the operation out, in the order of its asking. */
+    final List<Tensor> made = new ArrayList<>();
+    /** Whether its results are the same in every run, so that the first will do. */
+    boolean constant;
+
+    Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device) {
+        this.op = op;
+        this.inputs = inputs;
+        this.outputs = outputs;
+        this.specs = specs;
+        this.device = device;
+    }
+
+    /** Tells whether there is nothing to do in a run but the first. */
+    boolean isIdle() {
+        return constant || op instanceof View;
+    }
+
+    boolean varies() {
+        return op instanceof Random;
+    }
+
+    /** Carries out the operation, or one like it with other parameters, and returns its results. */
+    Tensor[] execute(Op renewed) {
+        // The gate counts the versions of what updates change, and knows how to move tensors between devices.
+        return renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View
+                ? Tensor.apply(renewed, operands) : device.backend().run(renewed, operands, specs);
+    }
+}

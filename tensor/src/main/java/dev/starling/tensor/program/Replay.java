@@ -1,0 +1,135 @@
+package dev.starling.tensor.program;
+
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Random;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Carries out the nodes of a program. In the first run each backend is watched for what it allocates, which is laid out
+ * in an {@link Arena}; from then on it is given the same tensors again, so that nothing is allocated.
+ */
+final class Replay implements Interceptor {
+    private final List<Node> nodes;
+    private final int[] group;
+    private final int[] lastUse;
+    private final Arena arena;
+    /** By value: where it is. */
+    private final Tensor[] values;
+    private final Generator.State start;
+    private final Arena.Slot[] slots;
+    private Node active;
+    private int asked;
+    private boolean planning;
+    private Arena.Slot[] fresh = new Arena.Slot[8];
+
+    Replay(Flow flow, int[] group, Tensor[] values, Arena arena, Generator.State start) {
+        nodes = flow.nodes;
+        this.group = group;
+        lastUse = flow.lastUse;
+        this.values = values;
+        this.arena = arena;
+        this.start = start;
+        slots = new Arena.Slot[values.length];
+    }
+
+    // ---- the first run ----
+
+    /** Runs a node and lays out the memory of what it makes. */
+    void plan(int i, Generator.State now) {
+        Node node = nodes.get(i);
+        begin(node, true);
+        node.operands = new Tensor[node.inputs.length];
+        Arrays.setAll(node.operands, k -> values[node.inputs[k]]);
+        node.made.clear();
+        Tensor[] outputs = node.execute(renewed(node, now));
+        for (int k = 0; k < outputs.length; k++) {
+            values[node.outputs[k]] = outputs[k];
+        }
+        for (int m = 0; m < node.made.size(); m++) {
+            boolean temporary = true;
+            for (int k = 0; k < outputs.length; k++) {
+                if (outputs[k].sharesMemoryWith(node.made.get(m))) {
+                    slots[group[node.outputs[k]]] = fresh[m];
+                    temporary = false;
+                }
+            }
+            if (temporary) {
+                fresh[m].free();
+            }
+        }
+        for (int value : node.inputs) {
+            free(group[value], i);
+        }
+        for (int value : node.outputs) {
+            free(group[value], i);
+        }
+    }
+
+    private void free(int of, int node) {
+        if (lastUse[of] == node && slots[of] != null) {
+            slots[of].free();
+            slots[of] = null;
+        }
+    }
+
+    // ---- those that follow ----
+
+    /** Runs a node again. */
+    void run(int i, Generator.State now) {
+        Node node = nodes.get(i);
+        if (node.isIdle()) {
+            return;
+        }
+        begin(node, false);
+        Tensor[] outputs = node.execute(renewed(node, now));
+        for (int k = 0; k < outputs.length; k++) {
+            if (!outputs[k].sharesMemoryWith(values[node.outputs[k]])) {
+                throw new IllegalStateException(node.op.name() + " put its result elsewhere than in the first run");
+            }
+        }
+    }
+
+    /** Returns the operation to run: random numbers start as far from the generator's place as when captured. */
+    private Op renewed(Node node, Generator.State now) {
+        return node.op instanceof Random random
+                ? random.at(now.seed(), now.counter() + (random.counter() - start.counter())) : node.op;
+    }
+
+    private void begin(Node node, boolean first) {
+        active = node;
+        asked = 0;
+        planning = first;
+    }
+
+    @Override
+    public Tensor allocate(Spec spec, long[] strides) {
+        if (planning) {
+            if (asked == fresh.length) {
+                fresh = Arrays.copyOf(fresh, asked * 2);
+            }
+            fresh[asked] = arena.take(spec.device(), spec.bytes());
+            Tensor tensor = fresh[asked++].lend(spec, strides);
+            active.made.add(tensor);
+            return tensor;
+        }
+        // What a backend has kept for itself the first time it does not ask for again.
+        while (asked < active.made.size()) {
+            Tensor next = active.made.get(asked++);
+            if (next.spec().equals(spec) && Arrays.equals(next.strides(), strides)) {
+                return next;
+            }
+        }
+        return null;
+    }
+
+    @Override
+    public void ran(Op op, Tensor[] inputs, Tensor[] outputs) { }
+
+    @Override
+    public void read(Tensor tensor) { }
+}

@@ -1,0 +1,265 @@
+package dev.starling.tensor.program;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Functions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Losses;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** The work itself is the oracle of its program. */
+class ProgramTest {
+    private final Generator data = Generator.seeded(3);
+
+    /** Captures on one input, runs the program on others, and compares with the work, bit for bit. */
+    private void check(Program.Work work, int runs, long... shape) {
+        try (Scope scope = Scope.open()) {
+            Tensor first = data.normal(shape);
+            float[] expected = work.run(new Tensor[] {first})[0].toFloats();
+            Program.Captured captured = Program.capture(null, work, first);
+            assertThat(captured.outputs()[0].toFloats()).isEqualTo(expected);
+            try (Program program = captured.program()) {
+                for (int i = 0; i < runs; i++) {
+                    Tensor x = data.normal(shape);
+                    assertThat(program.run(x)[0].toFloats()).isEqualTo(work.run(new Tensor[] {x})[0].toFloats());
+                }
+            }
+        }
+    }
+
+    @Test
+    void aChainOfOperations() {
+        check(in -> new Tensor[] {in[0].mul(2).exp().add(in[0]).softmax(1)}, 4, 5, 7);
+    }
+
+    @Test
+    void viewsFollowTheInput() {
+        check(in -> new Tensor[] {in[0].transpose(0, 1).narrow(0, 1, 3).matmul(in[0].narrow(1, 2, 4)).reshape(12)},
+                4, 6, 7);
+    }
+
+    @Test
+    void anOutputMayBeTheInputOrAConstant() {
+        check(in -> new Tensor[] {in[0]}, 3, 4);
+        check(in -> new Tensor[] {Tensor.ones(3).add(1)}, 3, 4);
+    }
+
+    @Test
+    void manyValuesShareMemory() {
+        try (Scope scope = Scope.open()) {
+            Program.Work work = in -> {
+                Tensor x = in[0];
+                for (int i = 0; i < 50; i++) {
+                    x = x.mul(1.01).matmul(in[0]);
+                }
+                return new Tensor[] {x};
+            };
+            Tensor x = data.uniform(32, 32);
+            try (Program program = Program.capture(null, work, x).program()) {
+                program.run(x);
+                assertThat(program.bytes()).isLessThanOrEqualTo(4 * 32 * 32 * 4);
+                assertThat(program.run(x)[0].toFloats()).isEqualTo(work.run(new Tensor[] {x})[0].toFloats());
+            }
+        }
+    }
+
+    @Test
+    void whatNobodyNeedsIsLeftOutAndConstantsAreComputedOnce() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(3, 3);
+            try (Program program = Program.capture(null, in -> {
+                in[0].exp().sum();
+                return new Tensor[] {in[0].mul(Tensor.ones(3, 3).mul(3).sqrt())};
+            }, x).program()) {
+                assertThat(program.size()).isEqualTo(1);
+            }
+        }
+    }
+
+    @Test
+    void updatesKeepTheirOrderAndSeeThePresentElements() {
+        try (Scope scope = Scope.open()) {
+            Tensor[] states = {Tensor.ones(4), Tensor.ones(4)};
+            List<float[]> seen = new ArrayList<>();
+            for (int mode = 0; mode < 2; mode++) {
+                Tensor state = states[mode];
+                Program.Work work = in -> {
+                    Tensor before = state.mul(in[0]);
+                    Tensor.apply(new Update.Blend(0.5, 2), state, in[0]);
+                    return new Tensor[] {before.add(state.square())};
+                };
+                Generator inputs = Generator.seeded(9);
+                Program program = null;
+                for (int i = 0; i < 6; i++) {
+                    Tensor x = inputs.normal(4);
+                    Tensor y;
+                    if (mode == 0) {
+                        y = work.run(new Tensor[] {x})[0];
+                    } else if (program == null) {
+                        Program.Captured captured = Program.capture(null, work, x);
+                        program = captured.program();
+                        y = captured.outputs()[0];
+                    } else {
+                        y = program.run(x)[0];
+                    }
+                    if (i == 3) {
+                        Tensor.apply(new Update.Assign(), state, Tensor.ones(4));
+                    }
+                    seen.add(y.toFloats());
+                }
+            }
+            for (int i = 0; i < 6; i++) {
+                assertThat(seen.get(i + 6)).isEqualTo(seen.get(i));
+            }
+            assertThat(states[1].toFloats()).isEqualTo(states[0].toFloats());
+        }
+    }
+
+    @Test
+    void randomNumbersGoOnWithTheGenerator() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(6, 5);
+            Generator eager = Generator.seeded(5);
+            Generator replayed = Generator.seeded(5);
+            java.util.function.Function<Generator, Program.Work> works = g -> in -> new Tensor[] {
+                Functions.dropout(in[0], 0.5, g).add(g.normal(6, 5))};
+            Program.Work work = works.apply(eager);
+            Program.Captured captured = Program.capture(replayed, works.apply(replayed), x);
+            assertThat(captured.outputs()[0].toFloats()).isEqualTo(work.run(new Tensor[] {x})[0].toFloats());
+            try (Program program = captured.program()) {
+                for (int i = 0; i < 4; i++) {
+                    if (i == 2) {
+                        eager.restore(Generator.seeded(77).state());
+                        replayed.restore(Generator.seeded(77).state());
+                    }
+                    assertThat(program.run(x)[0].toFloats()).isEqualTo(work.run(new Tensor[] {x})[0].toFloats());
+                    assertThat(replayed.state()).isEqualTo(eager.state());
+                }
+            }
+        }
+    }
+
+    @Test
+    void marksArePassedInTheirOrderWithWhatIsThereByThen() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(8);
+            Program.Captured captured = Program.capture(null, in -> {
+                Tensor sum = in[0].sum();
+                Program.mark(7);
+                Tensor exp = sum.exp();
+                Program.mark(8);
+                return new Tensor[] {sum, exp};
+            }, x);
+            try (Program program = captured.program()) {
+                for (int i = 0; i < 3; i++) {
+                    Tensor other = data.normal(8);
+                    List<Double> seen = new ArrayList<>();
+                    program.run((label, out) -> seen.add(out[label - 7].item()), other);
+                    assertThat(seen).containsExactly(other.sum().item(), other.sum().exp().item());
+                }
+                assertThatThrownBy(() -> program.run((label, out) -> {
+                    throw new IllegalStateException("not finite");
+                }, x)).hasMessage("not finite");
+                assertThat(program.run(x)[0].item()).isEqualTo(x.sum().item());
+            }
+        }
+    }
+
+    @Test
+    void runsAllocateNothing() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(16, 16);
+            try (Program program = Program.capture(null, in -> new Tensor[] {
+                in[0].matmul(in[0]).relu().sum(0).mul(2).softmax(0)}, x).program()) {
+                program.run(x);
+                program.run(x);
+                long live = Device.cpu().memory().live();
+                int owned = scope.size();
+                float[] first = program.run(x)[0].toFloats();
+                assertThat(Device.cpu().memory().live()).isEqualTo(live);
+                assertThat(scope.size()).isEqualTo(owned);
+                assertThat(program.run(x)[0].toFloats()).isEqualTo(first);
+            }
+        }
+    }
+
+    @Test
+    void whatTheHostMakesIsAConstant() {
+        check(in -> new Tensor[] {in[0].add(Tensor.of(new float[] {1, 2, 3}))}, 3, 2, 3);
+    }
+
+    @Test
+    void whatCannotBeCapturedIsNamed() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(4);
+            Generator g = Generator.seeded(1);
+            refused(() -> Program.capture(null, in -> new Tensor[] {in[0].mul(in[0].sum().item())}, x), "read");
+            refused(() -> Program.capture(null, in -> new Tensor[] {in[0].mul(in[0].toFloats()[0])}, x), "read");
+            refused(() -> Program.capture(null, in -> new Tensor[] {x.add(in[0])}, x), "use the inputs");
+            refused(() -> Program.capture(null, in -> new Tensor[] {in[0].add(g.normal(4))}, x), "generator");
+            refused(() -> Program.capture(g, in -> new Tensor[] {in[0].add(Generator.seeded(2).normal(4))}, x),
+                    "generator");
+            refused(() -> Program.capture(g, in -> new Tensor[] {in[0].mul(g.order(3)[0])}, x), "host");
+            refused(() -> Program.capture(null, in -> {
+                Tensor.apply(new Update.Assign(), in[0], Tensor.ones(4));
+                return new Tensor[] {in[0]};
+            }, x), "must not change an input");
+            refused(() -> Recorder.with((op, in, out) -> { }, () -> Program.capture(null, in -> in, x)), "tape");
+            refused(() -> Program.capture(null, in -> Program.capture(null, i -> i, in).outputs(), x), "captured");
+            // Aside, all is allowed.
+            Program.capture(null, in -> new Tensor[] {in[0].mul(Program.aside(() -> in[0].sum().item()))}, x)
+                    .program().close();
+        }
+    }
+
+    private static void refused(org.assertj.core.api.ThrowableAssert.ThrowingCallable call, String words) {
+        assertThatThrownBy(call).isInstanceOf(TensorException.class).hasMessageContaining(words);
+    }
+
+    @Test
+    void inputsMustFitAndWhatIsUsedMustBeOpen() {
+        try (Scope scope = Scope.open()) {
+            Tensor weight = data.normal(4);
+            Tensor x = data.normal(4);
+            Program program = Program.capture(null, in -> new Tensor[] {in[0].mul(weight)}, x).program();
+            assertThatThrownBy(() -> program.run(data.normal(5))).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> program.run(x, x)).isInstanceOf(TensorException.class);
+            Tensor y = program.run(x)[0];
+            assertThat(program.isCurrent()).isTrue();
+            weight.close();
+            assertThat(program.isCurrent()).isFalse();
+            assertThatThrownBy(() -> program.run(x)).isInstanceOf(TensorException.class).hasMessageContaining("anew");
+            program.close();
+            assertThat(y.isClosed()).isTrue();
+            assertThatThrownBy(y::toFloats).isInstanceOf(TensorException.class);
+        }
+    }
+
+    @Test
+    void strangeLayoutsOfInputsAndIndexErrors() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = data.normal(5, 3).transpose(0, 1);
+            Program.Work work = in -> new Tensor[] {Losses.crossEntropy(in[0], in[1])};
+            Tensor target = Tensor.of(new long[] {0, 4, 2});
+            try (Program program = Program.capture(null, work, x, target).program()) {
+                for (int i = 0; i < 3; i++) {
+                    Tensor other = data.normal(5, 3).transpose(0, 1);
+                    assertThat(program.run(other, target)[0].item())
+                            .isEqualTo(work.run(new Tensor[] {other.contiguous(), target})[0].item());
+                }
+                Tensor bad = Tensor.of(new long[] {0, 9, 2});
+                assertThatThrownBy(() -> program.run(x, bad)).isInstanceOf(TensorException.class);
+                assertThat(program.run(x, target)[0].item()).isEqualTo(work.run(new Tensor[] {x, target})[0].item());
+            }
+        }
+    }
+}
