@@ -218,6 +218,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         }
         if (guard != null) {
             requireDevice(ops[0], operands[0][0].spec, guard.open(ops[0]).spec);
+            guard.tellRead();
             if (guard.rank() != 0 || !guard.dtype().isFloating()) {
                 throw new TensorException(TensorException.Problem.SHAPE, "applyAll", List.of(guard.spec),
                         "the guard must be one floating number without dimensions", "reduce it, and cast with to(DType)");
