@@ -24,6 +24,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.CrossEntropy;
@@ -142,6 +143,7 @@ final class CudaBackend implements Backend {
             case Scan s -> orHost(scan.run(s, inputs, outputs[0]), op, inputs, outputs);
             case Softmax s -> orHost(softmax.run(s, inputs, outputs[0]), op, inputs, outputs);
             case CrossEntropy c -> orHost(crossEntropy.run(c, inputs, outputs), op, inputs, outputs);
+            case Attention _ -> host.run(op, inputs, outputs);
             case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

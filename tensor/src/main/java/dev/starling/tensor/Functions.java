@@ -1,9 +1,9 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Random;
-import java.util.List;
 
 /**
  * Neural operations that are no method of a tensor: dense layers, embedding, dropout, attention. Convolutions, pooling,
@@ -67,8 +67,8 @@ public final class Functions {
     }
 
     /**
-     * Attention: {@code softmax(scale·q·kᵀ + mask)·v}; leading dimensions (batch, heads) broadcast. (Vaswani et al.,
-     * 2017)
+     * Attention: {@code softmax(scale·q·kᵀ + mask)·v}; leading dimensions (batch, heads) broadcast. Without dropout
+     * memory does not grow with {@code L·S}. (Vaswani et al., 2017)
      *
      * @param q {@code [.., L, E]}
      * @param k {@code [.., S, E]}
@@ -83,30 +83,10 @@ public final class Functions {
      */
     public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, Tensor mask, boolean causal,
             double dropout, double scale, Generator generator) {
-        if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2) {
-            throw new TensorException(TensorException.Problem.SHAPE, "attention",
-                    List.of(q.spec(), k.spec(), v.spec()), "operands must be [.., length, width]", "unsqueeze them");
+        if (dropout != 0) {
+            return dropout(Attention.weights(q, k, mask, causal, scale), dropout, generator).matmul(v);
         }
-        Tensor scores = q.mul(scale).matmul(k.t());
-        Tensor hidden = causal ? future(q.size(-2), k.size(-2), q.device()) : null;
-        boolean chosen = mask != null && mask.dtype() == DType.BOOL;
-        if (chosen) {
-            hidden = hidden == null ? mask.not() : mask.not().or(hidden);
-        } else if (mask != null) {
-            scores = scores.add(mask);
-        }
-        Tensor weights = hidden == null ? scores.softmax(-1)
-                : scores.maskedFill(hidden, scores.dtype() == DType.F16 ? -6e4 : -1e30).softmax(-1);
-        if (chosen) {
-            weights = weights.maskedFill(hidden, 0);
-        }
-        return dropout(weights, dropout, generator).matmul(v);
-    }
-
-    /** Returns {@code [queries, keys]}, true where the key comes after the query. */
-    private static Tensor future(long queries, long keys, Device device) {
-        Tensor i = Creation.arange(new Spec(DType.I64, Shape.of(queries), device), 0, 1);
-        Tensor j = Creation.arange(new Spec(DType.I64, Shape.of(keys), device), 0, 1);
-        return j.gt(i.unsqueeze(1));
+        Attention op = new Attention.ScaledDotProduct(scale, causal);
+        return (mask == null ? Tensor.apply(op, q, k, v) : Tensor.apply(op, q, k, v, mask))[0];
     }
 }

@@ -4,6 +4,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.CrossEntropy;
@@ -58,6 +59,7 @@ final class CpuBackend implements Backend {
             case Pooling p -> PoolingKernels.run(p, inputs, outputs);
             case Normalization n -> NormalizationKernels.run(n, inputs, outputs);
             case Softmax s -> SoftmaxKernels.run(s, inputs, outputs[0]);
+            case Attention a -> AttentionKernels.run(a, inputs, outputs);
             case CrossEntropy c -> CrossEntropyKernels.run(c, inputs, outputs);
             case Movement m -> CopyKernels.run(m, inputs, outputs[0]);
             case Selection s -> SelectionKernels.run(s, inputs, outputs[0]);

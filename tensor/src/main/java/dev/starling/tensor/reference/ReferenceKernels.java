@@ -2,6 +2,7 @@ package dev.starling.tensor.reference;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.CrossEntropy;
@@ -63,6 +64,7 @@ public final class ReferenceKernels {
             case Pooling o -> ReferencePooling.run(o, in, out);
             case Normalization o -> ReferenceNormalization.run(o, in, out);
             case Softmax o -> ReferenceSoftmax.run(o, in, out[0]);
+            case Attention o -> ReferenceAttention.run(o, in, out);
             case CrossEntropy o -> ReferenceSoftmax.run(o, in, out);
             case Random o -> ReferenceRandom.run(o, in, out[0]);
             case Fill o -> ReferenceRandom.fill(o, out[0]);

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Backward;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
@@ -80,11 +81,12 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return gradients;
     }
 
-    /** Returns gradients for each floating output; statistics of a normalisation carry none. */
+    /** Returns gradients for each floating output; statistics of normalisation and attention carry none. */
     static Tensor[] incoming(Op op, Tensor[] outputs) {
         Tensor[] gradients = new Tensor[outputs.length];
         for (int i = 0; i < gradients.length; i++) {
-            boolean flows = outputs[i].dtype().isFloating() && (i == 0 || !(op instanceof Normalization));
+            boolean flows = outputs[i].dtype().isFloating() && (i == 0
+                    || !(op instanceof Normalization || op instanceof Attention));
             gradients[i] = flows ? Operand.of(outputs[i].dtype(), Values.NORMAL, outputs[i].shape().dims())
                     .on(outputs[i].device(), 100 + i) : null;
         }

@@ -1,0 +1,140 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.ElementType;
+import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.cpu.rows.AttentionRows;
+import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.Where;
+import java.util.Arrays;
+
+/**
+ * Kernels of {@link Attention} in f32; 16-bit operands are widened first. Queries, keys and values are taken by their
+ * strides; results lie as queries, keys and values do, so that heads are not gathered and scattered.
+ */
+final class AttentionKernels {
+    private AttentionKernels() {
+    }
+
+    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs) {
+        return run(op, inputs, outputs, AttentionRows.FASTEST);
+    }
+
+    static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs, AttentionRows rows) {
+        if (inputs[0].dtype() == DType.F64 || !OneDnn.supports(ElementType.F32)) {
+            return null;
+        }
+        boolean forward = op instanceof Attention.ScaledDotProduct;
+        for (int i = 0; i < inputs.length; i++) {
+            if (inputs[i].count() == 0) {
+                return null;
+            }
+        }
+        int masked = forward ? 3 : 6;
+        Tensor[] in = new Tensor[masked];
+        Tensor mask = masked < inputs.length ? additive(inputs[masked], inputs[forward ? 1 : 2].size(-2)) : null;
+        for (int i = 0; i < masked; i++) {
+            in[i] = i == 5 ? Layout.dense(inputs[i]) : readable(inputs[i]);
+        }
+        Tensor[] results = new Tensor[outputs.length];
+        for (int i = 0; i < results.length; i++) {
+            boolean logs = forward && i == 1;
+            results[i] = logs ? Tensor.allocate(outputs[i]) : like(in[forward ? 0 : i + 1], outputs[i].with(DType.F32));
+        }
+        boolean chosen = mask != null && inputs[masked].dtype() == DType.BOOL;
+        AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, chosen, rows)
+                : new AttentionPass(op, in[1], in[2], in[3], mask, chosen, rows);
+        if (forward) {
+            pass.forward(results[0], results[1]);
+        } else {
+            pass.backward(in[0], in[4], in[5], results);
+        }
+        for (int i = 0; i < masked; i++) {
+            Layout.release(in[i], inputs[i]);
+        }
+        if (mask != null) {
+            Layout.release(mask, inputs[masked]);
+        }
+        for (int i = 0; i < results.length; i++) {
+            results[i] = converted(results[i], outputs[i]);
+        }
+        return results;
+    }
+
+    /** Returns an f32 tensor whose rows are runs in memory: itself or a copy. */
+    private static Tensor readable(Tensor x) {
+        int last = x.rank() - 1;
+        boolean runs = x.size(last) == 1 || x.strides()[last] == 1;
+        boolean apart = x.size(last - 1) == 1 || x.strides()[last - 1] >= x.size(last);
+        return x.dtype() == DType.F32 && runs && apart ? x : assigned(x, x.spec().with(DType.F32));
+    }
+
+    private static Tensor assigned(Tensor x, Spec spec) {
+        Tensor y = like(x, spec);
+        UpdateKernels.run(new Update.Assign(), new Tensor[] {y, x});
+        return y;
+    }
+
+    private static Tensor converted(Tensor y, Spec spec) {
+        if (y.dtype() == spec.dtype()) {
+            return y;
+        }
+        Tensor narrow = assigned(y, spec);
+        y.close();
+        return narrow;
+    }
+
+    /** Returns the mask as numbers to add, whose rows are runs of all keys. */
+    private static Tensor additive(Tensor mask, long keys) {
+        Shape shape = mask.rank() == 0 ? Shape.of(keys) : mask.shape().with(-1, keys);
+        Spec spec = new Spec(DType.F32, shape, mask.device());
+        if (mask.dtype() != DType.BOOL) {
+            return mask.dtype() == DType.F32 && mask.isContiguous() && mask.shape().equals(shape) ? mask
+                    : assignedRowMajor(mask, spec);
+        }
+        try (Tensor zero = filled(0, mask); Tensor hidden = filled(Float.NEGATIVE_INFINITY, mask)) {
+            Spec same = spec.with(mask.shape());
+            try (Tensor numbers = ElementwiseKernels.run(new Where(), new Tensor[] {mask, zero, hidden}, same)[0]) {
+                return assignedRowMajor(numbers, spec);
+            }
+        }
+    }
+
+    private static Tensor assignedRowMajor(Tensor x, Spec spec) {
+        Tensor y = Tensor.allocate(spec);
+        UpdateKernels.run(new Update.Assign(), new Tensor[] {y, x});
+        return y;
+    }
+
+    private static Tensor filled(float value, Tensor like) {
+        Tensor y = Tensor.allocate(new Spec(DType.F32, Shape.of(), like.device()));
+        HostMemory.putDouble(DType.F32, y.address(), value);
+        return y;
+    }
+
+    /** Makes a tensor without gaps whose dimensions but the last lie in memory in the order of those of {@code x}. */
+    private static Tensor like(Tensor x, Spec spec) {
+        Shape shape = spec.shape();
+        int rank = shape.rank();
+        if (x.rank() != rank) {
+            return Tensor.allocate(spec);
+        }
+        Integer[] order = new Integer[rank - 1];
+        Arrays.setAll(order, i -> i);
+        Arrays.sort(order, (a, b) -> Long.compare(Math.abs(x.strides()[b]), Math.abs(x.strides()[a])));
+        long[] strides = new long[rank];
+        strides[rank - 1] = 1;
+        long next = shape.dim(-1);
+        for (int i = rank - 2; i >= 0; i--) {
+            strides[order[i]] = next;
+            next *= shape.dim(order[i]);
+        }
+        return Tensor.allocate(spec, strides);
+    }
+}

@@ -1,0 +1,28 @@
+package dev.starling.tensor.cpu.rows;
+
+/**
+ * What attention does to a row of {@code n > 0} scores, f32 without gaps at raw addresses. Each score stands for
+ * {@code scale·score + mask}; a mask at address 0 is none.
+ */
+public interface AttentionRows {
+    /** Plain Java: what the loops mean. */
+    AttentionRows SCALAR = new ScalarAttentionRows();
+
+    /** The fastest implementation that this process can run. */
+    AttentionRows FASTEST = VectorApi.PRESENT ? new VectorAttentionRows() : SCALAR;
+
+    /** Returns the greatest score that is not NaN, or -∞. */
+    float greatest(long scores, int n, float scale, long mask);
+
+    /** Replaces scores by {@code exp(score - shift)} and returns their sum. */
+    float exponentials(long scores, int n, float scale, long mask, float shift);
+
+    /** Multiplies by a factor. */
+    void scale(long x, int n, float by);
+
+    /** Returns Σ a·b. */
+    float dot(long a, long b, int n);
+
+    /** Replaces slopes by {@code weight·(slope - shift)·scale}. */
+    void tilt(long weights, long slopes, int n, float shift, float scale);
+}
