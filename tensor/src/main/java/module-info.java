@@ -5,12 +5,14 @@
  */
 module dev.starling.tensor {
     requires static jdk.incubator.vector;
+    requires jdk.jfr;
     requires org.bytedeco.dnnl;
     requires org.bytedeco.javacpp;
     requires org.bytedeco.opencl;
 
     exports dev.starling.tensor;
     exports dev.starling.tensor.op;
+    exports dev.starling.tensor.profile;
     exports dev.starling.tensor.program;
     exports dev.starling.tensor.spi;
 

@@ -19,6 +19,7 @@ import dev.starling.cuda.kernels.SoftmaxKernels;
 import dev.starling.cuda.kernels.SortingKernels;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
+import dev.starling.cuda.memory.SideCopies;
 import dev.starling.cuda.memory.Staging;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
@@ -45,6 +46,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
+import dev.starling.tensor.spi.Uploader;
 import java.util.Arrays;
 import java.util.List;
 
@@ -61,6 +63,7 @@ final class CudaBackend implements Backend {
     private final KernelCompiler compiler;
     private final Launcher launcher;
     private final Staging staging;
+    private final SideCopies copies;
     private final MovementKernels movement;
     private final RandomKernels random;
     private final UpdateKernels update;
@@ -81,10 +84,11 @@ final class CudaBackend implements Backend {
         this.gpu = gpu;
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
-        memory = new DeviceAllocator(gpu);
         compiler = new KernelCompiler(gpu.compiler(), gpu.architecture());
         launcher = new Launcher(gpu, compiler);
-        staging = new Staging(gpu, launcher.stream());
+        staging = new Staging(gpu, launcher.stream(), 2);
+        copies = new SideCopies(gpu, launcher.stream(), synchronous);
+        memory = new DeviceAllocator(device.toString(), gpu, copies);
         movement = new MovementKernels(launcher);
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
@@ -162,6 +166,31 @@ final class CudaBackend implements Backend {
     @Override
     public void download(long deviceAddress, long hostAddress, long bytes) {
         transfer("download", () -> staging.download(deviceAddress, hostAddress, bytes));
+    }
+
+    @Override
+    public Uploader uploader() {
+        Uploader side = copies.uploader();
+        return new Uploader() {
+            @Override
+            public void lend() {
+                side.lend();
+            }
+
+            @Override
+            public void copy(long hostAddress, long deviceAddress, long bytes) {
+                try {
+                    side.copy(hostAddress, deviceAddress, bytes);
+                } catch (GpuException e) {
+                    throw named(e, "upload", List.of());
+                }
+            }
+
+            @Override
+            public void await() {
+                side.await();
+            }
+        };
     }
 
     private void transfer(String name, Runnable copy) {

@@ -13,6 +13,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.spi.Probe;
+import java.lang.foreign.Arena;
 import org.junit.jupiter.api.Test;
 
 class CudaBackendTest {
@@ -29,6 +30,32 @@ class CudaBackendTest {
                     assertThat(e).hasMessageContaining("cuda:0 reports cuLaunchKernel: error 700")
                             .hasMessageContaining("CUDA_LAUNCH_BLOCKING=1").hasCauseInstanceOf(GpuException.class);
                 });
+    }
+
+    /** A kernel that fails as it runs: the next that waits is told, in synchronous mode the one at fault itself. */
+    @Test
+    void synchronousModeNamesTheOperationThatFailed() {
+        Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
+        Fill guilty = new Fill.Full(spec, 1);
+        for (boolean synchronous : new boolean[] {false, true}) {
+            System.setProperty("starling.cuda.synchronous", Boolean.toString(synchronous));
+            try (Arena arena = Arena.ofConfined()) {
+                QueuedGpu gpu = new QueuedGpu(32 << 20);
+                CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
+                long address = backend.memory().allocate(64).address();
+                gpu.failLater("cuStreamSynchronize: error 700, an illegal memory access was encountered");
+                assertThatThrownBy(() -> {
+                    backend.run(guilty, new Tensor[0], new Spec[] {spec});
+                    backend.download(address, arena.allocate(64).address(), 64);
+                }).isInstanceOfSatisfying(TensorException.class, e -> {
+                    assertThat(e.op()).isEqualTo(synchronous ? guilty.name() : "download");
+                    assertThat(e).hasMessageContaining("error 700").hasMessageContaining(
+                            synchronous ? "report it" : "it may be an earlier one");
+                });
+            } finally {
+                System.clearProperty("starling.cuda.synchronous");
+            }
+        }
     }
 
     @Test

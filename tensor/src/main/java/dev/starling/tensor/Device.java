@@ -20,11 +20,13 @@ public final class Device {
 
     private final String type;
     private final int index;
+    private final String text;
     private volatile Backend backend;
 
     private Device(String type, int index) {
         this.type = type;
         this.index = index;
+        text = index == 0 && !type.equals("cuda") ? type : type + ":" + index;
     }
 
     /** Returns the processor, with the fast kernels. */
@@ -124,6 +126,6 @@ public final class Device {
 
     @Override
     public String toString() {
-        return index == 0 && !type.equals("cuda") ? type : type + ":" + index;
+        return text;
     }
 }

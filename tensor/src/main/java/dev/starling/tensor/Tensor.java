@@ -5,6 +5,7 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
+import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -185,12 +186,16 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      */
     public static Tensor[] apply(Op op, Tensor... inputs) {
         Spec[] inferred = check(op, inputs);
+        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
             case View view -> new Tensor[] {view.view(inputs[0])};
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
             default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()
                     .run(op, inputs, inferred);
         };
+        if (event != null) {
+            event.done(op.name(), outputs.length == 0 ? inputs[0].spec : outputs[0].spec);
+        }
         done(op, inputs, outputs);
         return outputs;
     }
@@ -224,7 +229,11 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
                         "the guard must be one floating number without dimensions", "reduce it, and cast with to(DType)");
             }
         }
+        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         operands[0][0].device().backend().updateAll(ops, operands, guard);
+        if (event != null) {
+            event.done(ops.length + " × " + ops[0].name(), operands[0][0].spec);
+        }
         for (int i = 0; i < ops.length; i++) {
             done(ops[i], operands[i], NONE);
         }

@@ -4,9 +4,10 @@ import dev.starling.cuda.gpu.Gpu;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The way from the host's memory to the device's and back: through two pinned buffers that take turns, so that one is
- * filled while the other is under way. An upload returns when its last piece lies in a pinned buffer: the device copies
- * while the caller goes on. Safe for use by several threads, which wait for each other.
+ * The way from the host's memory to the device's and back: through a ring of pinned buffers that take turns, so that
+ * one is filled while others are under way. An upload returns when its last piece lies in a pinned buffer: the device
+ * copies while the caller goes on. A buffer is filled again when the copy from it is done, which its next user waits
+ * for. Safe for use by several threads, which wait for each other.
  */
 public final class Staging {
     /** Copies of up to this size are quickest in one piece. */
@@ -15,22 +16,30 @@ public final class Staging {
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final Buffer[] buffers = new Buffer[2];
+    private final Buffer[] buffers;
+    private final long piece;
     private int turn;
 
     /** A pinned buffer and the copy that it was used for last. */
     private record Buffer(long address, Gpu.Event done) { }
 
-    /** Makes buffers, when they are first needed, for copies in the order of {@code stream}. */
-    public Staging(Gpu gpu, Gpu.Stream stream) {
+    /** Makes up to {@code count} buffers, when they are first needed, for copies in the order of {@code stream}. */
+    public Staging(Gpu gpu, Gpu.Stream stream, int count) {
+        this(gpu, stream, count, PIECE);
+    }
+
+    /** Makes buffers of {@code piece} bytes. */
+    Staging(Gpu gpu, Gpu.Stream stream, int count, long piece) {
         this.gpu = gpu;
+        this.piece = piece;
         this.stream = stream;
+        buffers = new Buffer[count];
     }
 
     private Buffer next() {
-        turn ^= 1;
+        turn = (turn + 1) % buffers.length;
         if (buffers[turn] == null) {
-            buffers[turn] = new Buffer(gpu.allocatePinned(PIECE), gpu.event());
+            buffers[turn] = new Buffer(gpu.allocatePinned(piece), gpu.event());
         }
         gpu.await(buffers[turn].done);
         return buffers[turn];
@@ -38,8 +47,8 @@ public final class Staging {
 
     /** Queues a copy to the device; the host's memory may change again when this returns. */
     public synchronized void upload(long host, long device, long bytes) {
-        for (long at = 0; at < bytes; at += PIECE) {
-            long n = Math.min(PIECE, bytes - at);
+        for (long at = 0; at < bytes; at += piece) {
+            long n = Math.min(piece, bytes - at);
             Buffer buffer = next();
             MemorySegment.copy(ALL, host + at, ALL, buffer.address, n);
             gpu.upload(buffer.address, device + at, n, stream);
@@ -51,12 +60,12 @@ public final class Staging {
     public synchronized void download(long device, long host, long bytes) {
         Buffer before = null;
         long beforeAt = 0;
-        for (long at = 0; at < bytes; at += PIECE) {
+        for (long at = 0; at < bytes; at += piece) {
             Buffer buffer = next();
-            gpu.download(device + at, buffer.address, Math.min(PIECE, bytes - at), stream);
+            gpu.download(device + at, buffer.address, Math.min(piece, bytes - at), stream);
             gpu.record(buffer.done, stream);
             if (before != null) {
-                deliver(before, host + beforeAt, PIECE);
+                deliver(before, host + beforeAt, piece);
             }
             before = buffer;
             beforeAt = at;

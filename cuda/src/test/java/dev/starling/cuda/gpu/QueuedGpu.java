@@ -8,11 +8,13 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
+import java.util.Random;
 import java.util.TreeMap;
 
 /**
  * A GPU that puts off everything queued until somebody waits for it, has little memory and runs no kernels but notes
- * their launches: what goes wrong with order and bounds goes wrong at once.
+ * their launches: what goes wrong with order and bounds goes wrong at once. Given a seed it does the work of its
+ * streams in an order that is drawn: what nobody waits for is done sometimes early, sometimes late.
  */
 public final class QueuedGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
@@ -22,10 +24,24 @@ public final class QueuedGpu implements Gpu {
 
     private record Named(String name) implements Function { }
 
+    /** What somebody may leave out, to see that a test notices. */
+    public enum Wait { HOST, STREAM }
+
+    /** Something to do when the first {@code number} of another stream are done. */
+    private record Work(Runnable body, Order after, long number) {
+        boolean isReady() {
+            return after == null || after.done >= number;
+        }
+    }
+
     private static final class Order implements Stream {
-        private final Queue<Runnable> waiting = new ArrayDeque<>();
+        private final Queue<Work> waiting = new ArrayDeque<>();
         private long queued;
         private long done;
+
+        boolean isReady() {
+            return !waiting.isEmpty() && waiting.peek().isReady();
+        }
     }
 
     private static final class Mark implements Event {
@@ -33,16 +49,44 @@ public final class QueuedGpu implements Gpu {
         private long number;
     }
 
-    private final Map<Long, Arena> lent = new TreeMap<>();
-    private final Map<Long, Long> sizes = new TreeMap<>();
+    private final Map<Long, MemorySegment> lent = new TreeMap<>();
     private final List<Launched> launches = new ArrayList<>();
     private final long budget;
+    private final List<Order> streams = new ArrayList<>();
+    /** {@code null} if only what is waited for is done. */
+    private final Random random;
+    private Wait forgotten;
+    private Stream forgetful;
     private long used;
     private String failure;
+    private String lateFailure;
 
     /** Makes a device with {@code budget} bytes of memory. */
     public QueuedGpu(long budget) {
         this.budget = budget;
+        random = null;
+    }
+
+    /** Makes a device that does what is queued in an order drawn with {@code seed}. */
+    public QueuedGpu(long budget, long seed) {
+        this.budget = budget;
+        random = new Random(seed);
+    }
+
+    /** Leaves out the waits of the host, or those of a stream, from now on. */
+    public void forget(Wait wait, Stream stream) {
+        forgotten = wait;
+        forgetful = stream;
+    }
+
+    /** Returns the streams that were made, oldest first. */
+    public List<Stream> streams() {
+        return List.copyOf(streams);
+    }
+
+    /** Lets the next kernel be launched and fail when it runs. */
+    public void failLater(String message) {
+        lateFailure = message;
     }
 
     /** Returns what was launched so far. */
@@ -95,16 +139,15 @@ public final class QueuedGpu implements Gpu {
     }
 
     private long take(long bytes) {
-        Arena arena = Arena.ofShared();
-        long address = arena.allocate(bytes, 256).address();
-        lent.put(address, arena);
-        sizes.put(address, bytes);
-        return address;
+        // Goes with this device, at the latest.
+        MemorySegment memory = Arena.ofAuto().allocate(bytes, 256);
+        lent.put(memory.address(), memory);
+        return memory.address();
     }
 
     @Override
     public void free(long address) {
-        used -= sizes.get(address);
+        used -= lent.get(address).byteSize();
         freePinned(address);
     }
 
@@ -120,13 +163,14 @@ public final class QueuedGpu implements Gpu {
 
     @Override
     public void freePinned(long address) {
-        sizes.remove(address);
-        lent.remove(address).close();
+        lent.remove(address);
     }
 
     @Override
-    public Stream stream() {
-        return new Order();
+    public synchronized Stream stream() {
+        Order order = new Order();
+        streams.add(order);
+        return order;
     }
 
     @Override
@@ -135,39 +179,65 @@ public final class QueuedGpu implements Gpu {
     }
 
     @Override
-    public void record(Event event, Stream stream) {
+    public synchronized void record(Event event, Stream stream) {
         ((Mark) event).order = (Order) stream;
         ((Mark) event).number = ((Order) stream).queued;
     }
 
     @Override
-    public void await(Event event) {
+    public synchronized void await(Event event) {
         Mark mark = (Mark) event;
-        while (mark.order != null && mark.order.done < mark.number) {
-            advance(mark.order);
+        if (mark.order != null && forgotten != Wait.HOST) {
+            reach(mark.order, mark.number);
         }
     }
 
     @Override
-    public void await(Event event, Stream stream) {
-        queue(stream, () -> await(event));
+    public synchronized void await(Event event, Stream stream) {
+        Mark mark = (Mark) event;
+        if (mark.order != null && !(forgotten == Wait.STREAM && stream == forgetful)) {
+            queue(stream, new Work(() -> { }, mark.order, mark.number));
+        }
     }
 
     @Override
-    public void synchronize(Stream stream) {
-        while (!((Order) stream).waiting.isEmpty()) {
-            advance((Order) stream);
+    public synchronized void synchronize(Stream stream) {
+        reach((Order) stream, ((Order) stream).queued);
+    }
+
+    private void reach(Order order, long number) {
+        while (order.done < number) {
+            if (random != null) {
+                List<Order> ready = streams.stream().filter(Order::isReady).toList();
+                advance(ready.get(random.nextInt(ready.size())));
+            } else {
+                Work next = order.waiting.peek();
+                if (!next.isReady()) {
+                    reach(next.after, next.number);
+                }
+                advance(order);
+            }
         }
     }
 
     private static void advance(Order order) {
-        order.waiting.remove().run();
         order.done++;
+        order.waiting.remove().body.run();
     }
 
-    private static void queue(Stream stream, Runnable work) {
+    private void queue(Stream stream, Runnable body) {
+        queue(stream, new Work(body, null, 0));
+    }
+
+    private synchronized void queue(Stream stream, Work work) {
         ((Order) stream).waiting.add(work);
         ((Order) stream).queued++;
+        if (random != null && random.nextInt(4) == 0) {
+            Order order = streams.get(random.nextInt(streams.size()));
+            for (int n = random.nextInt(8); n > 0 && order.isReady(); n--) {
+                advance(order);
+            }
+        }
     }
 
     @Override
@@ -202,5 +272,12 @@ public final class QueuedGpu implements Gpu {
         }
         launches.add(new Launched(((Named) function).name, grid,
                 ALL.asSlice(arguments, bytes).toArray(ValueLayout.JAVA_BYTE)));
+        if (lateFailure != null) {
+            String message = lateFailure;
+            lateFailure = null;
+            queue(stream, () -> {
+                throw new GpuException(message);
+            });
+        }
     }
 }

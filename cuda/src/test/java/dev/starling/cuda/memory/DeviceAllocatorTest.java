@@ -12,20 +12,13 @@ import org.junit.jupiter.api.Test;
 class DeviceAllocatorTest {
     private static final long MEBIBYTE = 1 << 20;
 
-    @Test
-    void classesHoldWhatIsAskedAndWasteAnEighthAtMost() {
-        long before = 0;
-        for (long bytes = 1; bytes < 1L << 40; bytes += 1 + bytes / 7) {
-            long size = DeviceAllocator.size(DeviceAllocator.bin(bytes));
-            assertThat(size).isGreaterThanOrEqualTo(bytes).isGreaterThanOrEqualTo(before).matches(s -> s % 256 == 0);
-            assertThat(size).isLessThanOrEqualTo(Math.max(512, bytes + bytes / 8 + 256));
-            before = size;
-        }
+    private static DeviceAllocator over(QueuedGpu gpu) {
+        return new DeviceAllocator("cuda:0", gpu, new SideCopies(gpu, gpu.stream(), false));
     }
 
     @Test
     void whatIsFreedIsLentOutAgain() {
-        DeviceAllocator memory = new DeviceAllocator(new QueuedGpu(64 * MEBIBYTE));
+        DeviceAllocator memory = over(new QueuedGpu(64 * MEBIBYTE));
         Block first = memory.allocate(3 * MEBIBYTE);
         memory.free(first);
         Block second = memory.allocate(3 * MEBIBYTE - 100);
@@ -35,7 +28,7 @@ class DeviceAllocatorTest {
 
     @Test
     void smallBlocksShareASlabAndDoNotOverlap() {
-        DeviceAllocator memory = new DeviceAllocator(new QueuedGpu(64 * MEBIBYTE));
+        DeviceAllocator memory = over(new QueuedGpu(64 * MEBIBYTE));
         long end = 0;
         for (int i = 0; i < 1000; i++) {
             Block block = memory.allocate(1000);
@@ -47,14 +40,14 @@ class DeviceAllocatorTest {
 
     @Test
     void cachesAreGivenBackBeforeMemoryIsExhausted() {
-        DeviceAllocator memory = new DeviceAllocator(new QueuedGpu(10 * MEBIBYTE));
+        DeviceAllocator memory = over(new QueuedGpu(10 * MEBIBYTE));
         memory.free(memory.allocate(6 * MEBIBYTE));
         Block large = memory.allocate(8 * MEBIBYTE);
         assertThat(memory.use().cached()).isZero();
         assertThatThrownBy(() -> memory.allocate(5 * MEBIBYTE)).isInstanceOfSatisfying(TensorException.class, e -> {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-            assertThat(e).hasMessageContaining("asked for 5242880 bytes on queued GPU with 8388608 live, 0 cached and "
-                    + "2097152 free");
+            assertThat(e).hasMessageContaining("asked for 5242880 bytes with 8388608 live and 0 cached on queued GPU, "
+                    + "which has 2097152 bytes free");
         });
         memory.free(large);
         assertThat(memory.allocate(9 * MEBIBYTE).capacity()).isEqualTo(9 * MEBIBYTE);
@@ -63,11 +56,22 @@ class DeviceAllocatorTest {
     @Test
     void trimGivesBackWhatIsNotInUse() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
-        DeviceAllocator memory = new DeviceAllocator(gpu);
+        DeviceAllocator memory = over(gpu);
         Block kept = memory.allocate(2 * MEBIBYTE);
         memory.free(memory.allocate(4 * MEBIBYTE));
         memory.trim();
         assertThat(gpu.freeBytes()).isEqualTo(62 * MEBIBYTE);
         assertThat(memory.use().live()).isEqualTo(kept.capacity());
+    }
+
+    @Test
+    void trimGivesBackSlabsOfWhichNothingIsInUse() {
+        QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
+        DeviceAllocator memory = over(gpu);
+        memory.free(memory.allocate(1000));
+        assertThat(gpu.freeBytes()).isEqualTo(48 * MEBIBYTE);
+        memory.trim();
+        assertThat(gpu.freeBytes()).isEqualTo(64 * MEBIBYTE);
+        assertThat(memory.use()).isEqualTo(new MemoryUse(0, 1024, 0, 1));
     }
 }

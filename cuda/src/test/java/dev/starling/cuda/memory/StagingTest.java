@@ -18,7 +18,7 @@ class StagingTest {
     void bytesArriveThoughTheHostsMemoryChangesAfterwards(long bytes) {
         Gpu gpu = new QueuedGpu(64 << 20);
         Gpu.Stream stream = gpu.stream();
-        Staging staging = new Staging(gpu, stream);
+        Staging staging = new Staging(gpu, stream, 2);
         byte[] expected = new byte[(int) bytes];
         new Random(7).nextBytes(expected);
         long device = gpu.allocate(Math.max(1, bytes));

@@ -57,4 +57,20 @@ public interface Backend {
     default Recording record(int parts, IntConsumer part) {
         return null;
     }
+
+    /** Makes an uploader, whose copies run beside the device's other work where the device can do that. */
+    default Uploader uploader() {
+        return new Uploader() {
+            @Override
+            public void lend() { }
+
+            @Override
+            public void copy(long hostAddress, long deviceAddress, long bytes) {
+                upload(hostAddress, deviceAddress, bytes);
+            }
+
+            @Override
+            public void await() { }
+        };
+    }
 }

@@ -1,0 +1,133 @@
+package dev.starling.cuda.memory;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.spi.Uploader;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Uploads on a stream of their own, beside the kernels. Two events order each: the copies run after what was queued
+ * when their memory was lent, and kernels that are queued after the wait run after the copies. Memory that is given back
+ * while a copy into it is under way makes the kernels wait for that copy first.
+ */
+public final class SideCopies {
+    private static final int BUFFERS = 4;
+
+    private final Gpu gpu;
+    private final Gpu.Stream compute;
+    private final Gpu.Stream stream;
+    private final Staging staging;
+    private final boolean synchronous;
+    /** Those with copies that nobody has waited for; guarded by itself. */
+    private final List<Side> underWay = new ArrayList<>();
+    private volatile boolean any;
+
+    /**
+     * Makes the stream.
+     *
+     * @param compute where kernels are queued
+     * @param synchronous whether every copy waits for its end
+     */
+    public SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
+        this(gpu, compute, synchronous, Staging.PIECE);
+    }
+
+    /** Makes the stream with pinned buffers of {@code piece} bytes. */
+    SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous, long piece) {
+        this.gpu = gpu;
+        this.compute = compute;
+        this.synchronous = synchronous;
+        stream = gpu.stream();
+        staging = new Staging(gpu, stream, BUFFERS, piece);
+    }
+
+    /** Makes an uploader, whose methods throw {@link dev.starling.cuda.gpu.GpuException}. */
+    public Uploader uploader() {
+        return new Side();
+    }
+
+    /** Called before a block is lent out again: lets kernels from now on run after copies into it. */
+    void settle(long address, long capacity) {
+        if (!any) {
+            return;
+        }
+        synchronized (underWay) {
+            for (int i = underWay.size() - 1; i >= 0; i--) {
+                if (underWay.get(i).writesTo(address, capacity)) {
+                    underWay.get(i).settle();
+                }
+            }
+        }
+    }
+
+    private final class Side implements Uploader {
+        private final Gpu.Event lent = gpu.event();
+        private final Gpu.Event done = gpu.event();
+        /** Where the copies under way go to; guarded by {@code underWay}. */
+        private long[] targets = new long[4];
+        private int count;
+
+        @Override
+        public void lend() {
+            gpu.record(lent, compute);
+        }
+
+        @Override
+        public void copy(long hostAddress, long deviceAddress, long bytes) {
+            if (bytes == 0) {
+                return;
+            }
+            gpu.await(lent, stream);
+            staging.upload(hostAddress, deviceAddress, bytes);
+            synchronized (underWay) {
+                gpu.record(done, stream);
+                add(deviceAddress);
+            }
+            if (synchronous) {
+                gpu.synchronize(stream);
+            }
+        }
+
+        private void add(long target) {
+            if (count == 0) {
+                underWay.add(this);
+                any = true;
+            }
+            for (int i = 0; i < count; i++) {
+                if (targets[i] == target) {
+                    return;
+                }
+            }
+            if (count == targets.length) {
+                targets = Arrays.copyOf(targets, 2 * count);
+            }
+            targets[count++] = target;
+        }
+
+        private boolean writesTo(long address, long capacity) {
+            for (int i = 0; i < count; i++) {
+                if (targets[i] >= address && targets[i] < address + capacity) {
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        private void settle() {
+            gpu.await(done, compute);
+            count = 0;
+            underWay.remove(this);
+            any = !underWay.isEmpty();
+        }
+
+        @Override
+        public void await() {
+            synchronized (underWay) {
+                if (count > 0) {
+                    settle();
+                }
+            }
+        }
+    }
+}

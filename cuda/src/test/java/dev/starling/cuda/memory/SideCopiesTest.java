@@ -1,0 +1,146 @@
+package dev.starling.cuda.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.QueuedGpu;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.Uploader;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** Uploads beside work that reads what came before them, in many orders that two streams can take. */
+class SideCopiesTest {
+    private static final int SEEDS = 60;
+    private static final int ROUNDS = 12;
+    private static final int SLOTS = 3;
+    private static final int BYTES = 4096;
+    private static final int PIECE = 1500;
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    private interface Oversight {
+        void of(QueuedGpu gpu, Gpu.Stream compute);
+    }
+
+    @Test
+    void bytesArriveWhateverOrderTheStreamsTake() {
+        assertThat(wrong((_, _) -> { })).isZero();
+    }
+
+    @Test
+    void kernelsThatDidNotWaitForTheirUploadWouldShow() {
+        assertThat(wrong((gpu, compute) -> gpu.forget(QueuedGpu.Wait.STREAM, compute))).isPositive();
+    }
+
+    @Test
+    void uploadsThatDidNotWaitForKernelsBeforeThemWouldShow() {
+        assertThat(wrong((gpu, compute) -> gpu.forget(QueuedGpu.Wait.STREAM,
+                gpu.streams().stream().filter(s -> s != compute).findFirst().orElseThrow()))).isPositive();
+    }
+
+    @Test
+    void pinnedBuffersFilledTooEarlyWouldShow() {
+        assertThat(wrong((gpu, _) -> gpu.forget(QueuedGpu.Wait.HOST, null))).isPositive();
+    }
+
+    /** Returns how many of all rounds read something else than what was uploaded. */
+    private static int wrong(Oversight oversight) {
+        int wrong = 0;
+        for (int seed = 0; seed < SEEDS; seed++) {
+            QueuedGpu gpu = new QueuedGpu(1 << 20, seed);
+            Gpu.Stream compute = gpu.stream();
+            SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+            oversight.of(gpu, compute);
+            wrong += rounds(gpu, compute, copies, new Random(seed));
+        }
+        return wrong;
+    }
+
+    /** Uploads into slots that take turns, two ahead of the kernels that read them. */
+    private static int rounds(QueuedGpu gpu, Gpu.Stream compute, SideCopies copies, Random random) {
+        Uploader[] uploaders = new Uploader[SLOTS];
+        long[] slots = new long[SLOTS];
+        for (int i = 0; i < SLOTS; i++) {
+            uploaders[i] = copies.uploader();
+            slots[i] = gpu.allocate(BYTES);
+        }
+        long results = gpu.allocate(ROUNDS * BYTES);
+        byte[][] expected = new byte[ROUNDS][BYTES];
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment host = arena.allocate(BYTES);
+            for (int i = 0; i < ROUNDS + 2; i++) {
+                if (i < ROUNDS) {
+                    uploaders[i % SLOTS].lend();
+                    random.nextBytes(expected[i]);
+                    MemorySegment.copy(expected[i], 0, host, ValueLayout.JAVA_BYTE, 0, BYTES);
+                    // In two pieces, to see that later ones count.
+                    uploaders[i % SLOTS].copy(host.address(), slots[i % SLOTS], 1000);
+                    uploaders[i % SLOTS].copy(host.address() + 1000, slots[i % SLOTS] + 1000, BYTES - 1000);
+                    host.fill((byte) 0);
+                }
+                if (i >= 2) {
+                    uploaders[(i - 2) % SLOTS].await();
+                    gpu.copy(slots[(i - 2) % SLOTS], results + (long) (i - 2) * BYTES, BYTES, compute);
+                }
+            }
+        }
+        gpu.synchronize(compute);
+        int wrong = 0;
+        for (int i = 0; i < ROUNDS; i++) {
+            MemorySegment result = ALL.asSlice(results + (long) i * BYTES, BYTES);
+            wrong += result.mismatch(MemorySegment.ofArray(expected[i])) == -1 ? 0 : 1;
+        }
+        return wrong;
+    }
+
+    @Test
+    void memoryGivenBackDuringAnUploadIsLentOutAgainWhenThatIsDone() {
+        assertThat(overwritten(true)).isZero();
+        assertThat(overwritten(false)).isPositive();
+    }
+
+    /** Uploads into a block, frees it at once, and lets a kernel write to the next block, which is the same. */
+    private static int overwritten(boolean throughTheAllocator) {
+        int wrong = 0;
+        for (int seed = 0; seed < SEEDS; seed++) {
+            QueuedGpu gpu = new QueuedGpu(2 << 20, seed);
+            Gpu.Stream compute = gpu.stream();
+            SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+            DeviceAllocator memory = new DeviceAllocator("queued", gpu,
+                    throughTheAllocator ? copies : new SideCopies(gpu, compute, false, PIECE));
+            Uploader uploader = copies.uploader();
+            Block block = memory.allocate(1 << 20);
+            uploader.lend();
+            try (Arena arena = Arena.ofConfined()) {
+                uploader.copy(arena.allocate(BYTES).fill((byte) 1).address(), block.address(), BYTES);
+            }
+            memory.free(block);
+            Block next = memory.allocate(1 << 20);
+            assertThat(next.address()).isEqualTo(block.address());
+            gpu.fill(next.address(), (byte) 2, BYTES, compute);
+            gpu.streams().forEach(gpu::synchronize);
+            wrong += ALL.get(ValueLayout.JAVA_BYTE, next.address()) == 2 ? 0 : 1;
+        }
+        return wrong;
+    }
+
+    @Test
+    void theHostDoesNotWaitForAnUpload() {
+        QueuedGpu gpu = new QueuedGpu(32 << 20);
+        SideCopies copies = new SideCopies(gpu, gpu.stream(), false, PIECE);
+        long device = gpu.allocate(BYTES);
+        ALL.asSlice(device, BYTES).fill((byte) 0);
+        Uploader uploader = copies.uploader();
+        uploader.lend();
+        try (Arena arena = Arena.ofConfined()) {
+            uploader.copy(arena.allocate(BYTES).fill((byte) 1).address(), device, BYTES);
+        }
+        uploader.await();
+        assertThat(ALL.get(ValueLayout.JAVA_BYTE, device)).isZero();
+        gpu.synchronize(gpu.streams().getFirst());
+        assertThat(ALL.get(ValueLayout.JAVA_BYTE, device)).isEqualTo((byte) 1);
+    }
+}

@@ -1,0 +1,232 @@
+package dev.starling.tensor.spi;
+
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.profile.MemoryEvent;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Keeps what is freed and lends it out again. Sizes are rounded up to a few classes per power of two; freed blocks wait
+ * in their class, most recently used first, so that what is still in a processor's caches is lent out next. Small blocks
+ * are cut from slabs, large ones are asked for one by one; {@link #trim} gives back those of which nothing is lent out.
+ */
+public final class CachingAllocator implements Allocator {
+    private final MemorySource source;
+    private final Sizes sizes;
+    private final Object lock = new Object();
+    private final Bin[] bins;
+    private final List<Slab> slabs = new ArrayList<>();
+    /** The slab that blocks are cut from, and what is left of it. */
+    private Slab slab;
+    private long next;
+    private long end;
+    private long live;
+    private long peak;
+    private long cached;
+    private long allocations;
+
+    /**
+     * How memory is cut.
+     *
+     * @param least size of the smallest block, a power of two
+     * @param perPower classes for each power of two, itself one; a block wastes at most one part of as many
+     * @param alignment that sizes are rounded up to, a power of two
+     * @param slab what is asked for at once for small blocks
+     * @param large from what size on blocks are asked for one by one; less than a slab
+     */
+    public record Sizes(long least, int perPower, long alignment, long slab, long large) {
+        /** Returns the number of the smallest class whose blocks hold {@code bytes}. */
+        int bin(long bytes) {
+            if (bytes <= least) {
+                return 0;
+            }
+            int log = 63 - Long.numberOfLeadingZeros(bytes - 1);
+            int part = (int) ((bytes - 1) >>> (log - logParts())) & (perPower - 1);
+            return (log - logLeast()) * perPower + part + 1;
+        }
+
+        /** Returns the size of the blocks of a class. */
+        long size(int bin) {
+            if (bin == 0) {
+                return least;
+            }
+            int log = (bin - 1) / perPower + logLeast();
+            long size = (1L << log) + ((bin - 1) % perPower + 1) * (1L << (log - logParts()));
+            return (size + alignment - 1) & -alignment;
+        }
+
+        private int logLeast() {
+            return Long.numberOfTrailingZeros(least);
+        }
+
+        private int logParts() {
+            return Integer.numberOfTrailingZeros(perPower);
+        }
+    }
+
+    private static final class Slab {
+        private final long address;
+        private int lent;
+
+        Slab(long address) {
+            this.address = address;
+        }
+    }
+
+    private static final class Piece extends Block {
+        private final int bin;
+        /** {@code null} if it is large. */
+        private final Slab slab;
+
+        Piece(long address, long capacity, int bin, Slab slab) {
+            super(address, capacity);
+            this.bin = bin;
+            this.slab = slab;
+        }
+    }
+
+    private static final class Bin {
+        private Piece[] pieces = new Piece[8];
+        private int count;
+
+        void push(Piece piece) {
+            if (count == pieces.length) {
+                pieces = Arrays.copyOf(pieces, count * 2);
+            }
+            pieces[count++] = piece;
+        }
+
+        Piece pop() {
+            if (count == 0) {
+                return null;
+            }
+            Piece piece = pieces[--count];
+            pieces[count] = null;
+            return piece;
+        }
+    }
+
+    /** Makes an allocator with an empty cache. */
+    public CachingAllocator(MemorySource source, Sizes sizes) {
+        this.source = source;
+        this.sizes = sizes;
+        bins = new Bin[sizes.bin(Long.MAX_VALUE) + 1];
+        Arrays.setAll(bins, i -> new Bin());
+    }
+
+    @Override
+    public Block allocate(long bytes) {
+        int bin = sizes.bin(bytes);
+        synchronized (lock) {
+            Piece piece = bins[bin].pop();
+            if (piece == null) {
+                piece = fresh(bin, bytes);
+            } else {
+                cached -= piece.capacity();
+            }
+            if (piece.slab != null) {
+                piece.slab.lent++;
+            }
+            live += piece.capacity();
+            if (live > peak) {
+                peak = live;
+            }
+            return piece;
+        }
+    }
+
+    private Piece fresh(int bin, long bytes) {
+        long size = sizes.size(bin);
+        if (size >= sizes.large) {
+            return new Piece(request(size, bytes), size, bin, null);
+        }
+        if (end - next < size) {
+            next = request(sizes.slab, bytes);
+            end = next + sizes.slab;
+            slab = new Slab(next);
+            slabs.add(slab);
+        }
+        Piece piece = new Piece(next, size, bin, slab);
+        next += size;
+        return piece;
+    }
+
+    private long request(long size, long bytes) {
+        allocations++;
+        long address = source.allocate(size);
+        if (address == 0) {
+            trimLocked();
+            address = source.allocate(size);
+        }
+        if (address == 0) {
+            throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
+                    "asked for " + bytes + " bytes with " + live + " live and " + cached + " cached"
+                    + source.shortage(), "close scopes earlier or use smaller batches");
+        }
+        MemoryEvent.emit(source.name(), "allocate", size, live, cached, peak);
+        return address;
+    }
+
+    @Override
+    public void free(Block block) {
+        Piece piece = (Piece) block;
+        synchronized (lock) {
+            if (piece.slab != null) {
+                piece.slab.lent--;
+            }
+            live -= piece.capacity();
+            cached += piece.capacity();
+            bins[piece.bin].push(piece);
+        }
+    }
+
+    @Override
+    public void trim() {
+        synchronized (lock) {
+            trimLocked();
+        }
+    }
+
+    private void trimLocked() {
+        long before = cached;
+        for (Bin bin : bins) {
+            int kept = 0;
+            for (int i = 0; i < bin.count; i++) {
+                Piece piece = bin.pieces[i];
+                if (piece.slab != null && piece.slab.lent > 0) {
+                    bin.pieces[kept++] = piece;
+                    continue;
+                }
+                cached -= piece.capacity();
+                if (piece.slab == null) {
+                    source.free(piece.address());
+                }
+            }
+            Arrays.fill(bin.pieces, kept, bin.count, null);
+            bin.count = kept;
+        }
+        for (int i = slabs.size() - 1; i >= 0; i--) {
+            Slab s = slabs.get(i);
+            if (s.lent == 0) {
+                slabs.remove(i);
+                source.free(s.address);
+                if (s == slab) {
+                    slab = null;
+                    next = 0;
+                    end = 0;
+                }
+            }
+        }
+        if (cached < before) {
+            MemoryEvent.emit(source.name(), "trim", before - cached, live, cached, peak);
+        }
+    }
+
+    @Override
+    public MemoryUse use() {
+        synchronized (lock) {
+            return new MemoryUse(live, peak, cached, allocations);
+        }
+    }
+}
