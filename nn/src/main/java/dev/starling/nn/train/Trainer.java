@@ -48,6 +48,9 @@ public final class Trainer {
         state = new TrainingState(how.model, how.optimizer, data, how.seed, progress);
         writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
         step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy);
+        if (how.captured) {
+            step.captured();
+        }
     }
 
     /** Begins a trainer. */
@@ -89,6 +92,7 @@ public final class Trainer {
             strategy.finish();
             tellSaved();
         } finally {
+            step.close();
             if (writer != null) {
                 writer.close();
             }
@@ -218,6 +222,7 @@ public final class Trainer {
         private DataLoader heldOut;
         private int epochs = 1;
         private int accumulate = 1;
+        private boolean captured;
         private long seed;
         private List<Metric> metrics = List.of();
         private DistributionStrategy strategy = new SingleProcess();
@@ -259,6 +264,12 @@ public final class Trainer {
                 throw new IllegalArgumentException("a step needs a batch or more, got " + batches);
             }
             accumulate = batches;
+            return this;
+        }
+
+        /** Captures steps and replays them, with the same results and less work; see {@link TrainingStep#captured}. */
+        public Builder captured() {
+            captured = true;
             return this;
         }
 
@@ -323,6 +334,10 @@ public final class Trainer {
             }
             if (resume && directory == null) {
                 throw new IllegalStateException("there is nothing to resume; call checkpoints(directory)");
+            }
+            if (captured && accumulate > 1) {
+                throw new IllegalStateException("a captured step takes one batch; leave out captured() or accumulate("
+                        + accumulate + ")");
             }
             return new Trainer(this);
         }

@@ -9,9 +9,11 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.program.Program;
 import java.util.Arrays;
 import java.util.IdentityHashMap;
 import java.util.Iterator;
@@ -23,7 +25,12 @@ import java.util.function.Supplier;
  * One step of training: forward, backward, optimiser. Everything between is freed at its end. A step that fails leaves
  * the weights as they were; running statistics have seen its batch. Confined to one thread.
  */
-public final class TrainingStep {
+public final class TrainingStep implements AutoCloseable {
+    /** The mark of the place where the loss is known; gradients are marked with their numbers. */
+    private static final int LOSS = -1;
+    /** Where gradients begin in the outputs of a captured pass. */
+    private static final int FIRST_GRADIENT = 3;
+
     private final Layer model;
     private final Loss loss;
     private final Optimizer optimizer;
@@ -47,6 +54,8 @@ public final class TrainingStep {
     /** Whether more batches of this step follow. */
     private boolean more;
     private Scope batchScope;
+    /** {@code null} if every step runs anew. */
+    private CapturedPass captured;
 
     /** Makes a step that runs in this process alone. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
@@ -72,6 +81,25 @@ public final class TrainingStep {
         device = watched[0].device();
         for (int i = 0; i < watched.length; i++) {
             places.put(watched[i], i);
+        }
+    }
+
+    /**
+     * Captures forward and backward pass: what batches of one type and shape have done twice is replayed from the third
+     * on, without the code of model, loss and tape, in memory that is planned once; on a GPU as one graph. Results are
+     * the same bits. The model must compute the same operations for every batch of a shape, read no element on the
+     * host, and draw random numbers from its {@link Mode} alone; else the second step throws, saying why.
+     */
+    public TrainingStep captured() {
+        captured = new CapturedPass(device, generator, this::pass, this::passed);
+        return this;
+    }
+
+    /** Gives back the memory of what was captured; the step can be used again. */
+    @Override
+    public void close() {
+        if (captured != null) {
+            captured.close();
         }
     }
 
@@ -138,21 +166,75 @@ public final class TrainingStep {
     private void differentiate(Tensor newInput, Tensor newTarget, double part) {
         strategy.beforeForward(newInput);
         if (newInput.size(0) > 0) {
-            input = newInput.to(device);
-            target = newTarget.to(device);
             weight = part;
-            tape.reset().watch(watched);
-            Tensor total = Mode.training(generator, recorded);
-            if (strategy.sendsGradients() || device.backend().hostVisible()) {
-                requireFinite(value.item());
+            Tensor[] outputs = captured == null || batchScope != null ? null
+                    : captured.run(newInput, newTarget, weight);
+            if (outputs == null) {
+                pass(newInput.to(device), newTarget.to(device));
+            } else {
+                input = newInput;
+                value = outputs[0];
+                result = outputs[1];
+                target = outputs[2];
             }
-            tape.backward(total, sink);
         }
         for (int i = 0; !more && i < gradients.length; i++) {
             // What only earlier batches of this step have contributed to.
             if (gradients[i] != null && !delivered[i]) {
                 strategy.gradient(i, gradients[i]);
             }
+        }
+    }
+
+    private void pass(Tensor newInput, Tensor newTarget) {
+        input = newInput;
+        target = newTarget;
+        tape.reset().watch(watched);
+        Tensor total = Mode.training(generator, recorded);
+        Program.mark(LOSS);
+        checkLoss();
+        tape.backward(total, sink);
+    }
+
+    /** The pass as a program has it. */
+    private Tensor[] pass(Tensor[] inputs) {
+        pass(inputs[0], inputs[1]);
+        Tensor[] outputs = Arrays.copyOf(new Tensor[] {value, result, target}, FIRST_GRADIENT + gradients.length);
+        System.arraycopy(gradients, 0, outputs, FIRST_GRADIENT, gradients.length);
+        return outputs;
+    }
+
+    /** What a pass does beside operations, in a replay. */
+    private void passed(int label, Tensor[] outputs) {
+        if (label == LOSS) {
+            value = outputs[0];
+            checkLoss();
+        } else {
+            gradients[label] = outputs[FIRST_GRADIENT + label];
+            offer(label);
+        }
+    }
+
+    /** Stops a step before its backward pass where the host need not wait for the loss, or others would be misled. */
+    private void checkLoss() {
+        if (strategy.sendsGradients() || device.backend().hostVisible()) {
+            Interceptor gate = Interceptor.replace(null);
+            try {
+                requireFinite(value.item());
+            } finally {
+                Interceptor.replace(gate);
+            }
+        }
+    }
+
+    /** Shows the strategy a gradient, whatever is captured. */
+    private void offer(int place) {
+        delivered[place] = true;
+        Interceptor gate = Interceptor.replace(null);
+        try {
+            strategy.gradient(place, gradients[place]);
+        } finally {
+            Interceptor.replace(gate);
         }
     }
 
@@ -229,8 +311,8 @@ public final class TrainingStep {
         // Lives until the step's scope closes.
         gradients[place] = batchScope == null ? gradient.unhold() : accumulated(gradients[place], gradient.unhold());
         if (!more) {
-            delivered[place] = true;
-            strategy.gradient(place, gradients[place]);
+            Program.mark(place);
+            offer(place);
         }
     }
 

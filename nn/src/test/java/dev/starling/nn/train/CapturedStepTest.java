@@ -1,0 +1,274 @@
+package dev.starling.nn.train;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.Share;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Dropout;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.LayerNorm;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MaxPool2d;
+import dev.starling.nn.layer.MultiHeadAttention;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.layer.Residual;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.AdamW;
+import dev.starling.nn.optim.ClipByNorm;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** The step without a program is the oracle of the one with it: all weights, state and losses are the same bits. */
+@Timeout(120)
+class CapturedStepTest {
+    private static final int CLASSES = 5;
+
+    private static Layer mlp() {
+        Generator g = Generator.seeded(1);
+        return Sequential.of(Linear.of(12, 33, g), new Relu(), Linear.of(33, CLASSES, g));
+    }
+
+    private static Layer cnn() {
+        Generator g = Generator.seeded(2);
+        return Sequential.of(Conv2d.of(3, 8, 3).padding(1).build(g), BatchNorm.of(8), new Relu(), MaxPool2d.of(2),
+                new Dropout(0.3), Conv2d.of(8, 6, 3).build(g), BatchNorm.of(6), new Relu(), new Flatten(),
+                new Dropout(0.5), Linear.of(6 * 2 * 2, CLASSES, g));
+    }
+
+    private static Layer transformer() {
+        Generator g = Generator.seeded(3);
+        return Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), MultiHeadAttention.of(16, 4, g).causal()
+                .dropout(0.1))), Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 32, g), new Gelu(),
+                Linear.of(32, 16, g), new Dropout(0.2))), new Flatten(), Linear.of(6 * 16, CLASSES, g));
+    }
+
+    /** What a run ends with. */
+    private record Run(List<Double> losses, Map<String, Parameter> state, Optimizer optimizer, Generator generator) { }
+
+    private static Run train(boolean captured, Supplier<Layer> models, Function<Layer, Optimizer> optimizers,
+            int steps, long... shape) {
+        Layer model = models.get();
+        Optimizer optimizer = optimizers.apply(model);
+        Generator draws = Generator.seeded(5);
+        Generator data = Generator.seeded(6);
+        List<Double> losses = new ArrayList<>();
+        try (TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, draws)) {
+            if (captured) {
+                step.captured();
+            }
+            for (int i = 0; i < steps; i++) {
+                try (Scope scope = Scope.open()) {
+                    // Now and then a smaller batch, as at the end of an epoch.
+                    long[] dims = shape.clone();
+                    dims[0] = i % 9 == 8 ? shape[0] - 1 : shape[0];
+                    losses.add(step.run(data.normal(dims), data.integers(0, CLASSES, dims[0])));
+                }
+            }
+        }
+        return new Run(losses, model.state(), optimizer, draws);
+    }
+
+    private static void compare(Supplier<Layer> models, Function<Layer, Optimizer> optimizers, long... shape) {
+        Run eager = train(false, models, optimizers, 50, shape);
+        Run captured = train(true, models, optimizers, 50, shape);
+        assertThat(captured.losses).isEqualTo(eager.losses);
+        assertThat(captured.generator.state()).isEqualTo(eager.generator.state());
+        assertSame(captured.state, eager.state);
+        assertSame(captured.optimizer.state(), eager.optimizer.state());
+        eager.optimizer.close();
+        captured.optimizer.close();
+    }
+
+    private static void assertSame(Map<String, Parameter> actual, Map<String, Parameter> expected) {
+        assertThat(actual.keySet()).isEqualTo(expected.keySet());
+        actual.forEach((path, p) -> assertThat(p.value().toFloats()).as(path)
+                .isEqualTo(expected.get(path).value().toFloats()));
+    }
+
+    @Test
+    void anMlpWithMomentum() {
+        compare(CapturedStepTest::mlp, m -> Sgd.over(m).rate(Schedule.decay(0.1, 7, 0.5)).momentum(0.9).build(), 7, 12);
+    }
+
+    @Test
+    void aCnnWithDropoutAndRunningStatistics() {
+        compare(CapturedStepTest::cnn, m -> Adam.over(m).rate(Schedule.cosine(0.01, 0.001, 50)).build(), 6, 3, 8, 8);
+    }
+
+    @Test
+    void anAttentionBlockWithClippedGradients() {
+        compare(CapturedStepTest::transformer, m -> ClipByNorm.of(AdamW.over(m)
+                .rate(Schedule.constant(0.01).warmUp(10)).build(), 0.5), 4, 6, 16);
+    }
+
+    @Test
+    void replayedStepsNeitherGrowNorAllocateOffTheHeap() {
+        Layer model = cnn();
+        Generator data = Generator.seeded(6);
+        try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .captured()) {
+            Tensor x = data.normal(6, 3, 8, 8);
+            Tensor target = data.integers(0, CLASSES, 6);
+            for (int i = 0; i < 5; i++) {
+                step.run(x, target);
+            }
+            long live = Device.cpu().memory().live();
+            long asked = Device.cpu().memory().allocations();
+            for (int i = 0; i < 20; i++) {
+                step.run(x, target);
+            }
+            assertThat(Device.cpu().memory().live()).isEqualTo(live);
+            assertThat(Device.cpu().memory().allocations()).isEqualTo(asked);
+        }
+    }
+
+    @Test
+    void aLossThatIsNotFiniteLeavesTheWeights() {
+        Layer model = Sequential.of(Linear.of(12, CLASSES, Generator.seeded(1)));
+        Generator data = Generator.seeded(6);
+        try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .captured()) {
+            Tensor target = data.integers(0, CLASSES, 6);
+            for (int i = 0; i < 6; i++) {
+                step.run(data.normal(6, 12), target);
+                Map<String, float[]> before = weights(model);
+                long steps = optimizer.steps();
+                assertThatThrownBy(() -> step.run(Tensor.full(DType.F32, Double.NaN, 6, 12),
+                        target)).isInstanceOf(TensorException.class).hasMessageContaining("the loss is NaN");
+                weights(model).forEach((path, w) -> assertThat(w).isEqualTo(before.get(path)));
+                assertThat(optimizer.steps()).isEqualTo(steps);
+            }
+        }
+    }
+
+    private static Map<String, float[]> weights(Layer model) {
+        Map<String, float[]> all = new LinkedHashMap<>();
+        model.state().forEach((path, p) -> all.put(path, p.value().toFloats()));
+        return all;
+    }
+
+    @Test
+    void replacedParametersAreCapturedAnew() {
+        Layer model = mlp();
+        Generator data = Generator.seeded(6);
+        BatchNorm outside = BatchNorm.of(12);
+        Layer both = Sequential.of(outside, model);
+        try (Optimizer optimizer = Sgd.over(model).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(both, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .captured()) {
+            for (int i = 0; i < 8; i++) {
+                if (i == 4) {
+                    outside.parameters().values().forEach(p -> p.to(DType.F64));
+                    outside.state().values().forEach(p -> p.to(DType.F64));
+                    outside.state().values().forEach(p -> p.to(DType.F32));
+                }
+                assertThat(step.run(data.normal(6, 12), data.integers(0, CLASSES, 6))).isFinite();
+            }
+        }
+    }
+
+    @Test
+    void whatReadsElementsIsRefusedWithTheReason() {
+        Layer model = mlp();
+        Layer reads = new Layer() {
+            @Override
+            public Tensor forward(Tensor x) {
+                return model.forward(x.mul(1 / x.abs().sum().item()));
+            }
+
+            @Override
+            public void visit(Visitor visitor) {
+                visitor.layer("model", model);
+            }
+        };
+        try (Optimizer optimizer = Sgd.over(reads).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(reads, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .captured()) {
+            Tensor x = Generator.seeded(6).normal(6, 12);
+            Tensor target = Generator.seeded(6).integers(0, CLASSES, 6);
+            step.run(x, target);
+            assertThatThrownBy(() -> step.run(x, target)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("capture").hasMessageContaining("read");
+        }
+    }
+
+    /** Notes what a strategy is shown, and changes gradients as one that averages would. */
+    private static final class Notes extends SingleProcess {
+        private final List<String> seen = new ArrayList<>();
+
+        @Override
+        public void beforeForward(Tensor input) {
+            seen.add("forward");
+        }
+
+        @Override
+        public void gradient(int index, Tensor gradient) {
+            seen.add(index + " " + gradient.square().sum().item());
+        }
+
+        @Override
+        public boolean beforeStep(Tensor[] gradients) {
+            for (int i = 0; i < gradients.length; i++) {
+                gradients[i] = gradients[i].mul(0.5);
+            }
+            seen.add("step");
+            return true;
+        }
+
+        @Override
+        public boolean sendsGradients() {
+            return true;
+        }
+
+        @Override
+        public Share share() {
+            return Share.WHOLE;
+        }
+    }
+
+    @Test
+    void strategiesSeeTheSameGradientsInTheSameOrder() {
+        List<List<String>> seen = new ArrayList<>();
+        for (boolean captured : new boolean[] {false, true}) {
+            Layer model = cnn();
+            Notes notes = new Notes();
+            try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
+                    TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5),
+                            notes)) {
+                if (captured) {
+                    step.captured();
+                }
+                Generator data = Generator.seeded(6);
+                for (int i = 0; i < 6; i++) {
+                    step.run(data.normal(6, 3, 8, 8), data.integers(0, CLASSES, 6));
+                }
+            }
+            seen.add(notes.seen);
+        }
+        assertThat(seen.get(1)).isEqualTo(seen.get(0));
+    }
+}
