@@ -98,7 +98,7 @@ final class CudaBackend implements Backend {
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
-        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream()));
+        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream(), memory));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
         pooling = new PoolingKernels(launcher, selection);
@@ -206,7 +206,8 @@ final class CudaBackend implements Backend {
 
     private TensorException named(GpuException e, String op, List<Spec> operands) {
         TensorException named = new TensorException(TensorException.Problem.DEVICE, op, operands,
-                device + " reports " + e.getMessage(), synchronous ? "report it with this message"
+                device + " reports " + e.getMessage(), e.remedy() != null ? e.remedy()
+                        : synchronous ? "report it with this message"
                         : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
         named.initCause(e);
         return named;

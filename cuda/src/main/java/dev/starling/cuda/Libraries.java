@@ -5,7 +5,7 @@ import dev.starling.cuda.blas.CublasLt;
 import dev.starling.cuda.dnn.Convolver;
 import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.gpu.NvidiaGpu;
+import dev.starling.tensor.spi.Allocator;
 
 /** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
@@ -16,12 +16,12 @@ interface Libraries {
     Libraries NVIDIA = new Libraries() {
         @Override
         public Blas blas(Gpu gpu, Gpu.Stream stream) {
-            return CublasLt.open((NvidiaGpu) gpu, stream);
+            return CublasLt.open(gpu, stream);
         }
 
         @Override
-        public Convolver convolver(Gpu gpu, Gpu.Stream stream) {
-            return Cudnn.open((NvidiaGpu) gpu, stream);
+        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            return Cudnn.open(gpu, stream, memory);
         }
     };
 
@@ -30,8 +30,8 @@ interface Libraries {
         return null;
     }
 
-    /** Returns what convolves. */
-    default Convolver convolver(Gpu gpu, Gpu.Stream stream) {
+    /** Returns what convolves, and takes memory to work in for the time of a call. */
+    default Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
         return null;
     }
 }

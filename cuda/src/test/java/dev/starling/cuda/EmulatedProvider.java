@@ -1,6 +1,7 @@
 package dev.starling.cuda;
 
 import dev.starling.cuda.emulated.Emulation;
+import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
@@ -8,7 +9,7 @@ import dev.starling.tensor.spi.Probe;
 
 /**
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
- * {@code Device.of("cuda-emulated", 1)} has libraries beside them.
+ * those of index 1 and 2 have played libraries beside them.
  */
 public final class EmulatedProvider implements BackendProvider {
     @Override
@@ -18,13 +19,16 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(2, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(PlayedLibraries.arePossible() ? 3 : 1, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
+        if (device.index() > 0) {
+            PlayedLibraries.load();
+        }
         return new CudaBackend(device, Emulation.gpu(),
-                device.index() == 0 ? Libraries.NONE : new PlayedLibraries());
+                device.index() == 0 ? Libraries.NONE : Libraries.NVIDIA);
     }
 }

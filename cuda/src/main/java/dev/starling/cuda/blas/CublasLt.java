@@ -13,13 +13,18 @@ import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_REDUCTION_SCHEME_MASK;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_COMPUTE_32F;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_COMPUTE_32F_FAST_TF32;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_COMPUTE_64F;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_OP_N;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_OP_T;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_INVALID_VALUE;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_SUCCESS;
 import static org.bytedeco.cuda.global.cublas.cublasLtCreate;
 import static org.bytedeco.cuda.global.cublas.cublasLtGetStatusString;
@@ -45,10 +50,12 @@ import dev.starling.tensor.DType;
 import java.util.HashMap;
 import java.util.Map;
 import org.bytedeco.cuda.cublas.cublasLtContext;
+import org.bytedeco.cuda.cublas.cublasLtMatmulAlgo_t;
 import org.bytedeco.cuda.cublas.cublasLtMatmulDescOpaque_t;
 import org.bytedeco.cuda.cublas.cublasLtMatmulHeuristicResult_t;
 import org.bytedeco.cuda.cublas.cublasLtMatmulPreferenceOpaque_t;
 import org.bytedeco.cuda.cublas.cublasLtMatrixLayoutOpaque_t;
+import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.DoublePointer;
 import org.bytedeco.javacpp.FloatPointer;
 import org.bytedeco.javacpp.IntPointer;
@@ -58,13 +65,16 @@ import org.bytedeco.javacpp.PointerPointer;
 
 /**
  * NVIDIA's cuBLASLt. The algorithm for a call is asked for once and kept. f32 is multiplied in full precision unless
- * the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32.
+ * the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32, also the parts of divided sums. All
+ * calls share one workspace, which stays where it is: they run one after the other.
  */
 public final class CublasLt implements Blas {
+    private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
+    /** What NVIDIA recommends for compute capability 9.0. */
     private static final long WORKSPACE_BYTES = 32L << 20;
 
-    private final NvidiaGpu gpu;
-    private final Gpu.Stream stream;
+    private final Gpu gpu;
+    private final CUstream_st stream;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
     private final cublasLtContext handle = new cublasLtContext();
     private final Pointer workspace;
@@ -78,14 +88,18 @@ public final class CublasLt implements Blas {
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
 
-    /** What the library made of a call; {@code algorithm} is null where it has none. */
+    /** What the library made of a call; {@code algorithm}, a part of {@code offer}, is null where it has none. */
     private record Plan(cublasLtMatmulDescOpaque_t product, cublasLtMatrixLayoutOpaque_t left,
             cublasLtMatrixLayoutOpaque_t right, cublasLtMatrixLayoutOpaque_t result,
-            cublasLtMatmulHeuristicResult_t algorithm) { }
+            cublasLtMatmulHeuristicResult_t offer, cublasLtMatmulAlgo_t algorithm) {
+        Plan unusable() {
+            return new Plan(product, left, right, result, offer, null);
+        }
+    }
 
-    private CublasLt(NvidiaGpu gpu, Gpu.Stream stream) {
+    private CublasLt(Gpu gpu, Gpu.Stream stream) {
         this.gpu = gpu;
-        this.stream = stream;
+        this.stream = NvidiaGpu.handle(stream);
         gpu.enter();
         check(cublasLtCreate(handle), "cublasLtCreate");
         long address = gpu.allocate(WORKSPACE_BYTES);
@@ -93,11 +107,11 @@ public final class CublasLt implements Blas {
     }
 
     /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Blas open(NvidiaGpu gpu, Gpu.Stream stream) {
+    public static Blas open(Gpu gpu, Gpu.Stream stream) {
         try {
             return new CublasLt(gpu, stream);
-        } catch (LinkageError e) {
-            System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING,
+        } catch (LinkageError | GpuException e) {
+            LOG.log(System.Logger.Level.WARNING,
                     "cuBLASLt does not load, products of matrices will be slow: install CUDA 13's libcublas", e);
             return null;
         }
@@ -114,7 +128,7 @@ public final class CublasLt implements Blas {
         gpu.enter();
         Plan plan = plans.get(call);
         if (plan == null) {
-            plan = plan(call);
+            plan = plan(call, biasAddress);
             plans.put(call, plan);
         }
         if (plan.algorithm == null) {
@@ -124,9 +138,16 @@ public final class CublasLt implements Blas {
             set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.put(biasAddress), Long.BYTES);
         }
         boolean wide = call.type() == DType.F64;
-        check(cublasLtMatmul(handle, plan.product, wide ? one64 : one32, b.to(bAddress), plan.left, a.to(aAddress),
-                plan.right, wide ? zero64 : zero32, y.to(yAddress), plan.result, y, plan.result,
-                plan.algorithm.algo(), workspace, workspaceBytes(), NvidiaGpu.handle(stream)), "cublasLtMatmul");
+        int status = cublasLtMatmul(handle, plan.product, wide ? one64 : one32, b.to(bAddress), plan.left,
+                a.to(aAddress), plan.right, wide ? zero64 : zero32, y.to(yAddress), plan.result, y, plan.result,
+                plan.algorithm, workspace, workspaceBytes(), stream);
+        if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+            LOG.log(System.Logger.Level.WARNING, "cuBLASLt refuses what it offered, status {0}; a kernel of our own "
+                    + "computes {1} from now on", status, call);
+            plans.put(call, plan.unusable());
+            return false;
+        }
+        check(status, "cublasLtMatmul");
         return true;
     }
 
@@ -134,9 +155,13 @@ public final class CublasLt implements Blas {
         return workspace.isNull() ? 0 : WORKSPACE_BYTES;
     }
 
-    private Plan plan(MatrixCall call) {
+    private Plan plan(MatrixCall call, long biasAddress) {
         int type = type(call.type());
         cublasLtMatmulDescOpaque_t product = product(call);
+        if (call.bias()) {
+            // Which algorithms there are depends on the bias's alignment.
+            set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.put(biasAddress), Long.BYTES);
+        }
         MatrixCall.Operand l = call.left();
         MatrixCall.Operand r = call.right();
         cublasLtMatrixLayoutOpaque_t left = l.transposed() ? layout(type, call.k(), call.m(), l.leading())
@@ -149,15 +174,15 @@ public final class CublasLt implements Blas {
             batch(right, call.batches(), r.batch());
             batch(result, call.batches(), call.resultBatch());
         }
-        cublasLtMatmulHeuristicResult_t algorithm = new cublasLtMatmulHeuristicResult_t();
+        cublasLtMatmulHeuristicResult_t offer = new cublasLtMatmulHeuristicResult_t();
         int[] found = new int[1];
-        cublasLtMatmulPreferenceOpaque_t preference = preference(call.alignment());
+        cublasLtMatmulPreferenceOpaque_t preference = preference(call);
         int error = cublasLtMatmulAlgoGetHeuristic(handle, product, left, right, result, result, preference, 1,
-                algorithm, found);
+                offer, found);
         cublasLtMatmulPreferenceDestroy(preference);
         boolean usable = error == CUBLAS_STATUS_SUCCESS && found[0] > 0
-                && algorithm.state() == CUBLAS_STATUS_SUCCESS;
-        return new Plan(product, left, right, result, usable ? algorithm : null);
+                && offer.state() == CUBLAS_STATUS_SUCCESS;
+        return new Plan(product, left, right, result, offer, usable ? offer.algo() : null);
     }
 
     private cublasLtMatmulDescOpaque_t product(MatrixCall call) {
@@ -202,7 +227,8 @@ public final class CublasLt implements Blas {
     }
 
     private static void batch(cublasLtMatrixLayoutOpaque_t layout, int count, long distance) {
-        try (IntPointer n = new IntPointer(new int[] {count}); LongPointer step = new LongPointer(distance)) {
+        try (IntPointer n = new IntPointer(new int[] {count});
+                LongPointer step = new LongPointer(new long[] {distance})) {
             check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, n, Integer.BYTES),
                     "cublasLtMatrixLayoutSetAttribute");
             check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step,
@@ -210,14 +236,18 @@ public final class CublasLt implements Blas {
         }
     }
 
-    private cublasLtMatmulPreferenceOpaque_t preference(int alignment) {
+    private cublasLtMatmulPreferenceOpaque_t preference(MatrixCall call) {
         try (PointerPointer<cublasLtMatmulPreferenceOpaque_t> p = new PointerPointer<>(1);
                 LongPointer bytes = new LongPointer(new long[] {workspaceBytes()});
-                IntPointer aligned = new IntPointer(new int[] {alignment})) {
+                IntPointer aligned = new IntPointer(new int[] {call.alignment()});
+                IntPointer sums = new IntPointer(new int[] {call.type().bytes() == Short.BYTES
+                        ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK})) {
             check(cublasLtMatmulPreferenceCreate(p), "cublasLtMatmulPreferenceCreate");
             cublasLtMatmulPreferenceOpaque_t preference = p.get(cublasLtMatmulPreferenceOpaque_t.class, 0);
             check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes,
                     Long.BYTES), "cublasLtMatmulPreferenceSetAttribute");
+            check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums,
+                    Integer.BYTES), "cublasLtMatmulPreferenceSetAttribute");
             for (int attribute : new int[] {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -240,7 +270,8 @@ public final class CublasLt implements Blas {
 
     private static void check(int status, String call) {
         if (status != CUBLAS_STATUS_SUCCESS) {
-            throw new GpuException(call + ": status " + status + ", " + cublasLtGetStatusString(status).getString());
+            throw new GpuException(call + ": status " + status + ", " + cublasLtGetStatusString(status).getString(),
+                    "free memory of the GPU, and see whether libcublas is of CUDA 13 and fits the driver");
         }
     }
 }

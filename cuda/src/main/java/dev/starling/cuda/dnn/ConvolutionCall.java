@@ -28,6 +28,16 @@ import dev.starling.tensor.op.Convolution;
 public record ConvolutionCall(DType type, int images, int channels, int height, int width, int outputs,
         int kernelHeight, int kernelWidth, int outHeight, int outWidth, int strideHeight, int strideWidth,
         int paddingHeight, int paddingWidth, int dilationHeight, int dilationWidth, int groups) {
+    /** Tells whether libraries can number all elements: shapes of one or two spatial dimensions, not too large. */
+    public static boolean takes(Convolution.Geometry g, Shape... shapes) {
+        for (Shape shape : shapes) {
+            if (shape.count() == 0 || shape.count() > Integer.MAX_VALUE) {
+                return false;
+            }
+        }
+        return g.rank() <= 2;
+    }
+
     /** Returns the call for operands of the given shapes, of one or two spatial dimensions. */
     public static ConvolutionCall of(Convolution.Geometry g, DType type, Shape x, Shape weight, Shape y) {
         return new ConvolutionCall(type, (int) x.dim(0), (int) x.dim(1), size(x, 0), size(x, 1), (int) y.dim(1),

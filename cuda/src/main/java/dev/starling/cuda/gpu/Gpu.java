@@ -8,7 +8,12 @@ package dev.starling.cuda.gpu;
  */
 public interface Gpu {
     /** An order of work. */
-    interface Stream { }
+    interface Stream {
+        /** Returns the driver's handle, for the vendor's libraries, or 0 where there is none. */
+        default long address() {
+            return 0;
+        }
+    }
 
     /** A point in a stream. */
     interface Event { }
@@ -32,6 +37,9 @@ public interface Gpu {
      * @param sharedBytes of dynamic shared memory of a block
      */
     record Grid(int x, int y, int z, int threads, int sharedBytes) { }
+
+    /** Makes this the device of the vendor's libraries when the calling thread calls them. */
+    default void enter() { }
 
     /** Returns the product's name. */
     String name();
@@ -68,6 +76,9 @@ public interface Gpu {
 
     /** Lets an event pass when all that was queued on the stream so far is done. */
     void record(Event event, Stream stream);
+
+    /** Returns whether an event has passed. */
+    boolean isDone(Event event);
 
     /** Waits for an event. */
     void await(Event event);

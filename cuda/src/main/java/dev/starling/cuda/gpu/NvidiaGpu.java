@@ -1,5 +1,6 @@
 package dev.starling.cuda.gpu;
 
+import static org.bytedeco.cuda.global.cudart.CUDA_ERROR_NOT_READY;
 import static org.bytedeco.cuda.global.cudart.CUDA_ERROR_OUT_OF_MEMORY;
 import static org.bytedeco.cuda.global.cudart.CUDA_SUCCESS;
 import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
@@ -22,6 +23,7 @@ import static org.bytedeco.cuda.global.cudart.cuDevicePrimaryCtxRetain;
 import static org.bytedeco.cuda.global.cudart.cuDeviceTotalMem;
 import static org.bytedeco.cuda.global.cudart.cuDriverGetVersion;
 import static org.bytedeco.cuda.global.cudart.cuEventCreate;
+import static org.bytedeco.cuda.global.cudart.cuEventQuery;
 import static org.bytedeco.cuda.global.cudart.cuEventRecord;
 import static org.bytedeco.cuda.global.cudart.cuEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cuFuncSetAttribute;
@@ -71,7 +73,12 @@ public final class NvidiaGpu implements Gpu {
     private final int processors;
     private final Compiler compiler = new Nvrtc();
 
-    private record NvidiaStream(CUstream_st stream) implements Stream { }
+    private record NvidiaStream(CUstream_st stream) implements Stream {
+        @Override
+        public long address() {
+            return stream.address();
+        }
+    }
 
     private record NvidiaEvent(CUevent_st event) implements Event { }
 
@@ -175,7 +182,7 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    /** Makes this device's context the thread's. */
+    @Override
     public void enter() {
         if (CURRENT.get() != this) {
             check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
@@ -283,6 +290,17 @@ public final class NvidiaGpu implements Gpu {
     }
 
     @Override
+    public boolean isDone(Event event) {
+        enter();
+        int state = cuEventQuery(of(event));
+        if (state == CUDA_ERROR_NOT_READY) {
+            return false;
+        }
+        check(state, "cuEventQuery");
+        return true;
+    }
+
+    @Override
     public void await(Event event) {
         enter();
         check(cuEventSynchronize(of(event)), "cuEventSynchronize");
@@ -347,9 +365,9 @@ public final class NvidiaGpu implements Gpu {
                 of(stream), null, BUFFER.get().of(arguments, bytes)), "cuLaunchKernel");
     }
 
-    /** Returns the driver's handle of a stream, for NVIDIA's libraries. */
+    /** Returns a stream, of any kind of device, as the bindings of NVIDIA's libraries take it. */
     public static CUstream_st handle(Stream stream) {
-        return of(stream);
+        return new CUstream_st(new RawPointer().to(stream.address()));
     }
 
     private static CUstream_st of(Stream stream) {

@@ -18,6 +18,8 @@ public final class ContractionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     private static final int MOST_ROWS_OF_BLOCKS = 65535;
+    /** What libraries read a bias by. */
+    private static final int VECTOR_BYTES = 16;
 
     private final Launcher launcher;
     private final Blas library;
@@ -61,7 +63,8 @@ public final class ContractionKernels {
         }
         Tensor left = fits(product, MatrixCall.takesA(product)) ? a : launcher.copied(a);
         Tensor right = fits(product, MatrixCall.takesB(product)) ? b : launcher.copied(b);
-        Tensor shift = bias == null ? null : launcher.dense(bias);
+        Tensor shift = bias == null || bias.isContiguous() && bias.address() % VECTOR_BYTES == 0 ? bias
+                : launcher.copied(bias);
         if (!byLibrary(product(left, right, layer, y), left, right, shift, relu, y)) {
             launch(product, a, b, bias, relu, y);
         }

@@ -10,6 +10,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.spi.ChannelsLast;
+import java.util.Arrays;
 
 /**
  * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the
@@ -154,45 +155,56 @@ public final class ConvolutionKernels {
         }
     }
 
-    private boolean takes(Convolution op, Tensor a, Tensor b) {
-        return library != null && op.geometry().rank() <= 2 && library.takes(a.dtype()) && a.count() > 0
-                && b.count() > 0;
+    private boolean takes(Convolution op, Tensor a, Tensor b, Tensor c) {
+        return library != null && library.takes(a.dtype())
+                && ConvolutionCall.takes(op.geometry(), a.shape(), b.shape(), c.shape());
     }
 
     private boolean forwardByLibrary(Convolution.Conv op, Tensor x, Tensor w, Tensor bias, boolean relu, Tensor y) {
-        // The bias is added to what the library has rounded: of 16-bit types, a sum near 0 could change its sign.
-        if (!takes(op, x, w) || bias != null && relu && y.dtype().bytes() == 2) {
+        if (!takes(op, x, w, y)) {
             return false;
         }
         Tensor image = channelsLast(x);
         Tensor weight = channelsLast(w);
-        boolean done = library.forward(ConvolutionCall.of(op.geometry(), y.dtype(), x.shape(), w.shape(), y.shape()),
-                image.address(), weight.address(), y.address());
+        ConvolutionCall call = ConvolutionCall.of(op.geometry(), y.dtype(), x.shape(), w.shape(), y.shape());
+        boolean done = bias != null ? forwardByLibrary(call, image, weight, bias, relu, y)
+                : library.forward(call, image.address(), weight.address(), false, y.address());
+        if (done && relu && bias == null) {
+            rectify(y);
+        }
         close(image, x);
         close(weight, w);
-        if (done && (bias != null || relu)) {
-            finish(bias, relu, y);
+        return done;
+    }
+
+    private boolean forwardByLibrary(ConvolutionCall call, Tensor image, Tensor weight, Tensor bias, boolean relu,
+            Tensor y) {
+        Tensor shift = bias.isContiguous() && isAligned(bias) ? bias : launcher.copied(bias);
+        boolean fused = library.forward(call, image.address(), weight.address(), shift.address(), relu, y.address());
+        close(shift, bias);
+        if (fused) {
+            return true;
+        }
+        // The sum with what y holds is rounded once, too: it has the sign that it should have.
+        long[] dims = new long[y.rank() - 1];
+        Arrays.fill(dims, 1);
+        dims[0] = bias.count();
+        long[] strides = new long[dims.length];
+        strides[0] = bias.strides()[0];
+        launcher.assign(y, bias.view(Shape.of(dims), strides, bias.offset()));
+        boolean done = library.forward(call, image.address(), weight.address(), true, y.address());
+        if (done && relu) {
+            rectify(y);
         }
         return done;
     }
 
-    /** Adds the bias and applies the epilogue in place. */
-    private void finish(Tensor bias, boolean relu, Tensor y) {
-        if (bias == null) {
-            launcher.elementwise().apply("a <= 0 ? C(0) : a", NO_PARAMETERS, y, y);
-            return;
-        }
-        long[] dims = new long[y.rank() - 1];
-        java.util.Arrays.fill(dims, 1);
-        dims[0] = bias.count();
-        long[] strides = new long[dims.length];
-        strides[0] = bias.strides()[0];
-        Tensor shift = bias.view(Shape.of(dims), strides, bias.offset());
-        launcher.elementwise().apply(relu ? "a + b <= 0 ? C(0) : a + b" : "a + b", NO_PARAMETERS, y, y, shift);
+    private void rectify(Tensor y) {
+        launcher.elementwise().apply("a <= 0 ? C(0) : a", NO_PARAMETERS, y, y);
     }
 
     private boolean inputGradientByLibrary(Convolution.ConvInputGradient op, Tensor g, Tensor w, Tensor x) {
-        if (!takes(op, g, w)) {
+        if (!takes(op, g, w, x)) {
             return false;
         }
         Tensor image = channelsLast(g);
@@ -206,7 +218,7 @@ public final class ConvolutionKernels {
     }
 
     private boolean weightGradientByLibrary(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
-        if (!takes(op, x, g)) {
+        if (!takes(op, x, g, w)) {
             return false;
         }
         Tensor image = channelsLast(x);
@@ -226,12 +238,17 @@ public final class ConvolutionKernels {
     }
 
     private Tensor channelsLast(Tensor x) {
-        if (ChannelsLast.holds(x)) {
+        if (ChannelsLast.holds(x) && isAligned(x)) {
             return x;
         }
         Tensor y = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
         launcher.assign(y, x);
         return y;
+    }
+
+    /** Tells whether a tensor lies where libraries read vectors; our allocations do, views of their parts may not. */
+    private static boolean isAligned(Tensor x) {
+        return x.address() % Convolver.ALIGNMENT == 0;
     }
 
     private static void close(Tensor copy, Tensor original) {

@@ -12,6 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.VarHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
@@ -30,7 +31,31 @@ final class EmulatedGpu implements Gpu {
     private final MemorySegment shared = Arena.ofAuto().allocate(SHARED_BYTES, 128);
     private final MemorySegment dimensions = Arena.ofAuto().allocate(16, 16);
 
-    private record Timeless() implements Stream, Event { }
+    /** Work is done at once, but for what played libraries do in the background: they count it where the handle is. */
+    private static final class Order implements Stream {
+        private static final VarHandle COUNT = ValueLayout.JAVA_LONG.varHandle();
+
+        private final MemorySegment underWay = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
+
+        @Override
+        public long address() {
+            return underWay.address();
+        }
+
+        boolean isDone() {
+            return (long) COUNT.getVolatile(underWay, 0L) == 0;
+        }
+
+        void settle() {
+            while (!isDone()) {
+                Thread.onSpinWait();
+            }
+        }
+    }
+
+    private static final class Mark implements Event {
+        private volatile Order order;
+    }
 
     private record Kernel(MethodHandle handle) implements Function { }
 
@@ -84,43 +109,63 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public Stream stream() {
-        return new Timeless();
+        return new Order();
     }
 
     @Override
     public Event event() {
-        return new Timeless();
+        return new Mark();
     }
 
     @Override
-    public void record(Event event, Stream stream) { }
+    public void record(Event event, Stream stream) {
+        ((Mark) event).order = (Order) stream;
+    }
 
     @Override
-    public void await(Event event) { }
+    public boolean isDone(Event event) {
+        Order order = ((Mark) event).order;
+        return order == null || order.isDone();
+    }
 
     @Override
-    public void await(Event event, Stream stream) { }
+    public void await(Event event) {
+        if (((Mark) event).order != null) {
+            ((Mark) event).order.settle();
+        }
+    }
 
     @Override
-    public void synchronize(Stream stream) { }
+    public void await(Event event, Stream stream) {
+        await(event);
+    }
+
+    @Override
+    public void synchronize(Stream stream) {
+        ((Order) stream).settle();
+    }
 
     @Override
     public void upload(long host, long device, long bytes, Stream stream) {
+        synchronize(stream);
         MemorySegment.copy(ALL, host, ALL, device, bytes);
     }
 
     @Override
     public void download(long device, long host, long bytes, Stream stream) {
+        synchronize(stream);
         MemorySegment.copy(ALL, device, ALL, host, bytes);
     }
 
     @Override
     public void copy(long from, long to, long bytes, Stream stream) {
+        synchronize(stream);
         MemorySegment.copy(ALL, from, ALL, to, bytes);
     }
 
     @Override
     public void fill(long address, byte value, long bytes, Stream stream) {
+        synchronize(stream);
         ALL.asSlice(address, bytes).fill(value);
     }
 
@@ -143,6 +188,7 @@ final class EmulatedGpu implements Gpu {
     @Override
     public synchronized void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) {
         check(grid);
+        synchronize(stream);
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 0, grid.x());
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 1, grid.y());
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 2, grid.z());

@@ -185,6 +185,12 @@ public final class QueuedGpu implements Gpu {
     }
 
     @Override
+    public synchronized boolean isDone(Event event) {
+        Mark mark = (Mark) event;
+        return mark.order == null || mark.order.done >= mark.number;
+    }
+
+    @Override
     public synchronized void await(Event event) {
         Mark mark = (Mark) event;
         if (mark.order != null && forgotten != Wait.HOST) {

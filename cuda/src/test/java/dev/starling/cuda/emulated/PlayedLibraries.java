@@ -1,0 +1,115 @@
+package dev.starling.cuda.emulated;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * NVIDIA's libraries as libraries.cpp plays them, under the names by which the bindings look for the real ones: what
+ * calls them is tested down to the bytes that it hands over. Not on machines with a driver, which have the real ones.
+ */
+public final class PlayedLibraries {
+    private static final String PLAYED = "libplayed.so";
+    private static final List<String> NAMES = List.of("libcuda.so.1", "libcudart.so.13", "libcublasLt.so.13",
+            "libcublas.so.13", "libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", "libcudnn_adv.so.9",
+            "libnccl.so.2");
+    private static final boolean POSSIBLE = Emulation.isPossible() && System.getProperty("os.name").equals("Linux")
+            && !isThere("libcuda.so.1");
+
+    private static SymbolLookup library;
+
+    private PlayedLibraries() { }
+
+    /** Tells whether there is a compiler and a place for them to take. */
+    public static boolean arePossible() {
+        return POSSIBLE;
+    }
+
+    private static boolean isThere(String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            SymbolLookup.libraryLookup(name, arena);
+            return true;
+        } catch (IllegalArgumentException e) {
+            return false;
+        }
+    }
+
+    /** Lets this process find them. */
+    public static synchronized void load() {
+        if (library != null) {
+            return;
+        }
+        try {
+            Path folder = Files.createTempDirectory("starling-played");
+            Path source = folder.resolve("libraries.cpp");
+            try (InputStream in = PlayedLibraries.class.getResourceAsStream("libraries.cpp")) {
+                Files.copy(in, source);
+            }
+            compile("-std=c++17", "-O1", "-pthread", "-fvisibility=hidden", "-Wl,-soname," + PLAYED, "-o",
+                    folder.resolve(PLAYED).toString(), source.toString());
+            Path versions = folder.resolve("versions");
+            for (String name : NAMES) {
+                Files.writeString(versions, name + " { *; };");
+                compile("-Wl,-soname," + name, "-Wl,--version-script=" + versions, "-Wl,--no-as-needed",
+                        "-Wl,-rpath,$ORIGIN", "-o", folder.resolve(name).toString(), "-L" + folder, "-lplayed");
+                System.load(folder.resolve(name).toString());
+            }
+            library = SymbolLookup.libraryLookup(folder.resolve(PLAYED), Arena.global());
+            try (var files = Files.list(folder)) {
+                for (Path file : files.toList()) {
+                    Files.delete(file);
+                }
+            }
+            Files.delete(folder);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static void compile(String... arguments) throws IOException {
+        List<String> command = new ArrayList<>(List.of("g++", "-shared", "-fPIC"));
+        command.addAll(List.of(arguments));
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        try {
+            if (process.waitFor() != 0) {
+                throw new IllegalStateException(said);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Returns the first thing that real libraries would not have taken, or an empty text. */
+    public static String complaint() {
+        try {
+            MemorySegment text = (MemorySegment) Linker.nativeLinker().downcallHandle(library.findOrThrow(
+                    "played_complaint"), FunctionDescriptor.of(ValueLayout.ADDRESS)).invokeExact();
+            return text.reinterpret(Long.MAX_VALUE).getString(0);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Returns how many operations they have carried out. */
+    public static long computed() {
+        try {
+            return (long) Linker.nativeLinker().downcallHandle(library.findOrThrow("played_computed"),
+                    FunctionDescriptor.of(ValueLayout.JAVA_LONG)).invokeExact();
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+}

@@ -1,0 +1,410 @@
+// NVIDIA's libraries as far as Starling calls them, played on the host's memory, by what their documentation says.
+// Everything is computed from the descriptors that come in. What the real ones would refuse, or not promise to get
+// right, is noted as a complaint. Written without their headers: types and numbers are those of their binary interface.
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+static std::string complaint;
+static long computed;
+
+// What was complained about first, or nothing.
+API const char* played_complaint() { return complaint.c_str(); }
+
+// How many operations were carried out.
+API long played_computed() { return computed; }
+
+static int refuse(const char* what, int status) {
+    if (complaint.empty()) {
+        complaint = what;
+    }
+    return status;
+}
+
+#define REQUIRE(holds, status) if (!(holds)) return refuse(#holds, status)
+
+enum { F32, F64, F16, BF16, SIZES };
+
+static int size_of(int type) { return type == F64 ? 8 : type == F32 ? 4 : 2; }
+
+static double get(int type, const void* p, int64_t i) {
+    switch (type) {
+        case F64: return ((const double*) p)[i];
+        case F32: return ((const float*) p)[i];
+        case F16: return (float) ((const _Float16*) p)[i];
+    }
+    uint32_t bits = (uint32_t) ((const uint16_t*) p)[i] << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static void put(int type, void* p, int64_t i, double value) {
+    float f = (float) value;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    switch (type) {
+        case F64: ((double*) p)[i] = value; break;
+        case F32: ((float*) p)[i] = f; break;
+        case F16: ((_Float16*) p)[i] = (_Float16) f; break;
+        default: ((uint16_t*) p)[i] = f != f ? 0x7fc0 : (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
+static bool aligned(const void* p, uintptr_t bytes) { return p != nullptr && (uintptr_t) p % bytes == 0; }
+
+// ---- the driver: there is none
+
+API int cuInit(unsigned) { return 100; }
+
+API int cuGetErrorString(int, const char** text) { *text = "played: no device"; return 0; }
+
+// ---- cuBLASLt
+
+enum { LT_OK, LT_INVALID = 7, LT_UNSUPPORTED = 15 };
+enum { RELU = 2, BIAS = 4 };
+
+struct Matrix { int type; int64_t rows, columns, leading; int batches; int64_t distance; };
+struct Product { int compute, scale, transposed[2]; unsigned epilogue; const void* bias; };
+struct Preference { uint64_t workspace; uint32_t reduction, alignment[4]; };
+struct Algorithm { uint64_t alignment, workspace, rest[6]; };
+struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
+
+static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type == 2 ? F16 : type == 14 ? BF16 : -1; }
+
+API int cublasLtCreate(void** handle) { *handle = new char; return LT_OK; }
+
+API const char* cublasLtGetStatusString(int) { return "played"; }
+
+API int cublasLtMatrixLayoutCreate(Matrix** m, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+    REQUIRE(blas_type(type) >= 0, LT_INVALID);
+    REQUIRE(leading >= (int64_t) rows, LT_INVALID);
+    *m = new Matrix {blas_type(type), (int64_t) rows, (int64_t) columns, leading, 1, 0};
+    return LT_OK;
+}
+
+API int cublasLtMatrixLayoutSetAttribute(Matrix* m, int attribute, const void* value, size_t bytes) {
+    REQUIRE(attribute == 5 || attribute == 6, LT_INVALID);
+    REQUIRE(bytes == (attribute == 5 ? 4 : 8), LT_INVALID);
+    memcpy(attribute == 5 ? (void*) &m->batches : &m->distance, value, bytes);
+    return LT_OK;
+}
+
+API int cublasLtMatmulDescCreate(Product** p, int compute, int scale) {
+    *p = new Product {compute, blas_type(scale), {0, 0}, 1, nullptr};
+    return LT_OK;
+}
+
+API int cublasLtMatmulDescSetAttribute(Product* p, int attribute, const void* value, size_t bytes) {
+    REQUIRE(attribute == 3 || attribute == 4 || attribute == 7 || attribute == 8, LT_INVALID);
+    REQUIRE(bytes == (attribute == 8 ? 8 : 4), LT_INVALID);
+    memcpy(attribute == 7 ? (void*) &p->epilogue : attribute == 8 ? (void*) &p->bias : &p->transposed[attribute - 3],
+            value, bytes);
+    return LT_OK;
+}
+
+API int cublasLtMatmulPreferenceCreate(Preference** p) {
+    *p = new Preference {0, 7, {256, 256, 256, 256}};
+    return LT_OK;
+}
+
+API int cublasLtMatmulPreferenceDestroy(Preference* p) { delete p; return LT_OK; }
+
+API int cublasLtMatmulPreferenceSetAttribute(Preference* p, int attribute, const void* value, size_t bytes) {
+    REQUIRE(attribute == 1 || attribute == 3 || (attribute >= 5 && attribute <= 8), LT_INVALID);
+    REQUIRE(bytes == (attribute == 1 ? 8 : 4), LT_INVALID);
+    memcpy(attribute == 1 ? (void*) &p->workspace : attribute == 3 ? &p->reduction : &p->alignment[attribute - 5],
+            value, bytes);
+    return LT_OK;
+}
+
+static int check(Product* p, Matrix* a, Matrix* b, Matrix* c, Matrix* d) {
+    bool ta = p->transposed[0], tb = p->transposed[1];
+    int64_t depth = ta ? a->rows : a->columns;
+    REQUIRE(a->type == b->type && a->type == c->type && a->type == d->type, LT_INVALID);
+    REQUIRE(p->scale == (d->type == F64 ? F64 : F32), LT_INVALID);
+    REQUIRE(p->compute == (d->type == F64 ? 70 : 68), LT_INVALID);
+    REQUIRE((ta ? a->columns : a->rows) == d->rows, LT_INVALID);
+    REQUIRE((tb ? b->rows : b->columns) == d->columns, LT_INVALID);
+    REQUIRE((tb ? b->columns : b->rows) == depth && depth > 0, LT_INVALID);
+    REQUIRE(a->batches == d->batches && b->batches == d->batches, LT_INVALID);
+    REQUIRE(a->distance >= 0 && b->distance >= 0, LT_INVALID);
+    REQUIRE(d->batches == 1 || d->distance >= d->leading * d->columns, LT_INVALID);
+    REQUIRE(!(p->epilogue & BIAS) || aligned(p->bias, 16), LT_INVALID);
+    return LT_OK;
+}
+
+API int cublasLtMatmulAlgoGetHeuristic(void*, Product* p, Matrix* a, Matrix* b, Matrix* c, Matrix* d, Preference* how,
+        int most, Offer* offers, int* found) {
+    *found = 0;
+    if (int error = check(p, a, b, c, d)) {
+        return error;
+    }
+    REQUIRE(most > 0 && (size_of(d->type) > 2 || !(how->reduction & 5)), LT_INVALID);
+    if (d->type == F64 && p->epilogue != 1) {
+        return LT_UNSUPPORTED; // so that what is done then is tried, too
+    }
+    size_t workspace = how->workspace < 4096 ? how->workspace : 4096;
+    uint32_t alignment = ~0u;
+    for (uint32_t bytes : how->alignment) {
+        alignment = bytes < alignment ? bytes : alignment;
+    }
+    offers[0] = Offer {{alignment, workspace, {}}, workspace, LT_OK, 1, {}};
+    *found = 1;
+    return LT_OK;
+}
+
+API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matrix* la, const void* b, Matrix* lb,
+        const void* beta, const void* c, Matrix* lc, void* d, Matrix* ld, const Algorithm* algorithm, void* workspace,
+        size_t bytes, void* stream) {
+    if (int error = check(p, la, lb, lc, ld)) {
+        return error;
+    }
+    REQUIRE(stream != nullptr, LT_INVALID);
+    REQUIRE(get(p->scale, alpha, 0) == 1 && get(p->scale, beta, 0) == 0, LT_INVALID);
+    REQUIRE(aligned(a, algorithm->alignment) && aligned(b, algorithm->alignment), LT_INVALID);
+    REQUIRE(c == d && aligned(d, algorithm->alignment), LT_INVALID);
+    REQUIRE(bytes >= algorithm->workspace && aligned(workspace, 256), LT_INVALID);
+    memset(workspace, 0xff, algorithm->workspace);
+    int type = ld->type;
+    int64_t depth = p->transposed[0] ? la->rows : la->columns;
+    for (int64_t n = 0; n < ld->batches; n++) {
+        for (int64_t j = 0; j < ld->columns; j++) {
+            for (int64_t i = 0; i < ld->rows; i++) {
+                double sum = p->epilogue & BIAS ? get(type, p->bias, i) : 0;
+                for (int64_t k = 0; k < depth; k++) {
+                    int64_t left = p->transposed[0] ? k + i * la->leading : i + k * la->leading;
+                    int64_t right = p->transposed[1] ? j + k * lb->leading : k + j * lb->leading;
+                    sum += get(type, a, n * la->distance + left) * get(type, b, n * lb->distance + right);
+                }
+                put(type, d, n * ld->distance + i + j * ld->leading, p->epilogue & RELU && sum <= 0 ? 0 : sum);
+            }
+        }
+    }
+    computed++;
+    return LT_OK;
+}
+
+// ---- cuDNN
+
+enum { DNN_OK, DNN_BAD = 2000, DNN_UNSUPPORTED = 3000 };
+
+struct Dnn { void* stream; };
+struct Images { int type, n, c, h, w; };
+struct Filter { int type, k, c, h, w; };
+struct Geometry { int padding[2], stride[2], dilation[2], groups, math; };
+struct Activation { int mode, nan; double coefficient; };
+struct Found { int algorithm, status; float time; size_t memory; int deterministic, math, reserved[3]; };
+
+static int dnn_type(int type) { return type == 0 ? F32 : type == 2 ? F16 : type == 9 ? BF16 : -1; }
+
+API const char* cudnnGetErrorString(int) { return "played"; }
+
+API int cudnnCreate(Dnn** handle) { *handle = new Dnn {}; return DNN_OK; }
+
+API int cudnnSetStream(Dnn* handle, void* stream) { handle->stream = stream; return DNN_OK; }
+
+API int cudnnCreateTensorDescriptor(Images** p) { *p = new Images {}; return DNN_OK; }
+
+API int cudnnSetTensor4dDescriptor(Images* p, int format, int type, int n, int c, int h, int w) {
+    REQUIRE(format == 1 && dnn_type(type) >= 0, DNN_BAD);
+    *p = Images {dnn_type(type), n, c, h, w};
+    return DNN_OK;
+}
+
+API int cudnnCreateFilterDescriptor(Filter** p) { *p = new Filter {}; return DNN_OK; }
+
+API int cudnnSetFilter4dDescriptor(Filter* p, int type, int format, int k, int c, int h, int w) {
+    REQUIRE(format == 1 && dnn_type(type) >= 0, DNN_BAD);
+    *p = Filter {dnn_type(type), k, c, h, w};
+    return DNN_OK;
+}
+
+API int cudnnCreateConvolutionDescriptor(Geometry** p) { *p = new Geometry {}; return DNN_OK; }
+
+API int cudnnSetConvolution2dDescriptor(Geometry* p, int ph, int pw, int sh, int sw, int dh, int dw, int mode,
+        int type) {
+    REQUIRE(mode == 1 && type == 0, DNN_BAD);
+    *p = Geometry {{ph, pw}, {sh, sw}, {dh, dw}, 1, 0};
+    return DNN_OK;
+}
+
+API int cudnnSetConvolutionGroupCount(Geometry* p, int groups) { p->groups = groups; return DNN_OK; }
+
+API int cudnnSetConvolutionMathType(Geometry* p, int math) { p->math = math; return DNN_OK; }
+
+API int cudnnCreateActivationDescriptor(Activation** p) { *p = new Activation {}; return DNN_OK; }
+
+API int cudnnSetActivationDescriptor(Activation* p, int mode, int nan, double coefficient) {
+    *p = Activation {mode, nan, coefficient};
+    return DNN_OK;
+}
+
+static int check(const Images* x, const Filter* w, const Geometry* g, const Images* y) {
+    REQUIRE(x->type == w->type && x->type == y->type, DNN_BAD);
+    REQUIRE(x->n == y->n && x->c == w->c * g->groups && y->c == w->k && w->k % g->groups == 0, DNN_BAD);
+    REQUIRE(y->h == (x->h + 2 * g->padding[0] - g->dilation[0] * (w->h - 1) - 1) / g->stride[0] + 1, DNN_BAD);
+    REQUIRE(y->w == (x->w + 2 * g->padding[1] - g->dilation[1] * (w->w - 1) - 1) / g->stride[1] + 1, DNN_BAD);
+    REQUIRE(g->math == (x->type == F32 ? 3 : 1), DNN_BAD);
+    return DNN_OK;
+}
+
+// The best is refused, the next does not give the same bits every time; what the third wants is told too low here.
+static int offer(const Images* x, const Filter* w, const Geometry* g, const Images* y, int most, int* found,
+        Found* offers) {
+    if (int error = check(x, w, g, y)) {
+        return error;
+    }
+    REQUIRE(most >= 4, DNN_BAD);
+    offers[0] = Found {5, DNN_UNSUPPORTED, -1, 0, 1, g->math, {}};
+    offers[1] = Found {0, DNN_OK, -1, 0, 0, g->math, {}};
+    offers[2] = Found {4, DNN_OK, -1, 64, 1, g->math, {}};
+    offers[3] = Found {1, DNN_OK, -1, 64, 1, g->math, {}};
+    *found = 4;
+    return DNN_OK;
+}
+
+static int workspace_of(int algorithm, size_t* bytes) {
+    REQUIRE(algorithm == 4 || algorithm == 1, DNN_BAD);
+    if (algorithm == 4) {
+        return DNN_UNSUPPORTED;
+    }
+    *bytes = 1000;
+    return DNN_OK;
+}
+
+API int cudnnGetConvolutionForwardAlgorithm_v7(Dnn*, Images* x, Filter* w, Geometry* g, Images* y, int most,
+        int* found, Found* offers) {
+    return offer(x, w, g, y, most, found, offers);
+}
+
+API int cudnnGetConvolutionBackwardDataAlgorithm_v7(Dnn*, Filter* w, Images* y, Geometry* g, Images* x, int most,
+        int* found, Found* offers) {
+    return offer(x, w, g, y, most, found, offers);
+}
+
+API int cudnnGetConvolutionBackwardFilterAlgorithm_v7(Dnn*, Images* x, Images* y, Geometry* g, Filter* w, int most,
+        int* found, Found* offers) {
+    return offer(x, w, g, y, most, found, offers);
+}
+
+API int cudnnGetConvolutionForwardWorkspaceSize(Dnn*, Images* x, Filter* w, Geometry* g, Images* y, int algorithm,
+        size_t* bytes) {
+    int error = check(x, w, g, y);
+    return error ? error : workspace_of(algorithm, bytes);
+}
+
+API int cudnnGetConvolutionBackwardDataWorkspaceSize(Dnn*, Filter* w, Images* y, Geometry* g, Images* x, int algorithm,
+        size_t* bytes) {
+    int error = check(x, w, g, y);
+    return error ? error : workspace_of(algorithm, bytes);
+}
+
+API int cudnnGetConvolutionBackwardFilterWorkspaceSize(Dnn*, Images* x, Images* y, Geometry* g, Filter* w,
+        int algorithm, size_t* bytes) {
+    int error = check(x, w, g, y);
+    return error ? error : workspace_of(algorithm, bytes);
+}
+
+// Calls take(index of x, of weight, of y) for every product of a convolution.
+template <class Take> static void each(const Images* x, const Filter* w, const Geometry* g, const Images* y,
+        Take take) {
+    for (int n = 0; n < y->n; n++) for (int p = 0; p < y->h; p++) for (int q = 0; q < y->w; q++)
+    for (int k = 0; k < y->c; k++) for (int r = 0; r < w->h; r++) for (int s = 0; s < w->w; s++) {
+        int row = p * g->stride[0] - g->padding[0] + r * g->dilation[0];
+        int column = q * g->stride[1] - g->padding[1] + s * g->dilation[1];
+        if (row < 0 || row >= x->h || column < 0 || column >= x->w) {
+            continue;
+        }
+        for (int c = 0; c < w->c; c++) {
+            int channel = k / (y->c / g->groups) * w->c + c;
+            take(((int64_t) (n * x->h + row) * x->w + column) * x->c + channel,
+                    ((int64_t) (k * w->h + r) * w->w + s) * w->c + c,
+                    ((int64_t) (n * y->h + p) * y->w + q) * y->c + k);
+        }
+    }
+}
+
+static int ready(Dnn* handle, const float* alpha, const void* one, const void* other, const void* result,
+        int algorithm, void* workspace, size_t bytes) {
+    REQUIRE(handle->stream != nullptr && *alpha == 1, DNN_BAD);
+    REQUIRE(aligned(one, 16) && aligned(other, 16) && aligned(result, 16), DNN_BAD);
+    REQUIRE(algorithm == 1 && bytes >= 1000 && aligned(workspace, 16), DNN_BAD);
+    memset(workspace, 0xff, 1000);
+    computed++;
+    return DNN_OK;
+}
+
+API int cudnnConvolutionForward(Dnn* handle, const float* alpha, Images* dx, const void* x, Filter* dw, const void* w,
+        Geometry* g, int algorithm, void* workspace, size_t bytes, const float* beta, Images* dy, void* y) {
+    int error = check(dx, dw, g, dy);
+    if (error || (error = ready(handle, alpha, x, w, y, algorithm, workspace, bytes))) {
+        return error;
+    }
+    std::vector<double> sums((size_t) dy->n * dy->h * dy->w * dy->c);
+    each(dx, dw, g, dy, [&](int64_t i, int64_t k, int64_t o) { sums[o] += get(dx->type, x, i) * get(dx->type, w, k); });
+    for (size_t o = 0; o < sums.size(); o++) {
+        put(dy->type, y, o, *beta == 0 ? sums[o] : sums[o] + *beta * get(dy->type, y, o));
+    }
+    return DNN_OK;
+}
+
+// Not for bf16, so that what is done then is tried, too.
+API int cudnnConvolutionBiasActivationForward(Dnn* handle, const float* alpha, Images* dx, const void* x, Filter* dw,
+        const void* w, Geometry* g, int algorithm, void* workspace, size_t bytes, const float* alpha2, Images* dz,
+        const void* z, Images* db, const void* bias, Activation* activation, Images* dy, void* y) {
+    if (dx->type == BF16) {
+        return DNN_UNSUPPORTED;
+    }
+    REQUIRE(*alpha2 == 0 && z == y && dz->c == dy->c && dz->n == dy->n && dz->h == dy->h && dz->w == dy->w, DNN_BAD);
+    REQUIRE(db->type == dx->type && db->n == 1 && db->c == dy->c && db->h == 1 && db->w == 1, DNN_BAD);
+    REQUIRE(aligned(bias, 16) && activation->nan == 0 && activation->coefficient > 1e300, DNN_BAD);
+    REQUIRE(activation->mode == 1 || (activation->mode == 5 && algorithm == 1), DNN_BAD);
+    int error = check(dx, dw, g, dy);
+    if (error || (error = ready(handle, alpha, x, w, y, algorithm, workspace, bytes))) {
+        return error;
+    }
+    std::vector<double> sums((size_t) dy->n * dy->h * dy->w * dy->c);
+    each(dx, dw, g, dy, [&](int64_t i, int64_t k, int64_t o) { sums[o] += get(dx->type, x, i) * get(dx->type, w, k); });
+    for (size_t o = 0; o < sums.size(); o++) {
+        double sum = sums[o] + get(db->type, bias, o % dy->c);
+        put(dy->type, y, o, activation->mode == 1 && sum <= 0 ? 0 : sum);
+    }
+    return DNN_OK;
+}
+
+API int cudnnConvolutionBackwardData(Dnn* handle, const float* alpha, Filter* dw, const void* w, Images* dy,
+        const void* y, Geometry* g, int algorithm, void* workspace, size_t bytes, const float* beta, Images* dx,
+        void* x) {
+    int error = check(dx, dw, g, dy);
+    if (error || (error = ready(handle, alpha, w, y, x, algorithm, workspace, bytes))) {
+        return error;
+    }
+    REQUIRE(*beta == 0, DNN_BAD);
+    std::vector<double> sums((size_t) dx->n * dx->h * dx->w * dx->c);
+    each(dx, dw, g, dy, [&](int64_t i, int64_t k, int64_t o) { sums[i] += get(dw->type, w, k) * get(dy->type, y, o); });
+    for (size_t i = 0; i < sums.size(); i++) {
+        put(dx->type, x, i, sums[i]);
+    }
+    return DNN_OK;
+}
+
+API int cudnnConvolutionBackwardFilter(Dnn* handle, const float* alpha, Images* dx, const void* x, Images* dy,
+        const void* y, Geometry* g, int algorithm, void* workspace, size_t bytes, const float* beta, Filter* dw,
+        void* w) {
+    int error = check(dx, dw, g, dy);
+    if (error || (error = ready(handle, alpha, x, y, w, algorithm, workspace, bytes))) {
+        return error;
+    }
+    REQUIRE(*beta == 0, DNN_BAD);
+    std::vector<double> sums((size_t) dw->k * dw->h * dw->w * dw->c);
+    each(dx, dw, g, dy, [&](int64_t i, int64_t k, int64_t o) { sums[k] += get(dx->type, x, i) * get(dy->type, y, o); });
+    for (size_t k = 0; k < sums.size(); k++) {
+        put(dw->type, w, k, sums[k]);
+    }
+    return DNN_OK;
+}
