@@ -38,6 +38,8 @@ final class AeronLink implements Link {
     private long nextLookNs = System.nanoTime();
     private boolean connected;
     private boolean gone;
+    private long goneNs;
+    private long drainsBefore;
     private boolean closed;
 
     /**
@@ -54,8 +56,11 @@ final class AeronLink implements Link {
     @Override
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
-        if (closed || gone) {
+        if (closed) {
             return Wire.CLOSED;
+        }
+        if (gone) {
+            return wire.hasDrained(goneNs, drainsBefore) ? Wire.CLOSED : Wire.BACK_PRESSURED;
         }
         if (failure != null) {
             throw failure;
@@ -76,8 +81,14 @@ final class AeronLink implements Link {
             return Wire.BACK_PRESSURED;
         }
         // Disconnected, closed, or at the end of what a stream can count: no more will go this way.
+        leave();
+        return Wire.BACK_PRESSURED;
+    }
+
+    private void leave() {
         gone = true;
-        return Wire.CLOSED;
+        goneNs = System.nanoTime();
+        drainsBefore = wire.drains();
     }
 
     /** Goes on with what takes its time; returns whether something came of it. */
@@ -149,7 +160,9 @@ final class AeronLink implements Link {
 
     /** Ends the link through memory: for good if it was in use. */
     private void leavePeer() {
-        gone = connected;
+        if (connected) {
+            leave();
+        }
         withdraw();
         peer = null;
     }

@@ -50,6 +50,10 @@ final class AeronWire implements Wire {
     private static final long LONGEST_STEP_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long GOODBYE_NS = TimeUnit.MILLISECONDS.toNanos(25);
     private static final long START_NS = TimeUnit.SECONDS.toNanos(10);
+    /** A driver with threads of its own may be this much later with data than with the news that their sender left. */
+    private static final long SETTLE_NS = TimeUnit.MILLISECONDS.toNanos(5);
+    /** One may have stopped at the end of a term. */
+    private static final int DRAINS = 2;
     /** A peer's process may rest for long; whether it is gone its lock tells. */
     private static final long DRIVER_SILENCE_MS = TimeUnit.HOURS.toMillis(1);
 
@@ -69,6 +73,7 @@ final class AeronWire implements Wire {
     private final FragmentAssembler networkMessages = assembler();
     private Waiting waiting = Waiting.forThreads(1);
     private long nextUpkeepNs;
+    private long drains;
     private boolean networked;
     private boolean closed;
 
@@ -234,7 +239,8 @@ final class AeronWire implements Wire {
         inbox = to;
         int work = 0;
         long now = System.nanoTime();
-        if (now >= nextUpkeepNs) {
+        boolean upkeep = now >= nextUpkeepNs;
+        if (upkeep) {
             nextUpkeepNs = now + UPKEEP_NS;
             client.conductorAgentInvoker().invoke();
             if (client.isClosed()) {
@@ -254,7 +260,18 @@ final class AeronWire implements Wire {
         if (taken < limit) {
             taken += network.poll(networkMessages, limit - taken);
         }
+        drains += upkeep && taken < limit ? 1 : 0;
         return work + taken;
+    }
+
+    /** Returns how often all that had come was handed over. */
+    long drains() {
+        return drains;
+    }
+
+    /** Returns whether all has been handed over that a peer sent which was found to be gone at that time. */
+    boolean hasDrained(long goneNs, long drainsThen) {
+        return drains >= drainsThen + DRAINS && System.nanoTime() - goneNs > SETTLE_NS;
     }
 
     /** Drives the driver; returns 1 if it moved data, for it has always something to look after. */

@@ -64,7 +64,7 @@ final class LocalWire implements Wire {
 
     @Override
     public Link open(String peer) {
-        return new ToRing(peer);
+        return new ToRing(peer, ring);
     }
 
     @Override
@@ -90,11 +90,13 @@ final class LocalWire implements Wire {
 
     private static final class ToRing implements Link {
         private final String address;
+        private final RingBuffer own;
         private LocalWire peer;
         private boolean closed;
 
-        ToRing(String address) {
+        ToRing(String address, RingBuffer own) {
             this.address = address;
+            this.own = own;
         }
 
         @Override
@@ -106,8 +108,11 @@ final class LocalWire implements Wire {
                     return Wire.NOT_CONNECTED;
                 }
             }
-            if (closed || peer.closed) {
+            if (closed) {
                 return Wire.CLOSED;
+            }
+            if (peer.closed) {
+                return own.size() > 0 ? Wire.BACK_PRESSURED : Wire.CLOSED;
             }
             RingBuffer ring = peer.ring;
             int index = ring.tryClaim(MESSAGE, headerLength + bodyLength);

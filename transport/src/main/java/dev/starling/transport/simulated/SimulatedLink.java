@@ -41,7 +41,8 @@ final class SimulatedLink implements Link {
             return Wire.NOT_CONNECTED;
         }
         if (target.isClosed()) {
-            return Wire.CLOSED;
+            // News of it cannot be faster than what it said before.
+            return origin.awaits(target) ? Wire.BACK_PRESSURED : Wire.CLOSED;
         }
         int length = headerLength + bodyLength;
         Conditions conditions = simulation.conditions();
@@ -89,6 +90,11 @@ final class SimulatedLink implements Link {
             target.addStray(simulation.pool().mangled(message, now + simulation.delay(conditions),
                     simulation.chance()));
         }
+    }
+
+    /** Returns whether messages are under way. */
+    boolean isBusy() {
+        return first != null;
     }
 
     /** Returns when the next message arrives. */

@@ -114,6 +114,16 @@ final class SimulatedWire implements Wire {
         return earliest;
     }
 
+    /** Returns whether something is under way from that wire to this one. */
+    boolean awaits(SimulatedWire sender) {
+        for (int i = 0; i < inbound.size(); i++) {
+            if (inbound.get(i).origin() == sender && inbound.get(i).isBusy()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     void addStray(Message message) {
         if (stray == null || stray.arrivalNs > message.arrivalNs) {
             message.next = stray;

@@ -19,7 +19,10 @@ public interface Wire extends AutoCloseable {
     /** Nobody is there yet; try again later. */
     int NOT_CONNECTED = -2;
 
-    /** The other end is gone for good, or the link was closed. */
+    /**
+     * The other end is gone for good, and what it sent to this wire and can still come has been handed over; or the
+     * link was closed. So a peer's last words are heard before it is given up; until then there is no room.
+     */
     int CLOSED = -3;
 
     /** Returns where peers reach this wire: what their {@link #open} takes. Printable ASCII, at most 512 characters. */

@@ -65,6 +65,11 @@ final class Arrivals {
         return taken == 0 && room > 0;
     }
 
+    /** Returns whether messages wait to be wanted. */
+    boolean keepsMessages() {
+        return !kept.isEmpty();
+    }
+
     Iterable<Inflow> inflows() {
         return inflows.values();
     }

@@ -48,7 +48,7 @@ final class UcxLink implements Link {
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
         if (!isConnected()) {
-            return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : Wire.CLOSED;
+            return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : gone();
         }
         int length = headerLength + bodyLength;
         UcxWire.checkLength(length);
@@ -62,7 +62,12 @@ final class UcxLink implements Link {
         if (bodyLength > 0) {
             ring.buffer().putBytes(at + Envelope.LENGTH + headerLength, body, bodyOffset, bodyLength);
         }
-        return send(UcxWire.MESSAGE, at, Envelope.LENGTH + length, 0, 0);
+        return send(UcxWire.MESSAGE, at, Envelope.LENGTH + length, 0, 0) == Wire.SENT ? Wire.SENT : gone();
+    }
+
+    /** The peer left when all it had sent was here; some of it may have yet to be handed over. */
+    private int gone() {
+        return wire.keepsMessages() ? Wire.BACK_PRESSURED : Wire.CLOSED;
     }
 
     /** Sends a piece of a put. The piece is not copied. */

@@ -293,6 +293,11 @@ final class UcxWire implements Wire, RemoteWrites {
         }
     }
 
+    /** Returns whether messages came that have yet to be handed over. */
+    boolean keepsMessages() {
+        return arrivals.keepsMessages();
+    }
+
     boolean isAt(InetAddress host) {
         return listener.getAddress().getAddress().equals(host);
     }

@@ -136,6 +136,34 @@ class ConnectionContractTest {
     }
 
     @Test
+    void shouldHearLastWordsThoughItSendsToOneThatHasLeft() throws InterruptedException {
+        int words = 100; // More than are taken at once.
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            Member a = c.a();
+            for (int i = 0; i < words; i++) {
+                assertThat(c.toA().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
+            }
+            Thread leaving = Thread.ofPlatform().start(c.b()::close);
+            // Some wait for thanks before they leave.
+            leaving.join(Duration.ofMillis(100));
+            a.transport.onMessage((from, buffer, offset, length) -> {
+                a.messages.add("heard");
+                c.toB().send(WORD, 0, 4);
+            });
+            cluster.await(() -> {
+                c.toB().send(WORD, 0, 4);
+                return !a.lost.isEmpty();
+            }, "the goodbye");
+            leaving.join();
+            assertThat(a.messages).hasSize(words);
+            assertThat(c.toB().reason()).isEqualTo(c.b().transport.address() + " closed the connection");
+            assertThat(c.toB().saidGoodbye()).isTrue();
+            assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
+        }
+    }
+
+    @Test
     void shouldTellThatThePeersTransportClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
