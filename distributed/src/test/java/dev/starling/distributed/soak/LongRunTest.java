@@ -39,6 +39,7 @@ class LongRunTest {
 
     @BeforeEach
     void lookAround() throws IOException {
+        Cluster.awaitEarlier();
         before = left();
     }
 
