@@ -57,7 +57,7 @@ public interface Layer extends AutoCloseable {
     /** Returns where the parameters live; the current device if there are none. */
     default Device device() {
         Iterator<Parameter> parameters = state().values().iterator();
-        return parameters.hasNext() ? parameters.next().value().device() : Device.current();
+        return parameters.hasNext() ? parameters.next().master().device() : Device.current();
     }
 
     /** Returns what this layer is called in a {@link Summary}. */

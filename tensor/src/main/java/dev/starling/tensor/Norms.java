@@ -5,7 +5,10 @@ import dev.starling.tensor.op.Normalization;
 import java.util.Arrays;
 import java.util.List;
 
-/** Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. */
+/**
+ * Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. These may be
+ * f32 beside a 16-bit {@code x}: statistics then are, too, and the result is rounded to x's type.
+ */
 public final class Norms {
     private Norms() {
     }
@@ -63,7 +66,7 @@ public final class Norms {
         Tensor shift = mean.mul(scale).neg();
         shift = beta == null ? shift : shift.add(beta);
         Shape channels = perChannel(x);
-        return x.mul(scale.reshape(channels)).add(shift.reshape(channels));
+        return x.to(scale.dtype()).mul(scale.reshape(channels)).add(shift.reshape(channels)).to(x.dtype());
     }
 
     /**
@@ -96,12 +99,14 @@ public final class Norms {
                     x.size(1) + " channels must divide into " + groups + " groups", "change groups");
         }
         long each = x.shape().slice(1, x.rank()).count() / groups;
-        Spec ones = x.spec().with(Shape.of(each));
-        Tensor y = layerNorm(x.reshape(x.size(0), groups, each), Creation.full(ones, 1), null, epsilon);
+        Tensor wide = gamma == null ? x : x.to(gamma.dtype());
+        Spec ones = wide.spec().with(Shape.of(each));
+        Tensor y = layerNorm(wide.reshape(x.size(0), groups, each), Creation.full(ones, 1), null, epsilon);
         y = y.reshape(x.shape());
         Shape channels = perChannel(x);
         y = gamma == null ? y : y.mul(gamma.reshape(channels));
-        return beta == null ? y : y.add(beta.reshape(channels));
+        y = beta == null ? y : y.add(beta.reshape(channels));
+        return y.to(x.dtype());
     }
 
     /** Instance normalisation: {@link #groupNorm} with a group for each channel. (Ulyanov et al., 2016) */
@@ -129,7 +134,7 @@ public final class Norms {
         }
         Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
         Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
-        return wide.mul(inverse).to(x.dtype()).mul(gamma);
+        return wide.mul(inverse).to(gamma.dtype()).mul(gamma).to(x.dtype());
     }
 
     /** Returns {@code [1, C, 1, ..]}: the shape in which one value a channel broadcasts to {@code x}. */

@@ -22,12 +22,12 @@ public final class NormalizationKernels {
 
     private final Launcher launcher;
 
-    private record Sums(String problem, DType type, boolean relu) implements Fold.Problem {
+    private record Sums(String problem, DType type, DType weights, boolean relu) implements Fold.Problem {
         @Override
         public KernelSource source(String function, String group, String width) {
             String operands = problem.equals("Moments") ? "1" : relu ? "3" : "2";
-            return KernelSource.of("normalization", function, "TX", Types.of(type), "C", Types.wide(type), "RELU",
-                    relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands, "GROUP", group, "WIDTH", width);
+            return KernelSource.of("normalization", function, "TX", Types.of(type), "TW", Types.of(weights), "C",
+                    Types.wide(type), "RELU", relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands, "GROUP", group, "WIDTH", width);
         }
 
         @Override
@@ -49,10 +49,10 @@ public final class NormalizationKernels {
         }
     }
 
-    private record LayerKernel(String function, DType type, Rows rows) implements Kernel {
+    private record LayerKernel(String function, DType type, DType weights, Rows rows) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("layernorm", function, rows.macros(type));
+            return KernelSource.of("layernorm", function, rows.macros(type, "TW", Types.of(weights)));
         }
     }
 
@@ -95,7 +95,7 @@ public final class NormalizationKernels {
             return results;
         }
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(2, channels), x.device()));
-        boolean done = Fold.run(launcher, new Sums("Moments", x.dtype(), false), others(x), results[1],
+        boolean done = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
                         .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
         if (done) {
@@ -121,7 +121,7 @@ public final class NormalizationKernels {
         }
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(3, channels), x.device()));
         Tensor[] folded = relu ? new Tensor[] {g, x, y} : new Tensor[] {g, x};
-        boolean done = Fold.run(launcher, new Sums("BatchSums", x.dtype(), relu), others(x), results[1],
+        boolean done = Fold.run(launcher, new Sums("BatchSums", x.dtype(), in[2].dtype(), relu), others(x), results[1],
                 l -> l.tensor(g).tensor(x).tensor(y).tensor(in[2]).tensor(in[4]).tensor(in[5]).tensor(results[1])
                         .tensor(results[2]).tensor(table).i64(channels).i64(x.count() / channels), folded);
         if (done) {
@@ -158,7 +158,7 @@ public final class NormalizationKernels {
             return null;
         }
         Rows shared = Rows.of(size, in[0].dtype(), areAligned(in[0], in[1], in[2]));
-        Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), shared));
+        Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), in[1].dtype(), shared));
         launch.tensor(results[0]).tensor(results[1]).tensor(results[2]).tensor(in[0]).tensor(in[1]).tensor(in[2]);
         shared.launch(launch.f64(op.epsilon()).i32((int) rows).i32((int) size), rows);
         return results;
@@ -174,13 +174,13 @@ public final class NormalizationKernels {
             return null;
         }
         Rows shared = Rows.of(size, x.dtype(), areAligned(g, x, in[2]));
-        Launch launch = launcher.launch(new LayerKernel("gradient", x.dtype(), shared)).tensor(results[0]);
+        Launch launch = launcher.launch(new LayerKernel("gradient", x.dtype(), in[2].dtype(), shared)).tensor(results[0]);
         for (Tensor operand : in) {
             launch.tensor(operand);
         }
         shared.launch(launch.i32((int) rows).i32((int) size), rows);
         Shape matrix = Shape.of(rows, size);
-        Fold.run(launcher, new Sums("LayerSums", x.dtype(), false), new Axes(1), results[1],
+        Fold.run(launcher, new Sums("LayerSums", x.dtype(), in[2].dtype(), false), new Axes(1), results[1],
                 l -> l.tensor(g).tensor(x).tensor(in[3]).tensor(in[4]).tensor(results[1]).tensor(results[2]),
                 g.view(matrix, matrix.contiguousStrides(), g.offset()),
                 x.view(matrix, matrix.contiguousStrides(), x.offset()));
@@ -191,8 +191,10 @@ public final class NormalizationKernels {
         return Arrays.stream(outputs).map(Tensor::allocate).toArray(Tensor[]::new);
     }
 
+    /** Whether the vectors of all operands can be read that have as many elements as 16 bytes of the first. */
     private static boolean areAligned(Tensor... operands) {
-        return Arrays.stream(operands).allMatch(x -> x.address() % VECTOR_BYTES == 0);
+        int width = VECTOR_BYTES / operands[0].dtype().bytes();
+        return Arrays.stream(operands).allMatch(x -> x.address() % (width * x.dtype().bytes()) == 0);
     }
 
     /** All dimensions but that of the channels. */

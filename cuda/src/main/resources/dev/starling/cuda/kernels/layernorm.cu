@@ -1,9 +1,10 @@
-// Layer normalisation of rows, and its gradient for x; see rows.cuh for the macros.
+// Layer normalisation of rows, and its gradient for x; see rows.cuh for the macros. TW is the type of
+// weights and statistics.
 
 #include "rows.cuh"
 
-extern "C" __global__ void __launch_bounds__(BLOCK) normalize(TX* y, TX* means, TX* inverses, const TX* x,
-        const TX* gamma, const TX* beta, f64 epsilon, u32 rows, u32 size) {
+extern "C" __global__ void __launch_bounds__(BLOCK) normalize(TX* y, TW* means, TW* inverses, const TX* x,
+        const TW* gamma, const TW* beta, f64 epsilon, u32 rows, u32 size) {
     u32 line = ROW;
     u32 n = line < rows ? size : 0;
     i64 first = (i64) (line < rows ? line : 0) * size;
@@ -31,14 +32,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK) normalize(TX* y, TX* means, 
         write_values(y + first, 1, i, values);
     }
     if (line < rows && LANE == 0) {
-        means[line] = narrow<TX>(mean);
-        inverses[line] = narrow<TX>(inverse);
+        means[line] = narrow<TW>(mean);
+        inverses[line] = narrow<TW>(inverse);
     }
 }
 
 // With h = g·gamma: dx = (h - mean(h) - x̂·mean(h·x̂))/deviation.
-extern "C" __global__ void __launch_bounds__(BLOCK) gradient(TX* dx, const TX* g, const TX* x, const TX* gamma,
-        const TX* means, const TX* inverses, u32 rows, u32 size) {
+extern "C" __global__ void __launch_bounds__(BLOCK) gradient(TX* dx, const TX* g, const TX* x, const TW* gamma,
+        const TW* means, const TW* inverses, u32 rows, u32 size) {
     u32 line = ROW;
     u32 n = line < rows ? size : 0;
     u32 own = line < rows ? line : 0;

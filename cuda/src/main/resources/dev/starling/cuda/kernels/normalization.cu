@@ -1,5 +1,6 @@
-// Sums of normalisations over the values of a channel, and what is made of them. Macros: TX, C (to compute in),
-// RELU, whether relu followed; PROBLEM, one of the structs, and how many OPERANDS it has; GROUP and WIDTH.
+// Sums of normalisations over the values of a channel, and what is made of them. Macros: TX, TW (the type of weights
+// and statistics), C (to compute in), RELU, whether relu followed; PROBLEM, one of the structs, and how many OPERANDS
+// it has; GROUP and WIDTH.
 
 #include "fold.cuh"
 
@@ -16,10 +17,10 @@ struct Summing {
 struct Moments : Summing {
     struct Lane { C pivot; };
     const TX* x;
-    const TX* gamma;
-    const TX* beta;
-    TX* means;
-    TX* inverses;
+    const TW* gamma;
+    const TW* beta;
+    TW* means;
+    TW* inverses;
     C* table;
     i64 step, channels, size;
     f64 epsilon;
@@ -39,8 +40,8 @@ struct Moments : Summing {
         f64 mean = (f64) lane(c).pivot + distance;
         f64 inverse = 1 / sqrt((variance < 0 ? 0 : variance) + epsilon);
         f64 scale = (f64) widen(gamma[c]) * inverse;
-        means[c] = narrow<TX>(mean);
-        inverses[c] = narrow<TX>(inverse);
+        means[c] = narrow<TW>(mean);
+        inverses[c] = narrow<TW>(inverse);
         table[c] = (C) scale;
         table[channels + c] = (C) ((f64) widen(beta[c]) - mean * scale);
     }
@@ -52,11 +53,11 @@ struct BatchSums : Summing {
     const TX* g;
     const TX* x;
     const TX* y;
-    const TX* gamma;
-    const TX* means;
-    const TX* inverses;
-    TX* dgamma;
-    TX* dbeta;
+    const TW* gamma;
+    const TW* means;
+    const TW* inverses;
+    TW* dgamma;
+    TW* dbeta;
     C* table;
     i64 channels, size;
     __device__ __forceinline__ Lane lane(u32 c) const { return Lane {widen(means[c]), widen(inverses[c])}; }
@@ -73,8 +74,8 @@ struct BatchSums : Summing {
         }
     }
     __device__ __forceinline__ void end(u32 c, Sums sums) const {
-        dgamma[c] = narrow<TX>(sums.second);
-        dbeta[c] = narrow<TX>(sums.first);
+        dgamma[c] = narrow<TW>(sums.second);
+        dbeta[c] = narrow<TW>(sums.first);
         f64 inverse = (f64) widen(inverses[c]);
         f64 scale = (f64) widen(gamma[c]) * inverse;
         f64 slope = scale * inverse * (f64) sums.second / (f64) size;
@@ -89,10 +90,10 @@ struct LayerSums : Summing {
     struct Lane { };
     const TX* g;
     const TX* x;
-    const TX* means;
-    const TX* inverses;
-    TX* dgamma;
-    TX* dbeta;
+    const TW* means;
+    const TW* inverses;
+    TW* dgamma;
+    TW* dbeta;
     DEVICE Lane lane(u32 column) { return Lane(); }
     template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 row,
             u32 step) const {
@@ -105,8 +106,8 @@ struct LayerSums : Summing {
         }
     }
     __device__ __forceinline__ void end(u32 column, Sums sums) const {
-        dgamma[column] = narrow<TX>(sums.second);
-        dbeta[column] = narrow<TX>(sums.first);
+        dgamma[column] = narrow<TW>(sums.second);
+        dbeta[column] = narrow<TW>(sums.first);
     }
 };
 

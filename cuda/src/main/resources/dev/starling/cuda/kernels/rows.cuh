@@ -13,12 +13,12 @@
 
 struct Values { C at[WIDTH]; };
 
-DEVICE Values read_values(const TX* x, i64 step, u32 i) {
+template <class T> DEVICE Values read_values(const T* x, i64 step, u32 i) {
     Values values;
     if (WIDTH == 1) {
         values.at[0] = widen(x[i * step]);
     } else {
-        Vec<TX, WIDTH> v = *(const Vec<TX, WIDTH>*) (x + i);
+        Vec<T, WIDTH> v = *(const Vec<T, WIDTH>*) (x + i);
         for (int k = 0; k < WIDTH; k++) {
             values.at[k] = widen(v.at[k]);
         }

@@ -55,11 +55,11 @@ public final class BatchNorm implements Fusible {
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
         if (Mode.isTraining()) {
-            Norms.Batch batch = Norms.batchNorm(x, weight.value(), bias.value(), epsilon, epilogue);
+            Norms.Batch batch = Norms.batchNorm(x, weight.master(), bias.master(), epsilon, epilogue);
             Recorder.with(Recorder.NONE, () -> follow(batch, x));
             return batch.y();
         }
-        Tensor y = Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.value(), bias.value(),
+        Tensor y = Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.master(), bias.master(),
                 epsilon);
         return epilogue == Epilogue.RELU ? y.relu() : y;
     }

@@ -29,7 +29,7 @@ public final class GroupNorm implements Layer {
 
     @Override
     public Tensor forward(Tensor x) {
-        return Norms.groupNorm(x, groups, weight.value(), bias.value(), EPSILON);
+        return Norms.groupNorm(x, groups, weight.master(), bias.master(), EPSILON);
     }
 
     @Override

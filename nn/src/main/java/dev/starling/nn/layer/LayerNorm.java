@@ -31,7 +31,7 @@ public final class LayerNorm implements Layer {
 
     @Override
     public Tensor forward(Tensor x) {
-        return Norms.layerNorm(x, weight.value(), bias.value(), epsilon);
+        return Norms.layerNorm(x, weight.master(), bias.master(), epsilon);
     }
 
     @Override

@@ -24,7 +24,7 @@ public final class RmsNorm implements Layer {
 
     @Override
     public Tensor forward(Tensor x) {
-        return Norms.rmsNorm(x, weight.value(), epsilon);
+        return Norms.rmsNorm(x, weight.master(), epsilon);
     }
 
     @Override

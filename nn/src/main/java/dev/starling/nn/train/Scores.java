@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.loss.Loss;
@@ -35,7 +36,10 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
         return new Scores(loss, Collections.unmodifiableMap(values), Collections.unmodifiableMap(text), examples);
     }
 
-    /** Measures a model on epoch 0 of some data, without training it, on the device of its parameters. */
+    /**
+     * Measures a model on epoch 0 of some data, without training it, on the device of its parameters, in the
+     * {@link Precision#current} precision.
+     */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
         Averages averages = new Averages(List.of(metrics));
         return averages.scores(sums(model, loss, data, averages));
@@ -49,7 +53,7 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                 if (batch.size() > 0) {
                     try (Scope scope = Scope.open("evaluation")) {
                         Tensor target = batch.target().to(device);
-                        Tensor result = model.forward(batch.input().to(device));
+                        Tensor result = Precision.current().forward(model, batch.input().to(device));
                         averages.add(loss.of(result, target).item(), result, target, batch.size());
                     }
                 }

@@ -30,7 +30,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * The processor. Each family of operations has its kernels in a class of its own, which returns {@code null} for types
- * and layouts that it has no kernel for; those run on the reference kernels, which share the host's memory.
+ * and layouts that it has no kernel for; those run {@link Widened} or else on the reference kernels, which share the
+ * host's memory.
  */
 final class CpuBackend implements Backend {
     @Override
@@ -46,6 +47,7 @@ final class CpuBackend implements Backend {
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
         Tensor[] results = runKernel(op, inputs, outputs);
+        results = results != null ? results : Widened.run(op, inputs, outputs);
         return results != null ? results : ReferenceKernels.run(op, inputs, outputs);
     }
 

@@ -55,6 +55,12 @@ final class Check {
         }
     }
 
+    /** Requires {@code other} to be of {@code x}'s type or, beside a 16-bit one, f32. */
+    static void wideOr(Op op, Spec x, Spec other, Spec... operands) {
+        dtype(other.dtype() == x.dtype() || other.dtype() == DType.F32 && x.dtype().bytes() == 2, op,
+                "weights must be of x's type or, beside a 16-bit x, f32", "cast with to(DType)", operands);
+    }
+
     static void index(Op op, Spec index, Spec... operands) {
         dtype(index.dtype() == DType.I64 || index.dtype() == DType.I32, op, "indices must be i64 or i32",
                 "cast with to(DType.I64)", operands);

@@ -4,7 +4,10 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Shifts and scales to mean 0 and variance 1, then by learned values. Statistics are of the operand's type. */
+/**
+ * Shifts and scales to mean 0 and variance 1, then by learned values. These and the statistics are of x's type or, beside
+ * a 16-bit x, f32.
+ */
 public sealed interface Normalization extends Op {
     /**
      * Batch normalisation with the batch's statistics: operands {@code (x [N, C, ..], gamma [C], beta [C])} give
@@ -19,7 +22,8 @@ public sealed interface Normalization extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
             Check.floating(this, in);
-            Check.sameType(this, in);
+            Check.wideOr(this, in[0], in[1], in);
+            Check.sameType(this, in[1], in[2]);
             Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(in[0].shape().dim(1));
             Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, () -> "gamma and beta must be " + c,
@@ -35,15 +39,15 @@ public sealed interface Normalization extends Op {
                 return Tensor.apply(new BatchNormGradient(epilogue), b.grad(), b.in(0), b.in(1), b.out(0), b.out(1),
                         b.out(2));
             }
-            Tensor x = b.in(0);
+            Tensor x = b.in(0).to(b.in(1).dtype());
             int[] rest = others(x.rank());
             Tensor mean = x.mean(true, rest);
             Tensor inverse = x.sub(mean).square().mean(true, rest).add(epsilon).rsqrt();
             Tensor normal = x.sub(mean).mul(inverse);
-            Tensor g = epilogue.gradient(b);
+            Tensor g = epilogue.gradient(b).to(x.dtype());
             Tensor gg = g.mul(b.in(1).reshape(channels(x)));
             Tensor dx = gg.sub(gg.mean(true, rest)).sub(normal.mul(gg.mul(normal).mean(true, rest))).mul(inverse);
-            return new Tensor[] {dx, g.mul(normal).sum(false, rest), g.sum(false, rest)};
+            return new Tensor[] {dx.to(b.in(0).dtype()), g.mul(normal).sum(false, rest), g.sum(false, rest)};
         }
 
         private static int[] others(int rank) {
@@ -72,7 +76,9 @@ public sealed interface Normalization extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 6, 6);
             Check.floating(this, in);
-            Check.sameType(this, in);
+            Check.wideOr(this, in[1], in[2], in);
+            Check.sameType(this, in[0], in[1], in[3]);
+            Check.sameType(this, in[2], in[4], in[5]);
             Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
                     "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};
@@ -95,13 +101,14 @@ public sealed interface Normalization extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
             Check.floating(this, in);
-            Check.sameType(this, in);
+            Check.wideOr(this, in[0], in[1], in);
+            Check.sameType(this, in[1], in[2]);
             Shape x = in[0].shape();
             Shape d = in[1].shape();
             Check.shape(d.rank() >= 1 && d.rank() <= x.rank() && x.slice(x.rank() - d.rank(), x.rank()).equals(d)
                     && in[2].shape().equals(d), this, "gamma and beta must have the trailing sizes of x",
                     "give one value for each normalised element", in);
-            Spec statistics = in[0].with(x.slice(0, x.rank() - d.rank()));
+            Spec statistics = in[1].with(x.slice(0, x.rank() - d.rank()));
             return new Spec[] {in[0], statistics, statistics};
         }
 
@@ -110,17 +117,18 @@ public sealed interface Normalization extends Op {
             if (!b.recorded()) {
                 return Tensor.apply(new LayerNormGradient(), b.grad(), b.in(0), b.in(1), b.out(1), b.out(2));
             }
-            Tensor x = b.in(0);
+            Tensor x = b.in(0).to(b.in(1).dtype());
             int lead = x.rank() - b.in(1).rank();
             int[] inner = new int[b.in(1).rank()];
             java.util.Arrays.setAll(inner, i -> lead + i);
             Tensor centred = x.sub(x.mean(true, inner));
             Tensor inverse = centred.square().mean(true, inner).add(epsilon).rsqrt();
             Tensor normal = centred.mul(inverse);
-            Tensor g = b.grad();
+            Tensor g = b.grad().to(x.dtype());
             Tensor gg = g.mul(b.in(1));
             Tensor dx = gg.sub(gg.mean(true, inner)).sub(normal.mul(gg.mul(normal).mean(true, inner))).mul(inverse);
-            return new Tensor[] {dx, g.mul(normal).sumTo(b.in(1).shape()), g.sumTo(b.in(2).shape())};
+            return new Tensor[] {dx.to(b.in(0).dtype()), g.mul(normal).sumTo(b.in(1).shape()),
+                g.sumTo(b.in(2).shape())};
         }
     }
 
@@ -130,7 +138,9 @@ public sealed interface Normalization extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 5, 5);
             Check.floating(this, in);
-            Check.sameType(this, in);
+            Check.wideOr(this, in[1], in[2], in);
+            Check.sameType(this, in[0], in[1]);
+            Check.sameType(this, in[2], in[3], in[4]);
             Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
                     "pass y's gradient", in);
             return new Spec[] {in[1], in[2], in[2]};

@@ -4,6 +4,7 @@ import static dev.starling.tensor.conformance.ConformanceCases.inAllTypes;
 import static dev.starling.tensor.conformance.ConformanceCases.inLayouts;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
 import dev.starling.tensor.op.CrossEntropy;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
@@ -35,7 +36,23 @@ final class NormalizationCases {
         }
         softmax(cases);
         Stream<Case> typed = ConformanceCases.FLOATING.stream().flatMap(NormalizationCases::crossEntropy);
-        return Stream.concat(cases.stream().flatMap(c -> inAllTypes(c)), typed);
+        return Stream.of(cases.stream().flatMap(c -> inAllTypes(c)), cases.stream().flatMap(c -> besideWideWeights(c)),
+                typed).flatMap(s -> s);
+    }
+
+    /** Returns the case with 16-bit values and f32 weights and statistics, if it has these. */
+    private static Stream<Case> besideWideWeights(Case c) {
+        List<Integer> narrow = switch (c.on(Device.reference())) {
+            case Normalization.BatchNormGradient _ -> List.of(0, 1, 3);
+            case Normalization.LayerNormGradient _ -> List.of(0, 1);
+            case Normalization _ -> List.of(0);
+            default -> List.of();
+        };
+        return narrow.isEmpty() ? Stream.empty() : Stream.of(DType.BF16, DType.F16).map(type -> {
+            List<Operand> operands = new ArrayList<>(c.operands());
+            narrow.forEach(i -> operands.set(i, operands.get(i).with(type)));
+            return new Case(c.op(), operands, c.tolerance(), c.smooth());
+        });
     }
 
     private static void batchNorm(List<Case> cases, Epilogue epilogue, long... x) {

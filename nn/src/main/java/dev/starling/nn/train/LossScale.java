@@ -1,0 +1,111 @@
+package dev.starling.nn.train;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shaping;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.util.Map;
+
+/**
+ * What the loss is multiplied with so that f16 can hold the gradients: as much as goes. It is halved after a step whose
+ * gradients overflowed, which changes nothing, and doubled after 2000 steps in a row without.
+ */
+final class LossScale {
+    static final int PATIENCE = 2000;
+    private static final double FIRST = 65536;
+    private static final String NOTE = "loss.scale";
+
+    private double scale = FIRST;
+    private int good;
+    private long skipped;
+    /** The scale and 1/scale on the device: in tensors, so that all steps are the same operations. */
+    private Tensor factor;
+    private Tensor inverse;
+    private double shown;
+
+    double scale() {
+        return scale;
+    }
+
+    long skipped() {
+        return skipped;
+    }
+
+    /** Brings the scale to a device; to be called at the beginning of a step. */
+    void show(Device device) {
+        if (factor == null || factor.device() != device) {
+            close();
+            factor = made(device);
+            inverse = made(device);
+            shown = 0;
+        }
+        if (shown != scale) {
+            set(factor, scale);
+            set(inverse, 1 / scale);
+            shown = scale;
+        }
+    }
+
+    private static Tensor made(Device device) {
+        return Scope.detached(() -> Device.with(device, () -> Tensor.scalar(0)));
+    }
+
+    private static void set(Tensor target, double value) {
+        try (Scope scope = Scope.open("loss scale")) {
+            Tensor.apply(new Update.Assign(), target, target.scalarLike(value));
+        }
+    }
+
+    Tensor multiply(Tensor loss) {
+        return loss.mul(factor);
+    }
+
+    Tensor divide(Tensor gradient) {
+        return gradient.mul(inverse);
+    }
+
+    /** Returns a scalar that is not finite if some gradient has an element that is not. */
+    static Tensor guard(Tensor[] gradients) {
+        Tensor[] sums = new Tensor[gradients.length];
+        int n = 0;
+        for (Tensor g : gradients) {
+            if (g != null) {
+                sums[n++] = g.sum();
+            }
+        }
+        return n == 0 ? null : Shaping.stack(0, java.util.Arrays.copyOf(sums, n)).sum();
+    }
+
+    /** Learns whether a step's gradients were finite. */
+    void stepped(boolean finite) {
+        if (!finite) {
+            skipped++;
+            good = 0;
+            scale /= 2;
+        } else if (++good == PATIENCE) {
+            good = 0;
+            scale *= 2;
+        }
+    }
+
+    void save(Map<String, String> notes) {
+        notes.put(NOTE, scale + " " + good + " " + skipped);
+    }
+
+    /** Takes what {@link #save} noted; what was trained without a scale begins with the first. */
+    void restore(Map<String, String> notes) {
+        String[] note = notes.getOrDefault(NOTE, FIRST + " 0 0").split(" ");
+        scale = Double.parseDouble(note[0]);
+        good = Integer.parseInt(note[1]);
+        skipped = Long.parseLong(note[2]);
+    }
+
+    void close() {
+        if (factor != null) {
+            factor.close();
+            inverse.close();
+            factor = null;
+        }
+    }
+}
