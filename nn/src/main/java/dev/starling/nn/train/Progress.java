@@ -14,6 +14,7 @@ public final class Progress {
     int epoch;
     int batch;
     long step;
+    long skipped;
     private long epochExamples;
     private long lastNs;
     private long epochNs;
@@ -73,6 +74,11 @@ public final class Progress {
     /** Returns how many steps were taken in all. */
     public long step() {
         return step;
+    }
+
+    /** Returns how many of them changed nothing because gradients overflowed in f16; see {@link Trainer}. */
+    public long skipped() {
+        return skipped;
     }
 
     /** Returns the loss of the last step, over the rows of this process. */

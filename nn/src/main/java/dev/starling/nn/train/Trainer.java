@@ -1,6 +1,7 @@
 package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointWriter;
 import dev.starling.nn.data.Batch;
@@ -8,6 +9,7 @@ import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -45,9 +47,11 @@ public final class Trainer {
         averages = new Averages(how.metrics);
         progress = new Progress(how.epochs, averages);
         progress.measure(data.batches(), data.examples());
-        state = new TrainingState(how.model, how.optimizer, data, how.seed, progress);
+        LossScale scale = how.precision.scalesLoss() ? new LossScale() : null;
+        state = new TrainingState(how.model, how.optimizer, data, how.seed, progress, scale);
         writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
-        step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy);
+        step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy)
+                .precision(how.precision, scale);
         if (how.captured) {
             step.captured();
         }
@@ -116,6 +120,7 @@ public final class Trainer {
                 return true;
             }
             progress.stepped(rows);
+            progress.skipped = step.skipped();
             if (writer != null && writer.isDone()) {
                 tellSaved();
             }
@@ -169,7 +174,7 @@ public final class Trainer {
         }
         how.heldOut.share(strategy.isSynchronous() ? strategy.share() : Share.WHOLE);
         Averages measured = new Averages(how.metrics);
-        double[] sums = Scores.sums(how.model, how.loss, how.heldOut, measured);
+        double[] sums = how.precision.run(() -> Scores.sums(how.model, how.loss, how.heldOut, measured));
         how.heldOut.share(Share.WHOLE);
         return measured.scores(overRanks(sums));
     }
@@ -223,6 +228,7 @@ public final class Trainer {
         private int epochs = 1;
         private int accumulate = 1;
         private boolean captured;
+        private Precision precision = Precision.of(DType.F32);
         private long seed;
         private List<Metric> metrics = List.of();
         private DistributionStrategy strategy = new SingleProcess();
@@ -270,6 +276,16 @@ public final class Trainer {
         /** Captures steps and replays them, with the same results and less work; see {@link TrainingStep#captured}. */
         public Builder captured() {
             captured = true;
+            return this;
+        }
+
+        /**
+         * Sets the type in which layers compute, in training and when the model is measured; f32, as the weights are,
+         * unless told. Checkpoints hold the weights as ever. In f16 the loss is scaled, and a step whose gradients
+         * overflow changes nothing and is counted by {@link Progress#skipped}.
+         */
+        public Builder precision(Precision computing) {
+            precision = computing;
             return this;
         }
 

@@ -22,23 +22,26 @@ public final class TrainingState {
     private final Optimizer optimizer;
     private final DataLoader data;
     private final Progress progress;
+    /** {@code null} if the loss is not scaled. */
+    private final LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
     private long seed;
     private boolean restored;
 
-    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress) {
+    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress, LossScale scale) {
         this.model = model;
         this.optimizer = optimizer;
         this.data = data;
         this.seed = seed;
         this.progress = progress;
+        this.scale = scale;
         model.state().forEach((path, p) -> tensors.put("model." + path, p));
         optimizer.state().forEach((path, p) -> tensors.put("optimizer." + path, p));
     }
 
     /** Returns the state of a run at its start, for those who take steps without a {@link Trainer}. */
     public static TrainingState of(Layer model, Optimizer optimizer) {
-        return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())));
+        return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())), null);
     }
 
     /** Returns what is trained. */
@@ -91,6 +94,9 @@ public final class TrainingState {
         notes.put("optimizer.steps", Long.toString(optimizer.steps()));
         notes.put("random.seed", Long.toString(seed));
         notes.put("data", dataNote());
+        if (scale != null) {
+            scale.save(notes);
+        }
         return notes;
     }
 
@@ -116,6 +122,9 @@ public final class TrainingState {
             int epoch = Integer.parseInt(notes.get("epoch"));
             int batch = Integer.parseInt(notes.get("batch"));
             long optimizerSteps = Long.parseLong(notes.get("optimizer.steps"));
+            if (scale != null) {
+                scale.restore(notes);
+            }
             seed = Long.parseLong(notes.get("random.seed"));
             progress.step = step;
             progress.epoch = epoch;

@@ -4,9 +4,11 @@ import dev.starling.autograd.GradientSink;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Interceptor;
@@ -44,8 +46,12 @@ public final class TrainingStep implements AutoCloseable {
     // Made once, so that a step makes no closures.
     private final Supplier<Tensor> forward = this::forward;
     private final Supplier<Tensor> recorded = this::record;
+    private final Supplier<Tensor> differentiated = this::forwardAndBackward;
     private final GradientSink sink = this::gradient;
     private final boolean[] delivered;
+    private Precision precision = Precision.of(DType.F32);
+    /** {@code null} if the loss is not scaled. */
+    private LossScale scale;
     private Tensor input;
     private Tensor target;
     private Tensor result;
@@ -101,6 +107,34 @@ public final class TrainingStep implements AutoCloseable {
         if (captured != null) {
             captured.close();
         }
+        if (scale != null) {
+            scale.close();
+        }
+    }
+
+    /**
+     * Sets the type in which layers compute; f32, as the weights are, unless told. In f16 the loss is scaled: a step
+     * whose gradients overflow leaves weights and optimiser as they were, and the next uses half the scale. To be
+     * called before the first step.
+     */
+    public TrainingStep precision(Precision computing) {
+        return precision(computing, computing.scalesLoss() ? new LossScale() : null);
+    }
+
+    TrainingStep precision(Precision computing, LossScale lossScale) {
+        precision = computing;
+        scale = lossScale;
+        return this;
+    }
+
+    /** Returns how many steps changed nothing because gradients overflowed in f16. */
+    public long skipped() {
+        return scale == null ? 0 : scale.skipped();
+    }
+
+    /** Returns what the loss is multiplied with so that f16 can hold the gradients; 1 for other types. */
+    public double lossScale() {
+        return scale == null ? 1 : scale.scale();
     }
 
     /**
@@ -167,6 +201,9 @@ public final class TrainingStep implements AutoCloseable {
         strategy.beforeForward(newInput);
         if (newInput.size(0) > 0) {
             weight = part;
+            if (scale != null) {
+                scale.show(device);
+            }
             Tensor[] outputs = captured == null || batchScope != null ? null
                     : captured.run(newInput, newTarget, weight);
             if (outputs == null) {
@@ -190,10 +227,15 @@ public final class TrainingStep implements AutoCloseable {
         input = newInput;
         target = newTarget;
         tape.reset().watch(watched);
+        precision.run(differentiated);
+    }
+
+    private Tensor forwardAndBackward() {
         Tensor total = Mode.training(generator, recorded);
         Program.mark(LOSS);
         checkLoss();
         tape.backward(total, sink);
+        return total;
     }
 
     /** The pass as a program has it. */
@@ -253,20 +295,27 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Takes the optimiser's step, which a loss that was not read yet guards, and then reads it: the host has queued all
-     * of the step's work by the time that it waits.
+     * Takes the optimiser's step, which a loss that was not read yet guards, and gradients of a scaled one; then reads
+     * it: the host has queued all of the step's work by the time that it waits.
      *
      * @param local whether there is a step to take
      */
     private double end(boolean local, Averages averages) {
         long steps = optimizer.steps();
+        Tensor guard = value == null || value.rank() == 0 ? value : value.reshape();
+        boolean overflows = false;
         if (local) {
-            optimizer.step(value == null || value.rank() == 0 ? value : value.reshape(), gradients);
+            guard = scale == null ? guard : LossScale.guard(guard, gradients);
+            overflows = scale != null && device.backend().hostVisible() && !isFinite(guard);
+            if (!overflows) {
+                optimizer.step(guard, gradients);
+            }
         }
         try {
             double loss = measure(averages);
             if (local) {
-                optimizer.requireFinite();
+                overflows |= scale != null && !isFinite(guard);
+                finish(overflows, steps);
             }
             return loss;
         } catch (RuntimeException e) {
@@ -274,6 +323,22 @@ public final class TrainingStep implements AutoCloseable {
             optimizer.resume(steps);
             throw e;
         }
+    }
+
+    /** Ends a step of which all is known. */
+    private void finish(boolean overflowed, long steps) {
+        if (overflowed) {
+            optimizer.resume(steps);
+        } else {
+            optimizer.requireFinite();
+        }
+        if (scale != null) {
+            scale.stepped(!overflowed);
+        }
+    }
+
+    private static boolean isFinite(Tensor guard) {
+        return guard == null || Double.isFinite(guard.item());
     }
 
     private void requireFinite(double loss) {
@@ -301,15 +366,17 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     private Tensor forward() {
-        result = model.forward(input);
+        result = precision.forward(model, input);
         value = loss.of(result, target);
-        return weight == 1 ? value : value.mul(weight);
+        Tensor total = weight == 1 ? value : value.mul(weight);
+        return scale == null ? total : scale.multiply(total);
     }
 
     private void gradient(Tensor of, Tensor gradient) {
         int place = places.get(of);
         // Lives until the step's scope closes.
-        gradients[place] = batchScope == null ? gradient.unhold() : accumulated(gradients[place], gradient.unhold());
+        Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
+        gradients[place] = batchScope == null ? own : accumulated(gradients[place], own);
         if (!more) {
             Program.mark(place);
             offer(place);
