@@ -99,6 +99,11 @@ public final class ParameterServer implements DistributionStrategy {
     }
 
     @Override
+    public boolean stepsElsewhere() {
+        return true;
+    }
+
+    @Override
     public Share share() {
         return isSynchronous ? Share.part(how.number, how.workers) : Share.shard(how.number, how.workers);
     }

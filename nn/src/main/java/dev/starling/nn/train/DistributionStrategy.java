@@ -66,6 +66,14 @@ public interface DistributionStrategy extends AutoCloseable {
     }
 
     /**
+     * Tells whether optimisers elsewhere take the steps, with the gradients as they come: then a step cannot be left out
+     * because some are not finite, as training in f16 does at times.
+     */
+    default boolean stepsElsewhere() {
+        return false;
+    }
+
+    /**
      * Is called when all gradients are final.
      *
      * @param gradients by index, {@code null} where there is none; the strategy may put others in their place, which

@@ -129,7 +129,7 @@ public final class ProgressBar implements TrainingListener {
         summary.append(String.format(Locale.ROOT, "  │ %,.0f %s/s  ", report.itemsPerSecond(), unit))
                 .append(clock(report.seconds()));
         if (progress.skipped() > 0) {
-            summary.append("  │ ").append(progress.skipped()).append(" steps skipped by overflow");
+            summary.append("  │ skipped by overflow: ").append(progress.skipped());
         }
         out.println(summary);
         drawn = false;

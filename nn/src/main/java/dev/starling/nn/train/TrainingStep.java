@@ -116,12 +116,19 @@ public final class TrainingStep implements AutoCloseable {
      * Sets the type in which layers compute; f32, as the weights are, unless told. In f16 the loss is scaled: a step
      * whose gradients overflow leaves weights and optimiser as they were, and the next uses half the scale. To be
      * called before the first step.
+     *
+     * @throws TensorException if the loss is scaled and the strategy takes steps {@linkplain
+     *     DistributionStrategy#stepsElsewhere elsewhere}
      */
     public TrainingStep precision(Precision computing) {
         return precision(computing, computing.scalesLoss() ? new LossScale() : null);
     }
 
     TrainingStep precision(Precision computing, LossScale lossScale) {
+        if (computing.scalesLoss() && strategy.stepsElsewhere()) {
+            throw TensorException.argument("precision", computing + " needs steps to be left out when gradients "
+                    + "overflow, but the strategy takes them elsewhere", "use bf16");
+        }
         precision = computing;
         scale = lossScale;
         return this;

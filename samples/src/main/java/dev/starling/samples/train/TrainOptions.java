@@ -1,5 +1,6 @@
 package dev.starling.samples.train;
 
+import dev.starling.tensor.DType;
 import java.nio.file.Path;
 import picocli.CommandLine.Option;
 
@@ -26,6 +27,10 @@ final class TrainOptions {
     @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",
             description = "cpu, or cuda:N (default: ${DEFAULT-VALUE}).")
     String device;
+
+    @Option(names = "--precision", paramLabel = "P", defaultValue = "f32",
+            description = "What layers compute in: f32, bf16, or f16 with a scaled loss (default: ${DEFAULT-VALUE}).")
+    DType precision;
 
     @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
     Path curve;

@@ -1,6 +1,7 @@
 package dev.starling.samples.train;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
@@ -106,7 +107,8 @@ final class TrainingRun {
 
     private Trainer.Builder trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
         Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
-                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy());
+                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
+                .precision(Precision.of(options.precision));
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
