@@ -52,7 +52,7 @@ import java.util.List;
 
 /**
  * A GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in the order of the
- * calls; an error of a kernel shows at a later call, unless the property {@code starling.cuda.synchronous} or the
+ * calls; an error of a kernel shows at a later call, a bad index at the thread's next download, unless the property {@code starling.cuda.synchronous} or the
  * environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation wait for its end.
  */
 final class CudaBackend implements Backend {
@@ -101,7 +101,7 @@ final class CudaBackend implements Backend {
         convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream(), memory));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
-        pooling = new PoolingKernels(launcher, selection);
+        pooling = new PoolingKernels(launcher);
     }
 
     KernelCompiler compiler() {
@@ -122,12 +122,20 @@ final class CudaBackend implements Backend {
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
         try {
             Tensor[] results = runKernel(op, inputs, outputs);
-            if (synchronous) {
-                gpu.synchronize(launcher.stream());
-            }
+            settle();
             return results;
         } catch (GpuException e) {
             throw named(e, op.name(), Arrays.stream(inputs).map(Tensor::spec).toList());
+        }
+    }
+
+    @Override
+    public void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+        try {
+            update.run(ops, operands, guard);
+            settle();
+        } catch (GpuException e) {
+            throw named(e, ops[0].name(), List.of(operands[0][0].spec()));
         }
     }
 
@@ -166,6 +174,14 @@ final class CudaBackend implements Backend {
     @Override
     public void download(long deviceAddress, long hostAddress, long bytes) {
         transfer("download", () -> staging.download(deviceAddress, hostAddress, bytes));
+        launcher.checkIndices();
+    }
+
+    private void settle() {
+        if (synchronous) {
+            gpu.synchronize(launcher.stream());
+            launcher.checkIndices();
+        }
     }
 
     @Override
@@ -196,9 +212,7 @@ final class CudaBackend implements Backend {
     private void transfer(String name, Runnable copy) {
         try {
             copy.run();
-            if (synchronous) {
-                gpu.synchronize(launcher.stream());
-            }
+            settle();
         } catch (GpuException e) {
             throw named(e, name, List.of());
         }

@@ -42,12 +42,12 @@ public final class CrossEntropyKernels {
         Tensor losses = Tensor.allocate(outputs[0]);
         Tensor logs = Tensor.allocate(outputs[1]);
         Rows rows = rows(x);
+        int fault = launcher.faults().note(op, 0, x.size(1) - 1, logits, target);
         Launch launch = launcher.launch(new CrossEntropyKernel("loss", x.dtype(), target.dtype(), rows));
         launch.tensor(losses).tensor(logs).tensor(x);
         end(launch, target, x, op.smoothing(), op.ignored());
-        rows.launch(launch.i64(launcher.faults().address()), target.count());
+        rows.launch(launch.fault(fault), target.count());
         close(x, logits);
-        launcher.faults().check(op, 0, x.size(1) - 1, logits, target);
         return new Tensor[] {losses, logs};
     }
 
@@ -56,12 +56,12 @@ public final class CrossEntropyKernels {
         Tensor logs = launcher.dense(logProbabilities);
         Tensor dx = Tensor.allocate(output);
         Rows rows = rows(logs);
+        int fault = launcher.faults().note(op, 0, logs.size(1) - 1, g, logProbabilities, target);
         Launch launch = launcher.launch(new CrossEntropyKernel("gradient", g.dtype(), target.dtype(), rows));
         launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(logs);
         end(launch, target, logs, op.smoothing(), op.ignored());
-        rows.launch(launch.i64(launcher.faults().address()), target.count());
+        rows.launch(launch.fault(fault), target.count());
         close(logs, logProbabilities);
-        launcher.faults().check(op, 0, logs.size(1) - 1, g, logProbabilities, target);
         return new Tensor[] {dx};
     }
 

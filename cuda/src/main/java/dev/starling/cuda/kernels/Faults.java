@@ -1,68 +1,118 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Op;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 
 /**
- * Where kernels leave the first index out of range that they meet: the host's side of the struct {@code Fault} in
- * {@code prelude.cuh}, in pinned memory, one for each thread that launches.
+ * Where kernels leave the first index out of range that they meet, one place for each thread that launches: a record in
+ * pinned memory, the host's side of the struct {@code FaultRecord} in {@code prelude.cuh}, which the thread reads when
+ * it waits for the device anyway, and a flag in the device's memory, at which its guarded updates look. Nobody waits
+ * for the sake of an index.
  */
 final class Faults {
-    private static final int BYTES = 24;
+    /** How many operations are remembered for the message; those of a training loop are few, and come again. */
+    static final int REMEMBERED = 4096;
+    private static final int BYTES = 32;
+    private static final int FLAG_BYTES = 4;
+    private static final int OPERATION = 4;
+    private static final int INDEX = 8;
+    private static final int POSITION = 16;
+    private static final int BROKEN = 24;
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final ThreadLocal<MemorySegment> mine;
+    private final ThreadLocal<Place> mine = new ThreadLocal<>();
+
+    /** What an index can be out of range for. */
+    private record Subject(Op op, long least, long most, List<Spec> operands) { }
+
+    private record Noted(int number, Subject subject) { }
+
+    private record Place(MemorySegment record, long flag, Map<Subject, Noted> known, Noted[] noted, int[] count) { }
 
     Faults(Gpu gpu, Gpu.Stream stream) {
         this.gpu = gpu;
         this.stream = stream;
-        mine = ThreadLocal.withInitial(() -> {
-            MemorySegment fault = MemorySegment.ofAddress(gpu.allocatePinned(BYTES)).reinterpret(BYTES);
-            return fault.fill((byte) 0);
-        });
     }
 
-    /** Returns the address to give to a kernel as its {@code Fault*}. */
-    long address() {
-        return mine.get().address();
+    private Place place() {
+        Place place = mine.get();
+        if (place == null) {
+            long flag = gpu.allocate(FLAG_BYTES);
+            if (flag == 0) {
+                throw new TensorException(TensorException.Problem.MEMORY, "index check", List.of(),
+                        "the device has not " + FLAG_BYTES + " bytes left", "close tensors, or use a smaller batch");
+            }
+            gpu.fill(flag, (byte) 0, FLAG_BYTES, stream);
+            MemorySegment record = MemorySegment.ofAddress(gpu.allocatePinned(BYTES)).reinterpret(BYTES);
+            record.fill((byte) 0).set(ValueLayout.JAVA_LONG, BROKEN, flag);
+            place = new Place(record, flag, new HashMap<>(), new Noted[REMEMBERED], new int[1]);
+            mine.set(place);
+        }
+        return place;
     }
 
-    /**
-     * Waits for the kernels that were queued, and throws if one of this thread's met a bad index.
-     *
-     * @param size of the dimension that the indices point into
-     * @param operands for the message
-     */
-    void check(Op op, long size, Tensor... operands) {
-        check(op, -size, size - 1, operands);
+    /** Returns the number of an operation, for {@link Launch#fault}; indices may be counted from the end. */
+    int note(Op op, long size, Tensor... operands) {
+        return note(op, -size, size - 1, operands);
     }
 
     /** The same for indices between {@code least} and {@code most}. */
-    void check(Op op, long least, long most, Tensor... operands) {
-        gpu.synchronize(stream);
-        MemorySegment fault = mine.get();
-        if (fault.get(ValueLayout.JAVA_INT, 0) == 0) {
-            return;
+    int note(Op op, long least, long most, Tensor... operands) {
+        Place place = place();
+        Subject subject = new Subject(op, least, most, Arrays.stream(operands).map(Tensor::spec).toList());
+        Noted known = place.known.get(subject);
+        if (known == null) {
+            known = new Noted(place.count[0]++, subject);
+            int at = Math.floorMod(known.number, REMEMBERED);
+            if (place.noted[at] != null) {
+                place.known.remove(place.noted[at].subject);
+            }
+            place.noted[at] = known;
+            place.known.put(subject, known);
         }
-        long index = fault.get(ValueLayout.JAVA_LONG_UNALIGNED, 8);
-        long position = fault.get(ValueLayout.JAVA_LONG_UNALIGNED, 16);
-        fault.fill((byte) 0);
-        throw new TensorException(TensorException.Problem.INDEX, op.name(),
-                Arrays.stream(operands).map(Tensor::spec).toList(), "index " + index + " at position " + position
-                + " must lie between " + least + " and " + most, "correct the index");
+        return known.number;
     }
 
-    /** Tells, once, whether one of this thread's kernels, all of which are done, found what it cannot deal with. */
-    boolean strayed() {
-        MemorySegment fault = mine.get();
-        boolean stray = fault.get(ValueLayout.JAVA_INT, 4) != 0;
-        fault.set(ValueLayout.JAVA_INT, 4, 0);
-        return stray;
+    /** Returns the address of this thread's record. */
+    long address() {
+        return place().record.address();
+    }
+
+    /** Returns the address of this thread's flag in the device's memory, 0 as long as it has launched nothing. */
+    long flag() {
+        Place place = mine.get();
+        return place == null ? 0 : place.flag;
+    }
+
+    /** Throws if one of this thread's kernels, all of which are done, has met a bad index since this was last asked. */
+    void check() {
+        Place place = mine.get();
+        if (place == null || place.record.get(ValueLayout.JAVA_INT, 0) == 0) {
+            return;
+        }
+        int number = place.record.get(ValueLayout.JAVA_INT, OPERATION);
+        long index = place.record.get(ValueLayout.JAVA_LONG, INDEX);
+        long position = place.record.get(ValueLayout.JAVA_LONG, POSITION);
+        place.record.set(ValueLayout.JAVA_INT, 0, 0);
+        gpu.fill(place.flag, (byte) 0, FLAG_BYTES, stream);
+        String found = "index " + index + " at position " + position;
+        Noted noted = place.noted[Math.floorMod(number, REMEMBERED)];
+        if (noted.number != number) {
+            throw new TensorException(TensorException.Problem.INDEX, "an earlier operation", List.of(),
+                    found + " is out of range", "set CUDA_LAUNCH_BLOCKING=1 to learn of which operation");
+        }
+        Subject subject = noted.subject;
+        throw new TensorException(TensorException.Problem.INDEX, subject.op.name(), subject.operands,
+                found + " must lie between " + subject.least + " and " + subject.most, "correct the index");
     }
 }

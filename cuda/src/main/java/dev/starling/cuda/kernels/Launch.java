@@ -82,6 +82,11 @@ final class Launch {
         return this;
     }
 
+    /** Appends a struct {@code Fault}, with the number that {@link Faults#note} gave. */
+    Launch fault(int number) {
+        return i64(launcher.faults().address()).i32(number).i32(0);
+    }
+
     /** Appends a struct {@code Layout} for {@code operands} operands. */
     Launch layout(Layout layout, int operands) {
         int at = place(Layout.bytes(operands), 8);

@@ -47,6 +47,14 @@ public final class Launcher {
         return Launch.of(this, function);
     }
 
+    /**
+     * Throws if a kernel of this thread has met an index out of range, as an error of its operation: to be called when
+     * the device has done what this thread queued.
+     */
+    public void checkIndices() {
+        faults.check();
+    }
+
     /** Returns where kernels leave indices out of range. */
     Faults faults() {
         return faults;

@@ -6,13 +6,11 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
-import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.spi.ChannelsLast;
 
 /** Kernels of {@link Pooling} operations: a thread an element. Results lie channels last where the operand does. */
 public final class PoolingKernels {
     private final Launcher launcher;
-    private final SelectionKernels selection;
 
     /** A kernel for elements of a type and places of maxima of another. */
     private record PoolingKernel(String function, DType type, DType index) implements Kernel {
@@ -24,9 +22,8 @@ public final class PoolingKernels {
     }
 
     /** Makes the family's kernels for a device. */
-    public PoolingKernels(Launcher launcher, SelectionKernels selection) {
+    public PoolingKernels(Launcher launcher) {
         this.launcher = launcher;
-        this.selection = selection;
     }
 
     /** Returns the results. */
@@ -43,13 +40,11 @@ public final class PoolingKernels {
                 yield new Tensor[] {result, places};
             }
             case Pooling.MaxPoolGradient o -> {
-                if (strays(o, in[0], in[1], result)) {
-                    result.close();
-                    yield new Tensor[] {scattered(in[0], in[1], outputs[0])};
-                }
+                Tensor stray = check(o, in[0], in[1], result);
                 Launch launch = launch("max_pool_gradient", result, in[1].dtype()).tensor(result).tensor(in[0])
-                        .tensor(in[1]).i32(count).bool(channelsLast);
+                        .tensor(in[1]).tensor(stray).i32(count).bool(channelsLast);
                 problem(launch, o.window(), result, in[0], in[1]).threads(count);
+                stray.close();
                 yield new Tensor[] {result};
             }
             case Pooling.AvgPool o -> {
@@ -67,37 +62,16 @@ public final class PoolingKernels {
         };
     }
 
-    /** Tells whether a place lies outside of its window; throws if one lies outside of its plane. */
-    private boolean strays(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
+    /** Reports places outside of their planes, and returns whether any lies outside of its window, as no pooling does. */
+    private Tensor check(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
         int count = Math.toIntExact(places.count());
-        Launch launch = launch("check_places", x, places.dtype()).tensor(places).i32(count)
-                .i64(launcher.faults().address());
+        long plane = x.shape().slice(2, x.rank()).count();
+        Tensor stray = Tensor.allocate(new Spec(DType.I32, Shape.of(), x.device()));
+        launcher.gpu().fill(stray.address(), (byte) 0, stray.spec().bytes(), launcher.stream());
+        int fault = launcher.faults().note(op, 0, plane - 1, g, places);
+        Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);
         problem(launch, op.window(), x, g, places).threads(count);
-        Shape shape = x.shape();
-        launcher.faults().check(op, 0, shape.slice(2, shape.rank()).count() - 1, g, places);
-        return launcher.faults().strayed();
-    }
-
-    /** The gradient for places that no pooling made. */
-    private Tensor scattered(Tensor g, Tensor places, Spec output) {
-        Shape planes = Shape.of(g.size(0), g.size(1));
-        Shape y = planes.concat(Shape.of(g.count() / planes.count()));
-        Spec flat = output.with(planes.concat(Shape.of(output.shape().count() / planes.count())));
-        Tensor zeros = Tensor.allocate(flat);
-        launcher.fill(zeros, 0);
-        Tensor gradient = launcher.dense(g);
-        Tensor index = launcher.dense(places);
-        Tensor sums = selection.run(new Selection.ScatterAdd(2), new Tensor[] {zeros,
-            index.view(y, y.contiguousStrides(), index.offset()),
-            gradient.view(y, y.contiguousStrides(), gradient.offset())}, flat)[0];
-        zeros.close();
-        if (gradient != g) {
-            gradient.close();
-        }
-        if (index != places) {
-            index.close();
-        }
-        return sums.view(output.shape(), output.shape().contiguousStrides(), 0);
+        return stray;
     }
 
     private static Tensor allocate(Spec spec, boolean channelsLast) {

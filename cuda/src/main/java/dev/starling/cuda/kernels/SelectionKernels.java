@@ -14,8 +14,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.List;
 
 /**
- * Kernels of {@link Selection} operations. Indices are checked by the kernels; the host waits for the outcome, so that
- * a bad one is an error of the operation that met it.
+ * Kernels of {@link Selection} operations. Indices are checked by the kernels, which leave a bad one in {@link Faults}.
  */
 public final class SelectionKernels {
     private static final int CHUNK = 1024;
@@ -67,10 +66,10 @@ public final class SelectionKernels {
             check(op, indices, x.size(axis), x, index);
         } else {
             long count = y.spec().bytes() / word;
+            int fault = launcher.faults().note(op, x.size(axis), x, index);
             launcher.launch(new SelectionKernel("take", word(word), index.dtype(), false)).tensor(y).tensor(from)
                     .tensor(indices).i64(count).i32(Math.toIntExact(index.count())).i64(x.size(axis))
-                    .i32(Math.toIntExact(bytes / word)).i64(launcher.faults().address()).threads(count);
-            launcher.faults().check(op, x.size(axis), x, index);
+                    .i32(Math.toIntExact(bytes / word)).fault(fault).threads(count);
         }
         close(from, x);
         close(indices, index);
@@ -83,16 +82,14 @@ public final class SelectionKernels {
         long[] strides = x.strides().clone();
         strides[axis] = 0;
         int bytes = x.dtype().bytes();
+        int fault = launcher.faults().note(op, x.size(axis), x, index);
         Layout.rowMajor(index.shape().dims(), y.strides(), index.strides(), strides).inPieces(Layout.MAX_COUNT,
                 (layout, offsets) -> launcher
                         .launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
                         .i64(y.address() + offsets[0] * bytes)
                         .i64(index.address() + offsets[1] * index.dtype().bytes())
                         .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
-                        .i64(launcher.faults().address()).layout(layout, 3).threads(layout.count()));
-        if (y.count() > 0) {
-            launcher.faults().check(op, x.size(axis), x, index);
-        }
+                        .fault(fault).layout(layout, 3).threads(layout.count()));
         return y;
     }
 
@@ -145,15 +142,15 @@ public final class SelectionKernels {
         fromFront(op, line, 0, size, operands).close();
     }
 
-    /** Returns indices counted from the front, i64 {@code [lines, n]} along a dimension, all of them checked. */
+    /** Returns indices counted from the front, i64 {@code [lines, n]} along a dimension; -1 for those out of range. */
     private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
         int n = Math.toIntExact(index.size(axis));
         Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
+        int fault = launcher.faults().note(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
-                .i64(index.shape().slice(axis + 1, index.rank()).count()).i64(launcher.faults().address())
+                .i64(index.shape().slice(axis + 1, index.rank()).count()).fault(fault)
                 .layout(SortingKernels.lines(axis, index), 1).threads(index.count());
-        launcher.faults().check(op, size, operands);
         return keys;
     }
 

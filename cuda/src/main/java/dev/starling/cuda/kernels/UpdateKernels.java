@@ -6,20 +6,26 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 
 /**
- * Kernels of {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state.
- * Rates and decays are arguments, so that a schedule needs no new kernel.
+ * Kernels of {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state, of
+ * many parameters in one launch. Rates and decays are arguments, so that a schedule needs no new kernel; so is the
+ * table of tensors, so that nothing has to be copied to the device first.
  */
 public final class UpdateKernels {
     private static final Tensor[] DONE = {};
     private static final int VECTOR_BYTES = 16;
+    private static final int THREADS = 256;
+    /** Elements that a block works on, in vectors for each of its threads. */
+    private static final int VECTORS = 2;
 
     private final Launcher launcher;
 
-    private record UpdateKernel(String rule, boolean vectors, DType type) implements Kernel {
+    private record UpdateKernel(String rule, int operands, DType type, int entries) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("update", rule + (vectors ? "_vectors" : "_scalars"), "T", Types.of(type),
-                    "C", Types.wide(type), "WIDTH", Integer.toString(VECTOR_BYTES / type.bytes()));
+            int width = VECTOR_BYTES / type.bytes();
+            return KernelSource.of("update", "update", "T", Types.of(type), "C", Types.wide(type), "RULE", rule,
+                    "OPERANDS", Integer.toString(operands), "WIDTH", Integer.toString(width),
+                    "CHUNK", Integer.toString(chunk(type)), "ENTRIES", Integer.toString(entries));
         }
     }
 
@@ -35,68 +41,141 @@ public final class UpdateKernels {
         this.launcher = launcher;
     }
 
+    private static int chunk(DType type) {
+        return THREADS * VECTORS * VECTOR_BYTES / type.bytes();
+    }
+
     /** Carries out the operation and returns nothing. */
     public Tensor[] run(Update op, Tensor[] inputs) {
-        switch (op) {
-            case Update.Assign _ -> assign(inputs[0], inputs[1]);
-            case Update.Blend(double decay, double weight) -> step(new Rule("blend", decay, weight), inputs);
-            case Update.Sgd sgd -> step(rule(sgd, inputs.length == 3), inputs);
-            case Update.Adam adam -> step(rule(adam), inputs);
+        if (op instanceof Update.Assign && !inputs[0].sharesMemoryWith(inputs[1])) {
+            launcher.assign(inputs[0], inputs[1]);
+        } else {
+            run(new Update[] {op}, new Tensor[][] {inputs}, null);
         }
         return DONE;
     }
 
-    /** Copies by way of a third place where target and source may overlap. */
-    private void assign(Tensor target, Tensor source) {
-        if (!target.sharesMemoryWith(source)) {
-            launcher.assign(target, source);
-            return;
+    /**
+     * Carries out operations, those that are equal at once, unless the guard, or an index out of range that this thread
+     * has met, forbids it.
+     *
+     * @param guard one floating number or {@code null}
+     */
+    public void run(Update[] ops, Tensor[][] operands, Tensor guard) {
+        // All that is allocated is so before anything is changed.
+        Tensor[][] flat = new Tensor[ops.length][];
+        for (int i = 0; i < ops.length; i++) {
+            flat[i] = flat(ops[i], operands[i]);
         }
-        Tensor between = Tensor.allocate(source.spec());
-        launcher.assign(between, source);
-        launcher.assign(target, between);
-        between.close();
-    }
-
-    private static Rule rule(Update.Sgd op, boolean momentum) {
-        return momentum ? new Rule("momentum",
-                new double[] {op.rate(), op.momentum(), 1 - op.dampening(), op.weightDecay()}, op.nesterov())
-                : new Rule("descent", op.rate(), op.weightDecay());
-    }
-
-    private static Rule rule(Update.Adam op) {
-        return new Rule("adam", op.rate(), op.beta1(), 1 - op.beta1(), op.beta2(), 1 - op.beta2(),
-                1 - Math.pow(op.beta1(), op.step()), 1 - Math.pow(op.beta2(), op.step()), op.epsilon(),
-                op.decoupled() ? 0 : op.weightDecay(), op.decoupled() ? op.rate() * op.weightDecay() : 0);
-    }
-
-    private void step(Rule rule, Tensor[] operands) {
-        Layout.of(operands[0].shape(), operands).inPieces(Layout.MAX_COUNT,
-                (layout, offsets) -> launch(rule, operands, layout, offsets));
-    }
-
-    private void launch(Rule rule, Tensor[] operands, Layout layout, long[] offsets) {
-        DType type = operands[0].dtype();
-        int width = VECTOR_BYTES / type.bytes();
-        boolean vectors = layout.allowsVectors(width, operands, offsets);
-        for (int k = 0; k < operands.length; k++) {
-            vectors &= layout.stride(k, layout.rank() - 1) == 1;
-        }
-        Launch launch = launcher.launch(new UpdateKernel(rule.name, vectors, type));
-        for (int k = 0; k < operands.length; k++) {
-            launch.i64(operands[k].address() + offsets[k] * type.bytes());
-        }
-        launch.layout(layout, operands.length);
-        for (double parameter : rule.parameters) {
-            if (type == DType.F64) {
-                launch.f64(parameter);
-            } else {
-                launch.f32((float) parameter);
+        boolean[] done = new boolean[ops.length];
+        for (int i = 0; i < ops.length; i++) {
+            if (!done[i]) {
+                runLike(i, ops, flat, done, guard);
             }
         }
-        if (rule.flag != null) {
-            launch.i32(rule.flag ? 1 : 0);
+        for (int i = 0; i < ops.length; i++) {
+            giveBack(operands[i], flat[i]);
         }
-        launch.threads(vectors ? (layout.count() + width - 1) / width : layout.count());
+    }
+
+    private void runLike(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
+        DType type = operands[first][0].dtype();
+        int arity = operands[first].length;
+        Rule rule = rule(ops[first], arity);
+        UpdateTable table = new UpdateTable(arity, type.bytes(), chunk(type));
+        for (int i = first; i < ops.length; i++) {
+            Tensor[] of = operands[i];
+            if (done[i] || of.length != arity || of[0].dtype() != type || !ops[i].equals(ops[first])) {
+                continue;
+            }
+            done[i] = true;
+            for (long from = 0; from < of[0].count(); from += Layout.MAX_COUNT) {
+                if (table.isFull()) {
+                    launch(rule, type, table, guard);
+                }
+                table.add(of, from, (int) Math.min(Layout.MAX_COUNT, of[0].count() - from));
+            }
+        }
+        launch(rule, type, table, guard);
+    }
+
+    private void launch(Rule rule, DType type, UpdateTable table, Tensor guard) {
+        if (table.blocks() > 0) {
+            Launch launch = launcher.launch(new UpdateKernel(rule.name, table.operands(), type, table.capacity()));
+            table.appendTo(launch);
+            launch.i64(guard == null ? 0 : guard.address() + guard.dtype().bytes() - 2).i64(launcher.faults().flag())
+                    .i32(guard == null ? 0 : exponent(guard.dtype())).align(8);
+            for (double parameter : rule.parameters) {
+                if (type == DType.F64) {
+                    launch.f64(parameter);
+                } else {
+                    launch.f32((float) parameter);
+                }
+            }
+            if (rule.parameters.length == 0) {
+                launch.bool(false);
+            }
+            if (rule.flag != null) {
+                launch.i32(rule.flag ? 1 : 0);
+            }
+            launch.blocks(table.blocks(), THREADS, 0);
+        }
+        table.clear();
+    }
+
+    /** Returns which of a number's highest 16 bits are its exponent. */
+    private static int exponent(DType type) {
+        return switch (type) {
+            case F32, BF16 -> 0x7f80;
+            case F64 -> 0x7ff0;
+            case F16 -> 0x7c00;
+            case I64, I32, I8, U8, BOOL -> throw new AssertionError("no guard is " + type);
+        };
+    }
+
+    private static Rule rule(Update op, int operands) {
+        return switch (op) {
+            case Update.Assign _ -> new Rule("Assign");
+            case Update.Blend(double decay, double weight) -> new Rule("Blend", decay, weight);
+            case Update.Sgd o when operands == 3 -> new Rule("Momentum",
+                    new double[] {o.rate(), o.momentum(), 1 - o.dampening(), o.weightDecay()}, o.nesterov());
+            case Update.Sgd o -> new Rule("Descent", o.rate(), o.weightDecay());
+            case Update.Adam o -> new Rule("Adam", o.rate(), o.beta1(), 1 - o.beta1(), o.beta2(), 1 - o.beta2(),
+                    1 - Math.pow(o.beta1(), o.step()), 1 - Math.pow(o.beta2(), o.step()), o.epsilon(),
+                    o.decoupled() ? 0 : o.weightDecay(), o.decoupled() ? o.rate() * o.weightDecay() : 0);
+        };
+    }
+
+    /** Returns operands whose elements lie in one order without gaps: themselves, or copies in place of some. */
+    private Tensor[] flat(Update op, Tensor[] operands) {
+        Tensor target = operands[0];
+        boolean dense = Layout.of(target.shape(), target).isDense(0);
+        long[] strides = dense ? target.strides() : target.shape().contiguousStrides();
+        Tensor[] flat = operands.clone();
+        for (int k = 0; k < operands.length; k++) {
+            Tensor x = operands[k];
+            boolean overlaps = k > 0 && op instanceof Update.Assign && x.sharesMemoryWith(target);
+            if (!dense || overlaps || x.dtype() != target.dtype() || !isLike(target, x)) {
+                flat[k] = Tensor.allocate(target.spec(), strides);
+                launcher.assign(flat[k], x);
+            }
+        }
+        return flat;
+    }
+
+    private static boolean isLike(Tensor target, Tensor x) {
+        Layout layout = Layout.of(target.shape(), target, x);
+        return layout.isDense(0) && layout.isDense(1);
+    }
+
+    private void giveBack(Tensor[] operands, Tensor[] flat) {
+        for (int k = 0; k < flat.length; k++) {
+            if (flat[k] != operands[k]) {
+                if (k != 1) {
+                    launcher.assign(operands[k], flat[k]);
+                }
+                flat[k].close();
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 #include "rows.cuh"
 
 // The class of a row, -1 if the row is ignored or its class is none; that is reported.
-DEVICE i64 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored, Fault* fault) {
+DEVICE i64 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored, Fault fault) {
     i64 wanted = row < rows ? (i64) *target : ignored;
     if (wanted != ignored && (wanted < 0 || wanted >= size)) {
         if (LANE == 0) {
@@ -15,7 +15,7 @@ DEVICE i64 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored,
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) loss(TX* losses, TX* logs, const TX* logits, const TI* target,
-        i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault* fault) {
+        i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault fault) {
     u32 line = ROW;
     u32 n = line < rows ? size : 0;
     i64 wanted = target_of(target + (line < rows ? line * step_target : 0), line, rows, size, ignored, fault);
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) loss(TX* losses, TX* logs, c
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) gradient(TX* dx, const TX* g, i64 step_g, const TX* logs,
-        const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault* fault) {
+        const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault fault) {
     u32 line = ROW;
     if (line >= rows) {
         return;

@@ -131,9 +131,9 @@ extern "C" __global__ void average_pool(T* y, const T* x, u32 count, bool channe
     y[e.offset(p.y)] = narrow<T>(sum / C(count_padding ? padded : inside));
 }
 
-// Here y stands for the gradient g of y. Places are of type INDEX.
-extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* places, u32 count, bool channels_last,
-        Problem p) {
+// Here y stands for the gradient g of y. Places are of type INDEX; where one strays from its window, all are looked at.
+extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* places, const u32* stray, u32 count,
+        bool channels_last, Problem p) {
     u32 i = (u32) THREAD;
     if (i >= count) {
         return;
@@ -141,16 +141,26 @@ extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* plac
     Element e = element(i, p.channels, p.in, channels_last);
     i64 own = ((i64) e.at[0] * p.in[1] + e.at[1]) * p.in[2] + e.at[2];
     C sum = 0;
-    each_window(p, e, [&](const Element& window) {
+    auto add = [&](const Element& window) {
         if ((i64) places[window.offset(p.places)] == own) {
             sum += C(widen(g[window.offset(p.y)]));
         }
-    });
+    };
+    if (*stray) {
+        for (u32 i = 0; i < p.out[0] * p.out[1] * p.out[2]; i++) {
+            Element window = element(i, 1, p.out, false);
+            window.image = e.image;
+            window.channel = e.channel;
+            add(window);
+        }
+    } else {
+        each_window(p, e, add);
+    }
     x[e.offset(p.x)] = narrow<T>(sum);
 }
 
 // Reports a place outside of x's plane, and tells of those that are not in their window.
-extern "C" __global__ void check_places(const INDEX* places, u32 count, Fault* fault, Problem p) {
+extern "C" __global__ void check_places(const INDEX* places, u32* stray, u32 count, Fault fault, Problem p) {
     u32 i = (u32) THREAD;
     if (i < count) {
         Element e = element(i, p.channels, p.out, false);
@@ -161,7 +171,7 @@ extern "C" __global__ void check_places(const INDEX* places, u32 count, Fault* f
         bool own = false;
         each_inside(p, e.at, [&](i64 offset, i32 at) { own |= at == place; });
         if (!own) {
-            fault->stray = 1;
+            *stray = 1;
         }
     }
 }

@@ -179,16 +179,21 @@ template <class C> DEVICE C block_max(C x) {
     return warp_max(greatest[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
 }
 
-// Where kernels leave the first index out of range that they meet, for the host to read.
-struct Fault { u32 taken, stray; i64 index, position; };
-DEVICE void report(Fault* fault, i64 index, i64 position) {
-    if (atomicCAS(&fault->taken, 0u, 1u) == 0) {
-        fault->index = index;
-        fault->position = position;
+// Where kernels leave the first index out of range that they meet: in the host's memory, and as a flag in the device's,
+// at which guarded updates look.
+struct FaultRecord { u32 taken, operation; i64 index, position; u32* broken; };
+struct Fault { FaultRecord* record; u32 operation; };
+DEVICE void report(Fault fault, i64 index, i64 position) {
+    FaultRecord* record = fault.record;
+    if (atomicCAS(&record->taken, 0u, 1u) == 0) {
+        record->operation = fault.operation;
+        record->index = index;
+        record->position = position;
+        *record->broken = 1;
     }
 }
 // Index k into a dimension, from its end if it is negative; -1, and a report, where it lies outside.
-DEVICE i64 checked_index(i64 k, i64 size, i64 position, Fault* fault) {
+DEVICE i64 checked_index(i64 k, i64 size, i64 position, Fault fault) {
     if (k < -size || k >= size) {
         report(fault, k, position);
         return -1;

@@ -1,5 +1,6 @@
 // Reads and writes at indices. What adds up does so in the order of the index: places that are written more than once
-// have one owner. Macros: T (type in memory), INDEX (type of indices), ADD (0 or 1).
+// have one owner. A bad index reads 0 and writes nothing. Macros: T (type in memory), INDEX (type of indices), ADD (0 or
+// 1).
 
 DEVICE f32 plus(f32 a, f32 b) { return a + b; }
 DEVICE f64 plus(f64 a, f64 b) { return a + b; }
@@ -7,7 +8,7 @@ DEVICE i64 plus(i64 a, i64 b) { return (i64) ((u64) a + (u64) b); }
 
 // y [outer, indices, inner] = x [outer, size, inner] at the indices, all dense; elements of any type of T's size.
 extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count, u32 indices, i64 size, u32 inner,
-        Fault* fault) {
+        Fault fault) {
     i64 i = (i64) THREAD;
     if (i >= count) {
         return;
@@ -23,13 +24,11 @@ extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count,
     }
     i64 j = row % indices;
     i64 k = checked_index(index[j], size, j, fault);
-    if (k >= 0) {
-        y[i] = x[(row / indices * size + k) * inner + within];
-    }
+    y[i] = k < 0 ? T() : x[(row / indices * size + k) * inner + within];
 }
 
 // y at each element of the index; the layout has y, index and x, the last one with stride 0 along the dimension.
-extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, Fault* fault,
+extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, Fault fault,
         Layout<3> layout) {
     u32 i = (u32) THREAD;
     if (i >= layout.count) {
@@ -38,14 +37,12 @@ extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size
     i64 at[3];
     layout.offsets(i, at);
     i64 k = checked_index(index[at[1]], size, i, fault);
-    if (k >= 0) {
-        y[at[0]] = x[at[2] + k * step];
-    }
+    y[at[0]] = k < 0 ? T() : x[at[2] + k * step];
 }
 
 // Indices counted from the front, along lines: to [lines, n]. Positions are reported as in the index.
 extern "C" __global__ void from_front(i64* to, const INDEX* index, i64 count, u32 n, i64 size, i64 step, i64 after,
-        Fault* fault, Layout<1> lines) {
+        Fault fault, Layout<1> lines) {
     i64 i = (i64) THREAD;
     if (i >= count) {
         return;
@@ -70,7 +67,7 @@ extern "C" __global__ void scatter(T* y, const T* source, const i64* index, cons
     index += (i64) line * n;
     places += (i64) line * n;
     i64 k = index[places[j]];
-    if (ADD ? j > 0 && index[places[j - 1]] == k : j + 1 < n && index[places[j + 1]] == k) {
+    if (k < 0 || (ADD ? j > 0 && index[places[j - 1]] == k : j + 1 < n && index[places[j + 1]] == k)) {
         return;
     }
     i64 at[2];
@@ -99,7 +96,7 @@ extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, con
     i64 outer = i / inner / n;
     u32 j = (u32) (i / inner % n);
     i64 k = index[places[j]];
-    if (j > 0 && index[places[j - 1]] == k) {
+    if (k < 0 || (j > 0 && index[places[j - 1]] == k)) {
         return;
     }
     g += outer * n * inner + within;

@@ -1,17 +1,39 @@
-// Steps in place. Macros: type T, C to compute in, WIDTH of a vector. Operand 0 is the target, 1 the source or gradient,
-// which stays as it is, those that follow are state.
+// Steps in place, on all tensors of a table at once. Macros: type T, C to compute in, WIDTH of a vector, CHUNK of
+// elements for a block, ENTRIES of a table, RULE with its OPERANDS: 0 is the target, 1 the source or gradient, which
+// stays as it is, those that follow are state.
 
-struct Blend {
+// Where the operands of each entry begin, how many elements they have, and the first block that works on them.
+template <int N> struct Table {
+    T* at[N][ENTRIES];
+    u32 count[ENTRIES], first[ENTRIES], entries;
+};
+
+// What forbids all changes: a flag, or a number that is infinite or NaN, whose exponent in its highest bits is all
+// ones. Either may be missing.
+struct Guard {
+    const u16* highest;
+    const u32* broken;
+    u32 exponent;
+    __device__ bool holds() const {
+        return !(broken && *broken) && !(highest && (*highest & exponent) == exponent);
+    }
+};
+
+template <class C> struct Assign {
+    __device__ void operator()(C (&x)[2]) const { x[0] = x[1]; }
+};
+
+template <class C> struct Blend {
     C decay, weight;
     __device__ void operator()(C (&x)[2]) const { x[0] = decay * x[0] + weight * x[1]; }
 };
 
-struct Descent {
+template <class C> struct Descent {
     C rate, weight_decay;
     __device__ void operator()(C (&x)[2]) const { x[0] -= rate * (x[1] + weight_decay * x[0]); }
 };
 
-struct Momentum {
+template <class C> struct Momentum {
     C rate, momentum, fresh, weight_decay;
     i32 nesterov;
     __device__ void operator()(C (&x)[3]) const {
@@ -22,7 +44,7 @@ struct Momentum {
 };
 
 // Biases are what the running means have gathered of their weights so far.
-struct Adam {
+template <class C> struct Adam {
     C rate, beta1, fresh1, beta2, fresh2, bias1, bias2, epsilon, weight_decay, shrink;
     __device__ void operator()(C (&x)[4]) const {
         C g = x[1] + weight_decay * x[0];
@@ -32,85 +54,58 @@ struct Adam {
     }
 };
 
-template <int W, int N, class Rule> DEVICE void update(T* const (&operands)[N], const Layout<N>& layout, Rule rule) {
-    u32 i = (u32) THREAD * W;
-    if (i >= layout.count) {
-        return;
+// One step of W neighbours.
+template <int W, int N, class Rule> DEVICE void step(T* const (&at)[N], u32 i, const Rule& rule) {
+    Vec<T, W> values[N];
+    for (int k = 0; k < N; k++) {
+        values[k] = *(const Vec<T, W>*) (at[k] + i);
     }
-    i64 at[N];
-    layout.offsets(i, at);
-    if (W > 1 && i + W <= layout.count) {
-        Vec<T, W> values[N];
-        for (int k = 0; k < N; k++) {
-            values[k] = *(const Vec<T, W>*) (operands[k] + at[k]);
-        }
-        for (int w = 0; w < W; w++) {
-            C x[N];
-            for (int k = 0; k < N; k++) {
-                x[k] = widen(values[k].at[w]);
-            }
-            rule(x);
-            for (int k = 0; k < N; k++) {
-                values[k].at[w] = narrow<T>(x[k]);
-            }
-        }
-        for (int k = 0; k < N; k++) {
-            if (k != 1) {
-                *(Vec<T, W>*) (operands[k] + at[k]) = values[k];
-            }
-        }
-        return;
-    }
-    for (u32 w = 0; w < W && i + w < layout.count; w++) {
+    for (int w = 0; w < W; w++) {
         C x[N];
         for (int k = 0; k < N; k++) {
-            x[k] = widen(operands[k][at[k] + w * layout.step(k)]);
+            x[k] = widen(values[k].at[w]);
         }
         rule(x);
         for (int k = 0; k < N; k++) {
-            if (k != 1) {
-                operands[k][at[k] + w * layout.step(k)] = narrow<T>(x[k]);
-            }
+            values[k].at[w] = narrow<T>(x[k]);
+        }
+    }
+    for (int k = 0; k < N; k++) {
+        if (k != 1) {
+            *(Vec<T, W>*) (at[k] + i) = values[k];
         }
     }
 }
 
-extern "C" __global__ void blend_vectors(T* a, T* b, Layout<2> layout, Blend rule) {
-    T* const operands[] = {a, b};
-    update<WIDTH>(operands, layout, rule);
+template <int N, class Rule> DEVICE void steps(const Table<N>& table, const Guard& guard, const Rule& rule) {
+    if (!guard.holds()) {
+        return;
+    }
+    u32 entry = 0;
+    for (u32 end = table.entries; end - entry > 1;) {
+        u32 middle = (entry + end) / 2;
+        if (table.first[middle] <= blockIdx.x) {
+            entry = middle;
+        } else {
+            end = middle;
+        }
+    }
+    u32 from = (blockIdx.x - table.first[entry]) * CHUNK;
+    u32 count = table.count[entry] - from;
+    count = count < CHUNK ? count : CHUNK;
+    T* at[N];
+    u64 bits = 0;
+    for (int k = 0; k < N; k++) {
+        at[k] = table.at[k][entry] + from;
+        bits |= (u64) at[k];
+    }
+    u32 vectors = bits % (WIDTH * sizeof(T)) == 0 ? count / WIDTH : 0;
+    for (u32 i = threadIdx.x; i < vectors; i += blockDim.x) {
+        step<WIDTH>(at, i * WIDTH, rule);
+    }
+    for (u32 i = vectors * WIDTH + threadIdx.x; i < count; i += blockDim.x) {
+        step<1>(at, i, rule);
+    }
 }
 
-extern "C" __global__ void blend_scalars(T* a, T* b, Layout<2> layout, Blend rule) {
-    T* const operands[] = {a, b};
-    update<1>(operands, layout, rule);
-}
-
-extern "C" __global__ void descent_vectors(T* a, T* b, Layout<2> layout, Descent rule) {
-    T* const operands[] = {a, b};
-    update<WIDTH>(operands, layout, rule);
-}
-
-extern "C" __global__ void descent_scalars(T* a, T* b, Layout<2> layout, Descent rule) {
-    T* const operands[] = {a, b};
-    update<1>(operands, layout, rule);
-}
-
-extern "C" __global__ void momentum_vectors(T* a, T* b, T* c, Layout<3> layout, Momentum rule) {
-    T* const operands[] = {a, b, c};
-    update<WIDTH>(operands, layout, rule);
-}
-
-extern "C" __global__ void momentum_scalars(T* a, T* b, T* c, Layout<3> layout, Momentum rule) {
-    T* const operands[] = {a, b, c};
-    update<1>(operands, layout, rule);
-}
-
-extern "C" __global__ void adam_vectors(T* a, T* b, T* c, T* d, Layout<4> layout, Adam rule) {
-    T* const operands[] = {a, b, c, d};
-    update<WIDTH>(operands, layout, rule);
-}
-
-extern "C" __global__ void adam_scalars(T* a, T* b, T* c, T* d, Layout<4> layout, Adam rule) {
-    T* const operands[] = {a, b, c, d};
-    update<1>(operands, layout, rule);
-}
+extern "C" __global__ void update(Table<OPERANDS> table, Guard guard, RULE<C> rule) { steps(table, guard, rule); }

@@ -19,7 +19,10 @@ import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
-/** Indices out of range are errors that name the place of the bad one, on every device. */
+/**
+ * Indices out of range are errors that name the place of the bad one, on every device: of the operation, or of what
+ * reads its outcome.
+ */
 final class BadIndices {
     private record Call(Op op, List<Operand> operands) { }
 
@@ -58,7 +61,11 @@ final class BadIndices {
     private static void fails(Device device, Op op, List<Operand> operands) {
         try (Scope scope = Scope.open()) {
             Tensor[] inputs = operands.stream().map(o -> o.on(device, 1)).toArray(Tensor[]::new);
-            TensorException e = assertThrows(TensorException.class, () -> Tensor.apply(op, inputs));
+            TensorException e = assertThrows(TensorException.class, () -> {
+                for (Tensor output : Tensor.apply(op, inputs)) {
+                    output.toDoubles();
+                }
+            });
             assertEquals(TensorException.Problem.INDEX, e.problem());
             assertEquals(op.name(), e.op());
             assertTrue(e.relation().matches(".*\\b3\\b.*"), e.getMessage());

@@ -1,0 +1,81 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.tensor.Tensor;
+
+/**
+ * The tensors that one launch updates: the host's side of the struct {@code Table} in {@code update.cu}. It is an
+ * argument of the kernel; as many tensors fit as an argument block has room for.
+ */
+final class UpdateTable {
+    /** Of four operands; 4096 bytes hold these, the guard, and a rule. */
+    static final int MOST = 96;
+
+    private final int operands;
+    private final int elementBytes;
+    private final int chunk;
+    private final long[][] at;
+    private final int[] count = new int[MOST];
+    private final int[] first = new int[MOST];
+    private int entries;
+    private int blocks;
+
+    /** Makes a table for tensors whose elements have so many bytes, of which a block works on {@code chunk}. */
+    UpdateTable(int operands, int elementBytes, int chunk) {
+        this.operands = operands;
+        this.elementBytes = elementBytes;
+        this.chunk = chunk;
+        at = new long[operands][MOST];
+    }
+
+    int operands() {
+        return operands;
+    }
+
+    /** Returns how many blocks work on what is there. */
+    int blocks() {
+        return blocks;
+    }
+
+    /** Returns how many entries the kernel's table has: 1, so that a single tensor is a small launch, or all. */
+    int capacity() {
+        return entries == 1 ? 1 : MOST;
+    }
+
+    /** Tells whether a launch is due; blocks are counted with 31 bits, too. */
+    boolean isFull() {
+        return entries == MOST || blocks > Integer.MAX_VALUE - Math.ceilDiv((int) Layout.MAX_COUNT, chunk);
+    }
+
+    /** Adds {@code n} elements, 1 or more, of tensors that are alike, from number {@code from} in memory on. */
+    void add(Tensor[] tensors, long from, int n) {
+        for (int k = 0; k < operands; k++) {
+            at[k][entries] = tensors[k].address() + from * elementBytes;
+        }
+        count[entries] = n;
+        first[entries++] = blocks;
+        blocks += Math.ceilDiv(n, chunk);
+    }
+
+    /** Appends the struct. */
+    void appendTo(Launch launch) {
+        int capacity = capacity();
+        launch.align(8);
+        for (long[] pointers : at) {
+            for (int i = 0; i < capacity; i++) {
+                launch.i64(pointers[i]);
+            }
+        }
+        for (int i = 0; i < capacity; i++) {
+            launch.i32(count[i]);
+        }
+        for (int i = 0; i < capacity; i++) {
+            launch.i32(first[i]);
+        }
+        launch.i32(entries).align(8);
+    }
+
+    void clear() {
+        entries = 0;
+        blocks = 0;
+    }
+}
