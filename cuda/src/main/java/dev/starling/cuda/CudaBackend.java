@@ -17,10 +17,12 @@ import dev.starling.cuda.kernels.ScanKernels;
 import dev.starling.cuda.kernels.SelectionKernels;
 import dev.starling.cuda.kernels.SoftmaxKernels;
 import dev.starling.cuda.kernels.SortingKernels;
+import dev.starling.cuda.kernels.StreamRecording;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
 import dev.starling.cuda.memory.SideCopies;
 import dev.starling.cuda.memory.Staging;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
@@ -46,9 +48,14 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.Recording;
 import dev.starling.tensor.spi.Uploader;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.locks.Lock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+import java.util.function.IntConsumer;
 
 /**
  * A GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in the order of the
@@ -60,6 +67,9 @@ final class CudaBackend implements Backend {
     private final Gpu gpu;
     private final boolean synchronous;
     private final DeviceAllocator memory;
+    private final Workspaces workspaces;
+    /** Held for writing by who takes work down from the stream, for reading by who queues some. */
+    private final ReentrantReadWriteLock order = new ReentrantReadWriteLock();
     private final KernelCompiler compiler;
     private final Launcher launcher;
     private final Staging staging;
@@ -89,6 +99,7 @@ final class CudaBackend implements Backend {
         staging = new Staging(gpu, launcher.stream(), 2);
         copies = new SideCopies(gpu, launcher.stream(), synchronous);
         memory = new DeviceAllocator(device.toString(), gpu, copies);
+        workspaces = new Workspaces(memory);
         movement = new MovementKernels(launcher);
         random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
@@ -98,7 +109,7 @@ final class CudaBackend implements Backend {
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
-        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream(), memory));
+        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
         pooling = new PoolingKernels(launcher);
@@ -120,12 +131,78 @@ final class CudaBackend implements Backend {
 
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
+        Lock queueing = queueing();
         try {
             Tensor[] results = runKernel(op, inputs, outputs);
             settle();
             return results;
         } catch (GpuException e) {
             throw named(e, op.name(), Arrays.stream(inputs).map(Tensor::spec).toList());
+        } finally {
+            queueing.unlock();
+        }
+    }
+
+    private Lock queueing() {
+        Lock lock = order.readLock();
+        lock.lock();
+        return lock;
+    }
+
+    @Override
+    public Recording record(int parts, IntConsumer part) {
+        if (synchronous) {
+            return null;
+        }
+        order.writeLock().lock();
+        workspaces.beginKeeping();
+        try {
+            return recorded(StreamRecording.of(launcher, parts, part), workspaces.endKeeping());
+        } catch (GpuException | TensorException e) {
+            System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO,
+                    "a program runs operation by operation, it cannot be taken down as a graph: {0}", e.getMessage());
+            return null;
+        } finally {
+            workspaces.endKeeping().forEach(memory::free);
+            order.writeLock().unlock();
+        }
+    }
+
+    private Recording recorded(StreamRecording recording, List<Block> workspace) {
+        return new Recording() {
+            @Override
+            public void renew(int part) {
+                exclusively(() -> recording.renew(part));
+            }
+
+            @Override
+            public void run() {
+                Lock queueing = queueing();
+                try {
+                    recording.run();
+                } catch (GpuException e) {
+                    throw named(e, "program", List.of());
+                } finally {
+                    queueing.unlock();
+                }
+            }
+
+            @Override
+            public void close() {
+                exclusively(recording::close);
+                workspace.forEach(memory::free);
+            }
+        };
+    }
+
+    private void exclusively(Runnable body) {
+        order.writeLock().lock();
+        try {
+            body.run();
+        } catch (GpuException e) {
+            throw named(e, "program", List.of());
+        } finally {
+            order.writeLock().unlock();
         }
     }
 
@@ -210,11 +287,17 @@ final class CudaBackend implements Backend {
     }
 
     private void transfer(String name, Runnable copy) {
+        Lock queueing = queueing();
         try {
+            if (order.isWriteLockedByCurrentThread()) {
+                throw new GpuException("copies through the host are no part of a graph");
+            }
             copy.run();
             settle();
         } catch (GpuException e) {
             throw named(e, name, List.of());
+        } finally {
+            queueing.unlock();
         }
     }
 

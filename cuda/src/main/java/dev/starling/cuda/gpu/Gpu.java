@@ -27,6 +27,25 @@ public interface Gpu {
     /** A kernel of an {@link Image}. */
     interface Function { }
 
+    /** Work that was taken down from a stream, and is done again at one command. */
+    interface Graph extends AutoCloseable {
+        /**
+         * Gives a kernel other arguments for the runs to come.
+         *
+         * @param kernel its number among the {@link Gpu#launch}es that were taken down
+         * @param arguments as of {@code launch}
+         * @param bytes as many as they were
+         */
+        void arguments(int kernel, long arguments, int bytes);
+
+        /** Queues all of it. */
+        void launch(Stream stream);
+
+        /** Gives it back when its runs are done. */
+        @Override
+        void close();
+    }
+
     /**
      * How many threads a kernel is launched with.
      *
@@ -112,4 +131,17 @@ public interface Gpu {
      * @param bytes size of the arguments
      */
     void launch(Function function, Grid grid, Stream stream, long arguments, int bytes);
+
+    /**
+     * Takes down what is queued on the stream from now on, without doing it. Nothing may wait for the stream meanwhile,
+     * and no other thread may use it.
+     */
+    void beginCapture(Stream stream);
+
+    /**
+     * Ends it, also if something that cannot be taken down was asked for.
+     *
+     * @throws GpuException in that case
+     */
+    Graph endCapture(Stream stream);
 }

@@ -13,6 +13,7 @@ import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT
 import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_END_AS_INT;
 import static org.bytedeco.cuda.global.cudart.CU_MEMHOSTALLOC_DEVICEMAP;
 import static org.bytedeco.cuda.global.cudart.CU_MEMHOSTALLOC_PORTABLE;
+import static org.bytedeco.cuda.global.cudart.CU_STREAM_CAPTURE_MODE_RELAXED;
 import static org.bytedeco.cuda.global.cudart.CU_STREAM_NON_BLOCKING;
 import static org.bytedeco.cuda.global.cudart.cuCtxSetCurrent;
 import static org.bytedeco.cuda.global.cudart.cuDeviceGet;
@@ -41,7 +42,9 @@ import static org.bytedeco.cuda.global.cudart.cuMemcpyHtoDAsync;
 import static org.bytedeco.cuda.global.cudart.cuMemsetD8Async;
 import static org.bytedeco.cuda.global.cudart.cuModuleGetFunction;
 import static org.bytedeco.cuda.global.cudart.cuModuleLoadData;
+import static org.bytedeco.cuda.global.cudart.cuStreamBeginCapture;
 import static org.bytedeco.cuda.global.cudart.cuStreamCreate;
+import static org.bytedeco.cuda.global.cudart.cuStreamEndCapture;
 import static org.bytedeco.cuda.global.cudart.cuStreamSynchronize;
 import static org.bytedeco.cuda.global.cudart.cuStreamWaitEvent;
 
@@ -51,6 +54,7 @@ import java.lang.foreign.ValueLayout;
 import org.bytedeco.cuda.cudart.CUctx_st;
 import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.cudart.CUfunc_st;
+import org.bytedeco.cuda.cudart.CUgraph_st;
 import org.bytedeco.cuda.cudart.CUmod_st;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.BytePointer;
@@ -64,7 +68,7 @@ public final class NvidiaGpu implements Gpu {
     private static final int PLAIN_SHARED_BYTES = 48 << 10;
     /** The device whose context each thread has made current. */
     private static final ThreadLocal<NvidiaGpu> CURRENT = new ThreadLocal<>();
-    private static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
+    static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
 
     private final int device;
     private final CUctx_st context = new CUctx_st();
@@ -72,6 +76,8 @@ public final class NvidiaGpu implements Gpu {
     private final String architecture;
     private final int processors;
     private final Compiler compiler = new Nvrtc();
+    /** What is being taken down, by the one thread that then uses the stream. */
+    private volatile NvidiaGraph capturing;
 
     private record NvidiaStream(CUstream_st stream) implements Stream {
         @Override
@@ -109,7 +115,7 @@ public final class NvidiaGpu implements Gpu {
     }
 
     /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch is given, one per thread. */
-    private static final class LaunchBuffer {
+    static final class LaunchBuffer {
         private final MemorySegment list = Arena.global().allocate(48, 16);
         private final PointerPointer<Pointer> pointer = new PointerPointer<>(new Raw(list.address()));
 
@@ -190,7 +196,7 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    private static void check(int error, String call) {
+    static void check(int error, String call) {
         if (error != CUDA_SUCCESS) {
             throw failure(error, call);
         }
@@ -363,6 +369,29 @@ public final class NvidiaGpu implements Gpu {
         }
         check(cuLaunchKernel(f.function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(),
                 of(stream), null, BUFFER.get().of(arguments, bytes)), "cuLaunchKernel");
+        NvidiaGraph graph = capturing;
+        if (graph != null && graph.isOf(stream)) {
+            graph.add(f.function, grid, of(stream));
+        }
+    }
+
+    @Override
+    public void beginCapture(Stream stream) {
+        enter();
+        // Other threads, and memory that a library asks for meanwhile, are no concern of the stream.
+        check(cuStreamBeginCapture(of(stream), CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+        capturing = new NvidiaGraph(this, stream);
+    }
+
+    @Override
+    public Graph endCapture(Stream stream) {
+        enter();
+        NvidiaGraph graph = capturing;
+        capturing = null;
+        CUgraph_st taken = new CUgraph_st();
+        check(cuStreamEndCapture(of(stream), taken), "cuStreamEndCapture");
+        graph.instantiate(taken);
+        return graph;
     }
 
     /** Returns a stream, of any kind of device, as the bindings of NVIDIA's libraries take it. */
@@ -370,7 +399,7 @@ public final class NvidiaGpu implements Gpu {
         return new CUstream_st(new RawPointer().to(stream.address()));
     }
 
-    private static CUstream_st of(Stream stream) {
+    static CUstream_st of(Stream stream) {
         return ((NvidiaStream) stream).stream;
     }
 

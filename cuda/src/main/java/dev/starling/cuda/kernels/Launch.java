@@ -108,7 +108,6 @@ final class Launch {
 
     /** Queues the kernel with a grid of up to three dimensions. */
     void grid(int x, int y, int z, int threads, int sharedBytes) {
-        launcher.gpu().launch(function, new Gpu.Grid(x, y, z, threads, sharedBytes), launcher.stream(),
-                arguments.address(), bytes);
+        launcher.queue(function, new Gpu.Grid(x, y, z, threads, sharedBytes), arguments.address(), bytes);
     }
 }

@@ -19,6 +19,8 @@ public final class Launcher {
     private final ElementwiseKernels elementwise = new ElementwiseKernels(this);
     private final Faults faults;
     private final FillKernels fill = new FillKernels(this);
+    /** What takes launches down, or in place of others, while no other thread may launch; else {@code null}. */
+    private volatile StreamRecording recording;
 
     /** Makes a launcher whose kernels come from {@code compiler}. */
     public Launcher(Gpu gpu, KernelCompiler compiler) {
@@ -58,6 +60,19 @@ public final class Launcher {
     /** Returns where kernels leave indices out of range. */
     Faults faults() {
         return faults;
+    }
+
+    /** Queues a kernel, or lets it take the place of one that was taken down. */
+    void queue(Gpu.Function function, Gpu.Grid grid, long arguments, int bytes) {
+        StreamRecording r = recording;
+        if (r == null || !r.replaced(arguments, bytes)) {
+            gpu.launch(function, grid, stream, arguments, bytes);
+        }
+    }
+
+    /** Lets launches be taken down by {@code next}, or by nobody if it is {@code null}. */
+    void record(StreamRecording next) {
+        recording = next;
     }
 
     private Gpu.Function load(KernelSource source) {

@@ -3,6 +3,7 @@ package dev.starling.cuda.emulated;
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.TakenDown;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
@@ -35,6 +36,8 @@ final class EmulatedGpu implements Gpu {
     private static final class Order implements Stream {
         private static final VarHandle COUNT = ValueLayout.JAVA_LONG.varHandle();
 
+        /** What is being taken down, or {@code null}. */
+        private TakenDown capture;
         private final MemorySegment underWay = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
 
         @Override
@@ -47,6 +50,9 @@ final class EmulatedGpu implements Gpu {
         }
 
         void settle() {
+            if (capture != null) {
+                throw capture.spoiled("waits for a stream that is being captured");
+            }
             while (!isDone()) {
                 Thread.onSpinWait();
             }
@@ -119,6 +125,9 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public void record(Event event, Stream stream) {
+        if (((Order) stream).capture != null) {
+            throw ((Order) stream).capture.spoiled("records an event in a stream that is being captured");
+        }
         ((Mark) event).order = (Order) stream;
     }
 
@@ -159,12 +168,20 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public void copy(long from, long to, long bytes, Stream stream) {
+        if (((Order) stream).capture != null) {
+            ((Order) stream).capture.add(() -> copy(from, to, bytes, stream));
+            return;
+        }
         synchronize(stream);
         MemorySegment.copy(ALL, from, ALL, to, bytes);
     }
 
     @Override
     public void fill(long address, byte value, long bytes, Stream stream) {
+        if (((Order) stream).capture != null) {
+            ((Order) stream).capture.add(() -> fill(address, value, bytes, stream));
+            return;
+        }
         synchronize(stream);
         ALL.asSlice(address, bytes).fill(value);
     }
@@ -188,6 +205,10 @@ final class EmulatedGpu implements Gpu {
     @Override
     public synchronized void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) {
         check(grid);
+        if (((Order) stream).capture != null) {
+            ((Order) stream).capture.add(arguments, bytes, copy -> launch(function, grid, stream, copy, bytes));
+            return;
+        }
         synchronize(stream);
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 0, grid.x());
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 1, grid.y());
@@ -203,6 +224,20 @@ final class EmulatedGpu implements Gpu {
         } catch (Throwable e) {
             throw new AssertionError(e);
         }
+    }
+
+    @Override
+    public void beginCapture(Stream stream) {
+        synchronize(stream);
+        ((Order) stream).capture = new TakenDown();
+    }
+
+    @Override
+    public Graph endCapture(Stream stream) {
+        TakenDown taken = ((Order) stream).capture;
+        ((Order) stream).capture = null;
+        taken.end();
+        return taken;
     }
 
     /** What a driver would refuse. */

@@ -35,6 +35,8 @@ public final class QueuedGpu implements Gpu {
     }
 
     private static final class Order implements Stream {
+        /** What is being taken down, or {@code null}. */
+        private TakenDown capture;
         private final Queue<Work> waiting = new ArrayDeque<>();
         private long queued;
         private long done;
@@ -212,6 +214,9 @@ public final class QueuedGpu implements Gpu {
     }
 
     private void reach(Order order, long number) {
+        if (order.capture != null) {
+            throw order.capture.spoiled("waits for a stream that is being captured");
+        }
         while (order.done < number) {
             if (random != null) {
                 List<Order> ready = streams.stream().filter(Order::isReady).toList();
@@ -236,6 +241,10 @@ public final class QueuedGpu implements Gpu {
     }
 
     private synchronized void queue(Stream stream, Work work) {
+        if (((Order) stream).capture != null) {
+            ((Order) stream).capture.add(() -> queue(stream, work));
+            return;
+        }
         ((Order) stream).waiting.add(work);
         ((Order) stream).queued++;
         if (random != null && random.nextInt(4) == 0) {
@@ -276,6 +285,10 @@ public final class QueuedGpu implements Gpu {
         if (failure != null) {
             throw new GpuException(failure);
         }
+        if (((Order) stream).capture != null) {
+            ((Order) stream).capture.add(arguments, bytes, copy -> launch(function, grid, stream, copy, bytes));
+            return;
+        }
         launches.add(new Launched(((Named) function).name, grid,
                 ALL.asSlice(arguments, bytes).toArray(ValueLayout.JAVA_BYTE)));
         if (lateFailure != null) {
@@ -285,5 +298,18 @@ public final class QueuedGpu implements Gpu {
                 throw new GpuException(message);
             });
         }
+    }
+
+    @Override
+    public void beginCapture(Stream stream) {
+        ((Order) stream).capture = new TakenDown();
+    }
+
+    @Override
+    public Graph endCapture(Stream stream) {
+        TakenDown taken = ((Order) stream).capture;
+        ((Order) stream).capture = null;
+        taken.end();
+        return taken;
     }
 }

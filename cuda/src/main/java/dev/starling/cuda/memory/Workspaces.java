@@ -1,0 +1,72 @@
+package dev.starling.cuda.memory;
+
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.MemoryUse;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What libraries work in for the time of a call: a device's memory; but what is lent while a graph is made stays the
+ * graph's, since its runs use the same addresses, and serves its next call.
+ */
+public final class Workspaces implements Allocator {
+    private final Allocator memory;
+    /** Those of the graph that is being made, {@code null} if none is. */
+    private List<Block> kept;
+    private final List<Block> idle = new ArrayList<>();
+
+    /** Makes workspaces of {@code memory}. */
+    public Workspaces(Allocator memory) {
+        this.memory = memory;
+    }
+
+    /** Begins to keep what is lent. */
+    public void beginKeeping() {
+        kept = new ArrayList<>();
+    }
+
+    /** Ends it and returns what is to be given back with the graph: nothing if it was ended before. */
+    public List<Block> endKeeping() {
+        List<Block> all = kept == null ? List.of() : kept;
+        kept = null;
+        idle.clear();
+        return all;
+    }
+
+    @Override
+    public Block allocate(long bytes) {
+        if (kept != null) {
+            for (Block block : idle) {
+                if (block.capacity() >= bytes) {
+                    idle.remove(block);
+                    return block;
+                }
+            }
+        }
+        Block block = memory.allocate(bytes);
+        if (kept != null) {
+            kept.add(block);
+        }
+        return block;
+    }
+
+    @Override
+    public void free(Block block) {
+        if (kept == null) {
+            memory.free(block);
+        } else {
+            idle.add(block);
+        }
+    }
+
+    @Override
+    public void trim() {
+        memory.trim();
+    }
+
+    @Override
+    public MemoryUse use() {
+        return memory.use();
+    }
+}

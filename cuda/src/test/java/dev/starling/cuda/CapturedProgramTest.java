@@ -1,0 +1,133 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Functions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Losses;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.program.Program;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** Programs as graphs of an emulated GPU; the work itself on the same GPU is the oracle, bit for bit. */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+class CapturedProgramTest {
+    private static final Device GPU = Device.of("cuda-emulated", 0);
+
+    private final Generator data = Generator.seeded(3);
+
+    private Tensor normal(long... shape) {
+        return data.normal(new Spec(DType.F32, Shape.of(shape), GPU), 0, 1);
+    }
+
+    @Test
+    void graphsTakeNewInputsFromHostAndDevice() {
+        Program.Work work = in -> new Tensor[] {in[0].matmul(in[0].transpose(0, 1)).mul(0.5).softmax(1).sum(0),
+            in[0].mul(2)};
+        try (Scope scope = Scope.open();
+                Program program = Program.capture(null, work, normal(5, 7)).program()) {
+            for (int i = 0; i < 5; i++) {
+                Tensor x = i % 2 == 0 ? normal(5, 7) : data.normal(5, 7);
+                Tensor[] expected = work.run(new Tensor[] {x.to(GPU)});
+                Tensor[] y = program.run(x);
+                assertThat(y[0].toFloats()).isEqualTo(expected[0].toFloats());
+                assertThat(y[1].toFloats()).isEqualTo(expected[1].toFloats());
+                assertThat(program.isRecorded()).isEqualTo(i > 0);
+            }
+        }
+    }
+
+    @Test
+    void randomNumbersOfAGraphAreRenewed() {
+        Generator eager = Generator.seeded(5);
+        Generator replayed = Generator.seeded(5);
+        try (Scope scope = Scope.open()) {
+            Tensor x = normal(9, 5);
+            Program.Captured captured = Program.capture(replayed, in -> draws(in[0], replayed), x);
+            draws(x, eager);
+            try (Program program = captured.program()) {
+                for (int i = 0; i < 5; i++) {
+                    Tensor y = program.run(x)[0];
+                    assertThat(y.toFloats()).isEqualTo(draws(x, eager)[0].toFloats());
+                    assertThat(replayed.state()).isEqualTo(eager.state());
+                }
+                assertThat(program.isRecorded()).isTrue();
+            }
+        }
+    }
+
+    /** One of the operands is not dense, so that an operation takes two kernels. */
+    private static Tensor[] draws(Tensor x, Generator g) {
+        return new Tensor[] {Functions.dropout(x.transpose(0, 1), 0.5, g).exp().mul(
+                Functions.dropout(x, 0.3, g).transpose(0, 1)).add(g.uniform(new Spec(DType.F32, Shape.of(5, 9), GPU),
+                0, 1))};
+    }
+
+    @Test
+    void updatesOfAGraphAreDoneInEveryRun() {
+        try (Scope scope = Scope.open()) {
+            Tensor sum = Tensor.zeros(6).to(GPU);
+            Tensor x = normal(6);
+            Program.Captured captured = Program.capture(null, in -> {
+                Tensor.apply(new Update.Blend(1, 1), sum, in[0]);
+                return new Tensor[] {sum.square()};
+            }, x);
+            try (Program program = captured.program()) {
+                Tensor expected = x;
+                for (int i = 0; i < 4; i++) {
+                    Tensor other = normal(6);
+                    expected = expected.add(other);
+                    assertThat(program.run(other)[0].toFloats()).isEqualTo(expected.square().toFloats());
+                }
+                assertThat(sum.toFloats()).isEqualTo(expected.toFloats());
+            }
+        }
+    }
+
+    @Test
+    void memoryOfAGraphIsNotLentToOthers() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = normal(32, 32);
+            Program.Work work = in -> new Tensor[] {in[0].exp().matmul(in[0]).relu().sum()};
+            Program program = Program.capture(null, work, x).program();
+            program.run(x);
+            double expected = program.run(x)[0].item();
+            for (int i = 0; i < 20; i++) {
+                Tensor.full(DType.F32, 9, 32, 32).to(GPU);
+            }
+            assertThat(program.run(x)[0].item()).isEqualTo(expected);
+            long live = GPU.memory().live();
+            program.run(x);
+            assertThat(GPU.memory().live()).isEqualTo(live);
+            program.close();
+            assertThat(GPU.memory().live()).isLessThan(live);
+        }
+    }
+
+    @Test
+    void badIndicesOfAGraphAreTold() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = normal(3, 5);
+            Tensor target = Tensor.of(new long[] {0, 4, 2});
+            Program.Work work = in -> new Tensor[] {Losses.crossEntropy(in[0], in[1])};
+            try (Program program = Program.capture(null, work, logits, target.to(GPU)).program()) {
+                double expected = work.run(new Tensor[] {logits, target.to(GPU)})[0].item();
+                for (int i = 0; i < 3; i++) {
+                    assertThat(program.run(logits, target)[0].item()).isEqualTo(expected);
+                }
+                assertThatThrownBy(() -> program.run(logits, Tensor.of(new long[] {0, 5, 2}))[0].item())
+                        .isInstanceOf(TensorException.class).hasMessageContaining("index 5 at position 1");
+                assertThat(program.run(logits, target)[0].item()).isEqualTo(expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+package dev.starling.cuda.gpu;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.LongConsumer;
+
+/** A graph of a GPU that is played: what was queued, with copies of the kernels' arguments. */
+public final class TakenDown implements Gpu.Graph {
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    private final List<Runnable> work = new ArrayList<>();
+    private final List<MemorySegment> arguments = new ArrayList<>();
+    private String spoiled;
+    private boolean closed;
+
+    /** Takes down what has no arguments. */
+    public void add(Runnable what) {
+        work.add(what);
+    }
+
+    /** Takes down a kernel, which is given the address of the arguments that it then has. */
+    public void add(long address, int bytes, LongConsumer kernel) {
+        MemorySegment copy = Arena.ofAuto().allocate(bytes, 16).copyFrom(ALL.asSlice(address, bytes));
+        arguments.add(copy);
+        work.add(() -> kernel.accept(copy.address()));
+    }
+
+    /** Makes the graph useless, as a driver does, and returns what to throw. */
+    public GpuException spoiled(String reason) {
+        spoiled = reason;
+        return new GpuException("error 900, operation not permitted when stream is capturing: " + reason);
+    }
+
+    /** Ends the taking down. */
+    public void end() {
+        if (spoiled != null) {
+            throw new GpuException("error 901, operation failed due to a previous error during capture: " + spoiled);
+        }
+    }
+
+    @Override
+    public void arguments(int kernel, long address, int bytes) {
+        requireOpen();
+        if (arguments.get(kernel).byteSize() != bytes) {
+            throw new GpuException("error 1, invalid argument: " + bytes + " bytes of arguments");
+        }
+        arguments.get(kernel).copyFrom(ALL.asSlice(address, bytes));
+    }
+
+    @Override
+    public void launch(Gpu.Stream stream) {
+        requireOpen();
+        work.forEach(Runnable::run);
+    }
+
+    private void requireOpen() {
+        if (closed) {
+            throw new GpuException("error 400, invalid resource handle");
+        }
+    }
+
+    @Override
+    public void close() {
+        requireOpen();
+        closed = true;
+    }
+}
