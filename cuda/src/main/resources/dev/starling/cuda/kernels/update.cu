@@ -82,7 +82,7 @@ template <int N, class Rule> DEVICE void steps(const Table<N>& table, const Guar
         return;
     }
     u32 entry = 0;
-    for (u32 end = table.entries; end - entry > 1;) {
+    for (u32 end = ENTRIES > 1 ? table.entries : 1; end - entry > 1;) {
         u32 middle = (entry + end) / 2;
         if (table.first[middle] <= blockIdx.x) {
             entry = middle;
