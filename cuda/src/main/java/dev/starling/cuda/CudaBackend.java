@@ -251,7 +251,9 @@ final class CudaBackend implements Backend {
     @Override
     public void download(long deviceAddress, long hostAddress, long bytes) {
         transfer("download", () -> staging.download(deviceAddress, hostAddress, bytes));
-        launcher.checkIndices();
+        if (bytes > 0) {
+            launcher.checkIndices();
+        }
     }
 
     private void settle() {
