@@ -4,8 +4,10 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -15,6 +17,8 @@ import java.util.Map;
 final class LossScale {
     static final int PATIENCE = 2000;
     private static final double FIRST = 65536;
+    /** Below this it is not f16 that makes gradients infinite. */
+    private static final double LEAST = 0x1p-24;
     private static final String NOTE = "loss.scale";
 
     private double scale = FIRST;
@@ -91,6 +95,11 @@ final class LossScale {
             skipped++;
             good = 0;
             scale /= 2;
+            if (scale < LEAST) {
+                throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(),
+                        "gradients are infinite or NaN at whatever loss scale, even " + 2 * scale, "find the first "
+                        + "operation that is not finite with Tape.detectAnomalies; weights are as before the step");
+            }
         } else if (++good == PATIENCE) {
             good = 0;
             scale *= 2;

@@ -48,7 +48,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(120)
 class TrainerTest {
     /** Images of 8×8 with a bright bar, horizontal, vertical or diagonal, in noise. */
-    private static LabelledImages bars(int count, long seed) {
+    static LabelledImages bars(int count, long seed) {
         Random random = new Random(seed);
         byte[] pixels = new byte[count * 64];
         byte[] labels = new byte[count];
@@ -70,7 +70,7 @@ class TrainerTest {
         return new LabelledImages(1, 8, 8, 3, pixels, labels);
     }
 
-    private static DataLoader loader(LabelledImages images, int workers) {
+    static DataLoader loader(LabelledImages images, int workers) {
         Augment augment = Augment.normalize(1, 8, 8, new float[] {0.3f}, new float[] {0.3f}).randomCrop(1);
         return DataLoader.of(ImageDataset.of(images, augment)).batchSize(32).workers(workers).shuffle().seed(3).build();
     }

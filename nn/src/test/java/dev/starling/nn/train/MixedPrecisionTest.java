@@ -1,0 +1,326 @@
+package dev.starling.nn.train;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.ImageDataset;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.MaxPool2d;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.ClipByNorm;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.Threads;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(120)
+class MixedPrecisionTest {
+    private static Sequential network(long seed) {
+        Generator g = Generator.seeded(seed);
+        return Sequential.of(Conv2d.of(1, 8, 3).padding(1).withoutBias().build(g), BatchNorm.of(8), new Relu(),
+                MaxPool2d.of(2), new Flatten(), Linear.of(8 * 16, 3, g));
+    }
+
+    private static TrainingStep step(DType type, Layer model, Loss loss, Optimizer optimizer) {
+        return new TrainingStep(model, loss, optimizer, Generator.seeded(1)).precision(Precision.of(type));
+    }
+
+    // ---- learning ----
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
+    void aNetworkLearnsAsWellInEveryType(DType type) {
+        try (Sequential net = network(1); Adam adam = Adam.over(net).rate(0.005).build();
+                DataLoader train = TrainerTest.loader(TrainerTest.bars(600, 1), 1);
+                DataLoader test = TrainerTest.loader(TrainerTest.bars(300, 2), 1)) {
+            History history = Trainer.of(net, Loss.crossEntropy(), adam).data(train).heldOut(test).epochs(5)
+                    .metrics(Metric.accuracy()).precision(Precision.of(type)).build().run();
+            assertThat(history.last().heldOut().metric("accuracy")).isGreaterThan(0.98);
+            assertThat(net.state().values()).allMatch(p -> p.value().dtype() == DType.F32);
+            assertThat(adam.state().values()).allMatch(p -> p.value().dtype() == DType.F32);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void stepsStayNearThoseOfF32(DType type) {
+        float[][] weights = new float[2][];
+        double[] losses = new double[2];
+        for (int i = 0; i < 2; i++) {
+            try (Scope scope = Scope.open(); Sequential net = network(2); Sgd sgd = Sgd.over(net).rate(0.1).build();
+                    TrainingStep step = step(i == 0 ? DType.F32 : type, net, Loss.crossEntropy(), sgd)) {
+                Generator g = Generator.seeded(5);
+                Tensor x = g.normal(32, 1, 8, 8);
+                Tensor y = g.integers(0, 3, 32);
+                for (int k = 0; k < 10; k++) {
+                    losses[i] = step.run(x, y);
+                }
+                weights[i] = net.state().get("5.weight").value().toFloats();
+            }
+        }
+        assertThat(losses[1]).isCloseTo(losses[0], within(1e-2));
+        assertThat(weights[1]).isNotEqualTo(weights[0]).containsExactly(weights[0], within(1e-2f));
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void capturedStepsAreTheSameBits(DType type) {
+        float[][] weights = new float[2][];
+        for (int i = 0; i < 2; i++) {
+            try (Scope scope = Scope.open(); Sequential net = network(2); Adam adam = Adam.over(net).build();
+                    TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
+                if (i == 1) {
+                    step.captured();
+                }
+                Generator g = Generator.seeded(5);
+                for (int k = 0; k < 8; k++) {
+                    step.run(g.normal(16, 1, 8, 8), g.integers(0, 3, 16));
+                }
+                weights[i] = net.state().get("5.weight").value().toFloats();
+            }
+        }
+        assertThat(weights[1]).isEqualTo(weights[0]);
+    }
+
+    @Test
+    void batchesOfOneStepAddUp() {
+        float[][] weights = new float[2][];
+        for (int i = 0; i < 2; i++) {
+            try (Sequential net = Sequential.of(new Flatten(), Linear.of(64, 3, Generator.seeded(1)));
+                    Sgd sgd = Sgd.over(net).rate(0.1).build();
+                    DataLoader data = DataLoader.of(ImageDataset.of(TrainerTest.bars(64, 1),
+                            Augment.normalize(1, 8, 8, new float[] {0}, new float[] {1})))
+                            .batchSize(i == 0 ? 64 : 16).build()) {
+                Trainer.of(net, Loss.crossEntropy(), sgd).data(data).accumulate(i == 0 ? 1 : 4)
+                        .precision(Precision.of(DType.F16)).build().run();
+                weights[i] = net.state().get("1.weight").value().toFloats();
+            }
+        }
+        assertThat(weights[1]).containsExactly(weights[0], within(1e-4f));
+    }
+
+    // ---- the scale of the loss ----
+
+    /** The gradient of this loss is {@code slope} for each element of the result. */
+    private static Loss slope(double slope) {
+        return (result, target) -> result.sum().mul(slope);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void anOverflowIsSkippedAndHalvesTheScale(boolean clipped) {
+        try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
+                Optimizer adam = clipped ? ClipByNorm.of(Adam.over(line).build(), 1) : Adam.over(line).build();
+                TrainingStep step = step(DType.F16, line, slope(3), adam)) {
+            float[] before = line.weight().value().toFloats();
+            // 3·65536 is beyond f16's 65504, and so is half of it; a quarter is not.
+            for (int i = 1; i <= 2; i++) {
+                assertThat(step.run(Tensor.ones(1, 2), Tensor.zeros(1, 1))).isFinite();
+                assertThat(step.lossScale()).isEqualTo(65536 >> i);
+                assertThat(step.skipped()).isEqualTo(i);
+                assertThat(line.weight().value().toFloats()).isEqualTo(before);
+                assertThat(adam.steps()).isZero();
+                assertThat(adam.state().values()).allMatch(p -> p.value().square().sum().item() == 0);
+            }
+            step.run(Tensor.ones(1, 2), Tensor.zeros(1, 1));
+            assertThat(step.skipped()).isEqualTo(2);
+            assertThat(adam.steps()).isEqualTo(1);
+            assertThat(line.weight().value().toFloats()).isNotEqualTo(before);
+        }
+    }
+
+    @Test
+    void aGradientTooSmallForF16Arrives() {
+        double slope = 1e-8;
+        assertThat(Tensor.scalar(slope).to(DType.F16).item()).as("alone it is 0").isZero();
+        try (Scope scope = Scope.open(); Linear line = Linear.of(1, 1, Generator.seeded(1));
+                Sgd sgd = Sgd.over(line).rate(1e6).build();
+                TrainingStep step = step(DType.F16, line, slope(slope), sgd)) {
+            double before = line.weight().value().item();
+            step.run(Tensor.ones(1, 1), Tensor.zeros(1, 1));
+            assertThat(before - line.weight().value().item()).isCloseTo(1e-2, within(1e-4));
+        }
+    }
+
+    @Test
+    void theScaleDoublesAfterTwoThousandGoodSteps() {
+        LossScale scale = new LossScale();
+        for (int i = 0; i < 1999; i++) {
+            scale.stepped(true);
+        }
+        assertThat(scale.scale()).isEqualTo(65536);
+        Map<String, String> notes = new HashMap<>();
+        scale.save(notes);
+        LossScale resumed = new LossScale();
+        resumed.restore(notes);
+        resumed.stepped(true);
+        assertThat(resumed.scale()).isEqualTo(2 * 65536);
+        resumed.stepped(false);
+        assertThat(resumed.scale()).isEqualTo(65536);
+        resumed.restore(Map.of());
+        assertThat(resumed.skipped()).isZero();
+    }
+
+    @Test
+    void gradientsThatNoScaleMakesFiniteEndTheRun() {
+        LossScale scale = new LossScale();
+        assertThatThrownBy(() -> {
+            for (int i = 0; i < 100; i++) {
+                scale.stepped(false);
+            }
+        }).isInstanceOf(TensorException.class).hasMessageContaining("loss scale");
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void aLossThatIsNotFiniteStillThrows(DType type) {
+        try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
+                Adam adam = Adam.over(line).build();
+                TrainingStep step = step(type, line, Loss.meanSquared(), adam)) {
+            float[] before = line.weight().value().toFloats();
+            assertThatThrownBy(() -> step.run(Tensor.of(new float[] {1, Float.NaN}, 1, 2), Tensor.zeros(1, 1)))
+                    .isInstanceOf(TensorException.class)
+                    .extracting(e -> ((TensorException) e).problem()).isEqualTo(TensorException.Problem.ANOMALY);
+            assertThat(line.weight().value().toFloats()).isEqualTo(before);
+            assertThat(adam.steps()).isZero();
+        }
+    }
+
+    @Test
+    void stepsThatOthersTakeCannotBeLeftOut() {
+        try (Linear line = Linear.of(2, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).build()) {
+            TrainingStep step = new TrainingStep(line, Loss.meanSquared(), sgd, Generator.seeded(1),
+                    new SingleProcess() {
+                        @Override
+                        public boolean stepsElsewhere() {
+                            return true;
+                        }
+                    });
+            assertThat(step.precision(Precision.of(DType.BF16))).isSameAs(step);
+            assertThatThrownBy(() -> step.precision(Precision.of(DType.F16))).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("use bf16");
+        }
+    }
+
+    // ---- checkpoints ----
+
+    private record Outcome(Map<String, float[]> weights, long skipped) { }
+
+    private static Outcome run(DType type, Path directory, boolean resume, long stopAfter) {
+        try (Sequential net = network(resume ? 99 : 5); Adam adam = Adam.over(net).rate(0.01).build();
+                DataLoader data = TrainerTest.loader(TrainerTest.bars(200, 1), 1)) {
+            Trainer.Builder builder = Trainer.of(net, slopes(), adam).data(data).epochs(3).seed(11)
+                    .precision(Precision.of(type)).listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            if (progress.step() == stopAfter) {
+                                progress.stop();
+                            }
+                        }
+                    });
+            if (directory != null) {
+                builder.checkpoints(directory);
+            }
+            if (resume) {
+                builder.resume();
+            }
+            Trainer trainer = builder.build();
+            trainer.run();
+            Map<String, float[]> weights = new LinkedHashMap<>();
+            net.state().forEach((path, p) -> weights.put(path, p.value().toFloats()));
+            return new Outcome(weights, trainer.progress().skipped());
+        }
+    }
+
+    /** A loss steep enough to overflow f16 at first. */
+    private static Loss slopes() {
+        return (result, target) -> Loss.crossEntropy().of(result, target).mul(100);
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void aRunThatWasStoppedGoesOnBitForBit(DType type, @TempDir Path directory) {
+        Outcome whole = run(type, null, false, -1);
+        run(type, directory, false, 9);
+        Outcome resumed = run(type, directory, true, -1);
+        whole.weights.forEach((path, w) -> assertThat(resumed.weights.get(path)).as(path).isEqualTo(w));
+        assertThat(resumed.skipped).isEqualTo(whole.skipped);
+        assertThat(whole.skipped > 0).isEqualTo(type == DType.F16);
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void aRunInF32TakesOverTheWeights(DType type, @TempDir Path directory) {
+        Outcome trained = run(type, directory, false, -1);
+        // All epochs are done: what it has is what the checkpoint holds.
+        Outcome loaded = run(DType.F32, directory, true, -1);
+        trained.weights.forEach((path, w) -> assertThat(loaded.weights.get(path)).as(path).isEqualTo(w));
+    }
+
+    // ---- memory ----
+
+    private static final int WARM = 400;
+    private static final int MEASURED = 100;
+
+    /** Returns how many bytes a step allocates on the heap for each operation, with one thread at work. */
+    private static double heapBytesPerOperation(DType type) {
+        return Threads.with(1, () -> {
+            try (Scope scope = Scope.open(); Sequential net = network(1); Adam adam = Adam.over(net).build();
+                    TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
+                Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
+                Tensor y = Generator.seeded(2).integers(0, 3, 16);
+                for (int i = 0; i < WARM; i++) {
+                    step.run(x, y);
+                }
+                var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+                long asked = Device.cpu().memory().allocations();
+                long live = Device.cpu().memory().live();
+                long before = threads.getCurrentThreadAllocatedBytes();
+                for (int i = 0; i < MEASURED; i++) {
+                    step.run(x, y);
+                }
+                long bytes = threads.getCurrentThreadAllocatedBytes() - before;
+                assertThat(Device.cpu().memory().allocations()).isEqualTo(asked);
+                assertThat(Device.cpu().memory().live()).isEqualTo(live);
+                AtomicLong operations = new AtomicLong();
+                Recorder.with((op, in, out) -> operations.incrementAndGet(), () -> step.run(x, y));
+                return (double) bytes / MEASURED / operations.get();
+            }
+        });
+    }
+
+    /** There are more operations in bf16, casts; each costs its few small objects, and nothing else comes to them. */
+    @Test
+    void aSteadyStepAsksForNoMemory() {
+        assertThat(heapBytesPerOperation(DType.BF16)).isLessThan(1.5 * heapBytesPerOperation(DType.F32));
+    }
+}
