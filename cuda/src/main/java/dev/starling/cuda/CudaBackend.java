@@ -208,11 +208,14 @@ final class CudaBackend implements Backend {
 
     @Override
     public void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+        Lock queueing = queueing();
         try {
             update.run(ops, operands, guard);
             settle();
         } catch (GpuException e) {
             throw named(e, ops[0].name(), List.of(operands[0][0].spec()));
+        } finally {
+            queueing.unlock();
         }
     }
 

@@ -124,6 +124,7 @@ class CapturedProgramTest {
                 for (int i = 0; i < 3; i++) {
                     assertThat(program.run(logits, target)[0].item()).isEqualTo(expected);
                 }
+                assertThat(program.isRecorded()).isTrue();
                 assertThatThrownBy(() -> program.run(logits, Tensor.of(new long[] {0, 5, 2}))[0].item())
                         .isInstanceOf(TensorException.class).hasMessageContaining("index 5 at position 1");
                 assertThat(program.run(logits, target)[0].item()).isEqualTo(expected);

@@ -4,16 +4,24 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 
 /** A graph of a GPU that is played: what was queued, with copies of the kernels' arguments. */
 public final class TakenDown implements Gpu.Graph {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
+    private static final AtomicLong RUNS = new AtomicLong();
+
     private final List<Runnable> work = new ArrayList<>();
     private final List<MemorySegment> arguments = new ArrayList<>();
     private String spoiled;
     private boolean closed;
+
+    /** Returns how often graphs of this process were run. */
+    public static long runs() {
+        return RUNS.get();
+    }
 
     /** Takes down what has no arguments. */
     public void add(Runnable what) {
@@ -52,6 +60,7 @@ public final class TakenDown implements Gpu.Graph {
     @Override
     public void launch(Gpu.Stream stream) {
         requireOpen();
+        RUNS.incrementAndGet();
         work.forEach(Runnable::run);
     }
 

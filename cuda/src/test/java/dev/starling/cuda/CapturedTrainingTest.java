@@ -1,0 +1,123 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.cuda.gpu.TakenDown;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Dropout;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** Training with steps as graphs of an emulated GPU, beside training without them on the same GPU: the same bits. */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+class CapturedTrainingTest {
+    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final int STEPS = 8;
+    private static final int CLASSES = 4;
+
+    private static Layer mlp() {
+        Generator g = Generator.seeded(1);
+        return Sequential.of(Linear.of(6, 9, g), new Relu(), new Dropout(0.2), Linear.of(9, CLASSES, g));
+    }
+
+    private static Layer cnn() {
+        Generator g = Generator.seeded(2);
+        return Sequential.of(Conv2d.of(2, 4, 3).padding(1).build(g), BatchNorm.of(4), new Relu(), new Dropout(0.3),
+                new Flatten(), Linear.of(4 * 4 * 4, CLASSES, g));
+    }
+
+    /** Losses, then all weights, buffers and state. */
+    private static List<Object> train(boolean captured, Supplier<Layer> models, long... shape) {
+        List<Object> result = new ArrayList<>();
+        Layer model = Device.with(GPU, models::get);
+        try (Optimizer optimizer = Adam.over(model).rate(Schedule.cosine(0.01, 0.001, STEPS)).build();
+                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))) {
+            if (captured) {
+                step.captured();
+            }
+            Generator data = Generator.seeded(6);
+            for (int i = 0; i < STEPS; i++) {
+                try (Scope scope = Scope.open()) {
+                    result.add(step.run(data.normal(shape), data.integers(0, CLASSES, shape[0])));
+                }
+            }
+            model.state().forEach((path, p) -> result.add(floats(p.value())));
+            optimizer.state().forEach((path, p) -> result.add(floats(p.value())));
+        }
+        return result;
+    }
+
+    private static List<Float> floats(Tensor t) {
+        List<Float> all = new ArrayList<>();
+        try (Scope scope = Scope.open()) {
+            for (float x : t.toFloats()) {
+                all.add(x);
+            }
+        }
+        return all;
+    }
+
+    private static void compare(Supplier<Layer> models, long... shape) {
+        List<Object> eager = train(false, models, shape);
+        long before = TakenDown.runs();
+        assertThat(train(true, models, shape)).isEqualTo(eager);
+        // The first step ran as ever, the second was captured, in the third memory was laid out.
+        assertThat(TakenDown.runs() - before).isEqualTo(STEPS - 3);
+    }
+
+    @Test
+    void anMlpWithDropout() {
+        compare(CapturedTrainingTest::mlp, 5, 6);
+    }
+
+    @Test
+    void aCnnWithDropoutAndRunningStatistics() {
+        compare(CapturedTrainingTest::cnn, 3, 2, 4, 4);
+    }
+
+    @Test
+    void aLossThatIsNotFiniteLeavesTheWeights() {
+        Layer model = Device.with(GPU, () -> Sequential.of(Linear.of(6, CLASSES, Generator.seeded(1))));
+        try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .captured()) {
+            Tensor x = Generator.seeded(6).normal(3, 6);
+            Tensor target = Generator.seeded(7).integers(0, CLASSES, 3);
+            long runs = TakenDown.runs();
+            for (int i = 0; i < 5; i++) {
+                step.run(x, target);
+            }
+            Map<String, List<Float>> before = new LinkedHashMap<>();
+            model.state().forEach((path, p) -> before.put(path, floats(p.value())));
+            assertThatThrownBy(() -> step.run(Tensor.full(DType.F32, Double.NaN, 3, 6), target))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("the loss is NaN");
+            model.state().forEach((path, p) -> assertThat(floats(p.value())).isEqualTo(before.get(path)));
+            assertThat(optimizer.steps()).isEqualTo(5);
+            assertThat(step.run(x, target)).isFinite();
+            assertThat(TakenDown.runs() - runs).isEqualTo(4);
+        }
+    }
+}
