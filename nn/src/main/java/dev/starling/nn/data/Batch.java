@@ -1,13 +1,21 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.spi.Uploader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import java.util.List;
 
 /**
  * Examples side by side, in memory that the loader uses again: valid until the next batch is asked for. A tensor that
  * is needed longer is copied.
+ *
+ * <p>Where the loader delivers to a device whose memory the host does not see, each batch has its own memory there, into
+ * which its maker uploads it while others are computed with.
  */
 public final class Batch {
     private static final long ALIGNMENT = 64;
@@ -20,6 +28,12 @@ public final class Batch {
     private int number;
     private int size;
     private int rows;
+    /** Where it is delivered to, or {@code null} if it stays with the host. */
+    private Device device;
+    private Uploader uploader;
+    /** On the device: fields of as many rows as there is room for, and what {@link #tensors} has on the host. */
+    private Tensor[] rooms;
+    private Tensor[][] delivered;
     /** What went wrong while this batch was made; written by the worker before it publishes the batch. */
     LoadException failure;
 
@@ -28,8 +42,8 @@ public final class Batch {
         segments = new MemorySegment[fields.size()];
     }
 
-    /** Makes this slot stand for batch {@code newNumber} of an epoch. */
-    void assign(EpochPlan newPlan, int newNumber) {
+    /** Makes this slot stand for batch {@code newNumber} of an epoch, to be delivered to a device. */
+    void assign(EpochPlan newPlan, int newNumber, Device target) {
         plan = newPlan;
         number = newNumber;
         size = newPlan.size(newNumber);
@@ -44,6 +58,57 @@ public final class Batch {
                 Field field = fields.get(i);
                 tensors[size][i] = Tensor.wrap(segments[i], field.dtype(), field.shape().insert(0, size).dims());
             }
+        }
+        direct(target.backend().hostVisible() ? null : target);
+    }
+
+    /** Makes sure of memory on the device, and lends it to whoever makes the batch. */
+    private void direct(Device target) {
+        if (target != device || target != null && delivered.length != tensors.length) {
+            close();
+            device = target;
+            if (target != null) {
+                uploader = target.backend().uploader();
+                rooms = new Tensor[segments.length];
+                delivered = new Tensor[tensors.length][];
+                Scope.detached(() -> {
+                    Arrays.setAll(rooms, i -> Tensor.allocate(new Spec(fields.get(i).dtype(),
+                            fields.get(i).shape().insert(0, tensors.length - 1), target)));
+                    return null;
+                });
+            }
+        }
+        if (target != null) {
+            if (delivered[size] == null) {
+                delivered[size] = new Tensor[rooms.length];
+                Arrays.setAll(delivered[size], i -> rooms[i].view(tensors[size][i].shape(), rooms[i].strides(), 0));
+            }
+            uploader.lend();
+        }
+    }
+
+    /** Begins to upload what was made, if it is to be delivered elsewhere; called by whoever made it. */
+    void send() {
+        for (int i = 0; device != null && i < segments.length; i++) {
+            uploader.copy(segments[i].address(), rooms[i].address(), fields.get(i).bytes() * size);
+        }
+    }
+
+    /** Lets the device read what was sent; called by the reader. */
+    void receive() {
+        if (device != null) {
+            uploader.await();
+        }
+    }
+
+    /** Gives the memory on the device back; called when nobody makes this batch any more. */
+    void close() {
+        if (device != null) {
+            uploader.await();
+            for (Tensor room : rooms) {
+                room.close();
+            }
+            device = null;
         }
     }
 
@@ -84,9 +149,9 @@ public final class Batch {
         return rows;
     }
 
-    /** Returns a field of all examples, {@code [size, *field]}, on the CPU. */
+    /** Returns a field of all examples, {@code [size, *field]}, where the loader delivers. */
     public Tensor tensor(int field) {
-        return tensors[size][field];
+        return (device == null ? tensors : delivered)[size][field];
     }
 
     /** Returns the first field: what the model is given. */

@@ -5,6 +5,7 @@ import com.lmax.disruptor.RingBuffer;
 import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.TimeoutException;
+import dev.starling.tensor.Device;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
@@ -34,6 +35,7 @@ public final class DataLoader implements AutoCloseable {
     private final Sequence read = new Sequence();
     private final Example own;
     private Share share = Share.WHOLE;
+    private Device device = Device.cpu();
     private EpochPlan plan;
     private Epoch current;
     private boolean closed;
@@ -82,6 +84,21 @@ public final class DataLoader implements AutoCloseable {
         return this;
     }
 
+    /** Returns where batches are delivered: the CPU, unless told. */
+    public Device device() {
+        return device;
+    }
+
+    /**
+     * Sets where batches are delivered, from the next call of {@link #epoch} on. Workers upload what they have made
+     * while earlier batches are computed with; where the host sees the device's memory, batches stay on the CPU. A
+     * {@link dev.starling.nn.train.Trainer} sets this to the device of its model for as long as it runs.
+     */
+    public DataLoader device(Device target) {
+        device = target;
+        return this;
+    }
+
     /** Returns the number of batches in an epoch: alike on all ranks. */
     public int batches() {
         return plan.batches();
@@ -119,7 +136,7 @@ public final class DataLoader implements AutoCloseable {
         }
         discard();
         plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, how, share);
-        current = new Epoch(plan, firstBatch);
+        current = new Epoch(plan, firstBatch, device);
         current.publishAhead();
         return () -> current;
     }
@@ -151,7 +168,10 @@ public final class DataLoader implements AutoCloseable {
         }
     }
 
-    /** Stops the workers and waits for them. Batches already handed out stay readable as long as they are held. */
+    /**
+     * Stops the workers and waits for them. Batches already handed out stay readable as long as they are held, unless
+     * they were delivered to a device whose memory the host does not see.
+     */
     @Override
     public void close() {
         closed = true;
@@ -168,6 +188,9 @@ public final class DataLoader implements AutoCloseable {
                 interrupted = true;
             }
         }
+        for (int i = 0; i < ring.getBufferSize(); i++) {
+            ring.get(i).close();
+        }
         if (interrupted) {
             Thread.currentThread().interrupt();
         }
@@ -175,11 +198,13 @@ public final class DataLoader implements AutoCloseable {
 
     private final class Epoch implements Iterator<Batch> {
         private final EpochPlan plan;
+        private final Device target;
         private int toPublish;
         private int next;
 
-        Epoch(EpochPlan plan, int first) {
+        Epoch(EpochPlan plan, int first, Device target) {
             this.plan = plan;
+            this.target = target;
             toPublish = first;
             next = first;
         }
@@ -208,13 +233,14 @@ public final class DataLoader implements AutoCloseable {
             if (batch.failure != null) {
                 throw batch.failure;
             }
+            batch.receive();
             return batch;
         }
 
         private void publishAhead() {
             while (toPublish < plan.batches() && ring.hasAvailableCapacity(1)) {
                 long sequence = ring.next();
-                ring.get(sequence).assign(plan, toPublish++);
+                ring.get(sequence).assign(plan, toPublish++, target);
                 ring.publish(sequence);
             }
         }

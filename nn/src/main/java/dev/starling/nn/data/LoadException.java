@@ -16,6 +16,10 @@ public final class LoadException extends RuntimeException {
                 + "; repair it or leave it out of the data set", index, cause);
     }
 
+    static LoadException ofUpload(int batch, int epoch, Throwable cause) {
+        return new LoadException("batch " + batch + " of epoch " + epoch + " cannot be uploaded: " + cause, -1, cause);
+    }
+
     /** Returns the index of the example to blame, or -1. */
     public int index() {
         return index;

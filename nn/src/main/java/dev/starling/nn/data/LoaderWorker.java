@@ -50,7 +50,7 @@ final class LoaderWorker implements Runnable {
         }
     }
 
-    /** Makes a batch; what goes wrong is left in it for its reader. */
+    /** Makes a batch and sends it to where it is used; what goes wrong is left in it for its reader. */
     static void fill(Dataset dataset, Batch batch, Example example) {
         for (int i = 0; i < batch.size(); i++) {
             int index = batch.index(i);
@@ -61,6 +61,11 @@ final class LoaderWorker implements Runnable {
                 batch.failure = LoadException.ofExample(index, batch.epoch(), e);
                 return;
             }
+        }
+        try {
+            batch.send();
+        } catch (Throwable e) {
+            batch.failure = LoadException.ofUpload(batch.number(), batch.epoch(), e);
         }
     }
 }

@@ -48,18 +48,24 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     /** Returns the sums over this process's share of the data. */
     static double[] sums(Layer model, Loss loss, DataLoader data, Averages averages) {
         Device device = model.device();
-        Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
-            for (Batch batch : data.epoch(0)) {
-                if (batch.size() > 0) {
-                    try (Scope scope = Scope.open("evaluation")) {
-                        Tensor target = batch.target().to(device);
-                        Tensor result = Precision.current().forward(model, batch.input().to(device));
-                        averages.add(loss.of(result, target).item(), result, target, batch.size());
+        Device before = data.device();
+        data.device(device);
+        try {
+            Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
+                for (Batch batch : data.epoch(0)) {
+                    if (batch.size() > 0) {
+                        try (Scope scope = Scope.open("evaluation")) {
+                            Tensor target = batch.target().to(device);
+                            Tensor result = Precision.current().forward(model, batch.input().to(device));
+                            averages.add(loss.of(result, target).item(), result, target, batch.size());
+                        }
                     }
                 }
-            }
-            return null;
-        }));
+                return null;
+            }));
+        } finally {
+            data.device(before);
+        }
         averages.endStep(true);
         return averages.sums();
     }

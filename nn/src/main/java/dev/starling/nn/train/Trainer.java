@@ -10,6 +10,7 @@ import dev.starling.nn.data.Share;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -80,6 +81,8 @@ public final class Trainer {
         }
         strategy.start(state);
         History history = new History();
+        Device before = data.device();
+        data.device(how.model.device());
         try {
             tell(l -> l.started(progress));
             do {
@@ -97,6 +100,7 @@ public final class Trainer {
             tellSaved();
         } finally {
             step.close();
+            data.device(before);
             if (writer != null) {
                 writer.close();
             }

@@ -1,0 +1,132 @@
+package dev.starling.nn.data;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.nn.FarProvider;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Scores;
+import dev.starling.nn.train.Trainer;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.spi.MemoryUse;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.DoubleStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Batches on a device whose memory the host does not see. */
+@Timeout(60)
+class DeliveryTest {
+    private static final Device FAR = FarProvider.device();
+
+    /** Example i is (i, i²/100) of class i modulo 3. */
+    private record Numbers(int size) implements Dataset {
+        @Override
+        public List<Field> fields() {
+            return List.of(Field.of(DType.F32, 2), Field.of(DType.I64));
+        }
+
+        @Override
+        public void write(int index, Example target) {
+            float[] x = target.floats(0);
+            x[0] = index;
+            x[1] = index * index / 100f;
+            target.put(0, x);
+            target.put(1, index % 3);
+        }
+    }
+
+    private static DataLoader loader(int workers) {
+        return DataLoader.of(new Numbers(103)).batchSize(10).workers(workers).seed(5).shuffle().build();
+    }
+
+    private static List<String> run(DataLoader loader, int epoch, Device expected) {
+        List<String> seen = new ArrayList<>();
+        for (Batch batch : loader.epoch(epoch)) {
+            assertThat(batch.input().device()).isSameAs(expected);
+            assertThat(batch.target().device()).isSameAs(expected);
+            seen.add(Arrays.toString(batch.input().toFloats()) + Arrays.toString(batch.target().toLongs()));
+        }
+        return seen;
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 3})
+    void batchesAreTheSameOnTheDevice(int workers) {
+        try (DataLoader loader = loader(workers); DataLoader plain = loader(0)) {
+            for (int epoch = 0; epoch < 5; epoch++) {
+                List<String> expected = run(plain, epoch, Device.cpu());
+                assertThat(expected).hasSize(11);
+                assertThat(run(loader.device(FAR), epoch, FAR)).isEqualTo(expected);
+                // An epoch that is given up in its midst leaves uploads behind.
+                loader.epoch(epoch).iterator().next();
+                assertThat(run(loader.device(Device.cpu()), epoch, Device.cpu())).isEqualTo(expected);
+            }
+        }
+    }
+
+    @Test
+    void memoryOnTheDeviceIsUsedAgainAndGivenBackWithTheLoader() {
+        MemoryUse before = FAR.memory();
+        try (DataLoader loader = loader(1).device(FAR)) {
+            run(loader, 0, FAR);
+            MemoryUse first = FAR.memory();
+            assertThat(first.live()).isGreaterThan(before.live());
+            for (int epoch = 1; epoch < 5; epoch++) {
+                run(loader, epoch, FAR);
+            }
+            assertThat(FAR.memory().live()).isEqualTo(first.live());
+            assertThat(FAR.memory().allocations()).isEqualTo(first.allocations());
+        }
+        assertThat(FAR.memory().live()).isEqualTo(before.live());
+    }
+
+    @Test
+    void trainingThereGivesTheSameBitsAndUploadsBesideTheSteps() {
+        double[] near = train(Device.reference());
+        FarProvider.UPLOADS.set(0);
+        FarProvider.COPIES.set(0);
+        assertThat(train(FAR)).isEqualTo(near);
+        // Two fields of eleven batches in two epochs of training and three evaluations.
+        assertThat(FarProvider.COPIES.get()).isEqualTo(2 * 11 * (2 + 3));
+        // What remains are the parameters on their way there, and not one for each step.
+        assertThat(FarProvider.UPLOADS.get()).isLessThan(20);
+    }
+
+    private static double[] train(Device device) {
+        try (Sequential model = Sequential.of(Linear.of(2, 8, Generator.seeded(1)), new Relu(),
+                Linear.of(8, 3, Generator.seeded(2)))) {
+            model.to(device);
+            try (DataLoader data = loader(2); DataLoader held = loader(1);
+                    Optimizer optimizer = Sgd.over(model).rate(1e-4).build()) {
+                Trainer.of(model, Loss.crossEntropy(), optimizer).data(data).heldOut(held).epochs(2).seed(3).build()
+                        .run();
+                assertThat(data.device()).isSameAs(Device.cpu());
+                double loss = Scores.evaluate(model, Loss.crossEntropy(), held).loss();
+                return DoubleStream.concat(DoubleStream.of(loss), model.parameters().values().stream()
+                        .flatMapToDouble(p -> Arrays.stream(p.value().toDoubles()))).toArray();
+            }
+        }
+    }
+
+    @Test
+    void workersThatCannotUploadSaySo() {
+        Batch batch = new Batch(new Numbers(4).fields());
+        batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4), Share.WHOLE), 0, FAR);
+        batch.receive();
+        LoaderWorker.fill(new Numbers(4), batch, new Example(new Numbers(4).fields(), 0));
+        assertThat(batch.failure).hasMessageContaining("batch 0 of epoch 0 cannot be uploaded")
+                .hasRootCauseMessage("nobody lent the memory");
+        batch.close();
+    }
+}
