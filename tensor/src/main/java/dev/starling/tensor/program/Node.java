@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
+import dev.starling.tensor.profile.OperationEvent;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -45,7 +46,14 @@ final class Node {
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
         // The gate counts the versions of what updates change, and knows how to move tensors between devices.
-        return renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View
-                ? Tensor.apply(renewed, operands) : device.backend().run(renewed, operands, specs);
+        if (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View) {
+            return Tensor.apply(renewed, operands);
+        }
+        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
+        Tensor[] results = device.backend().run(renewed, operands, specs);
+        if (event != null) {
+            event.done(renewed.name(), specs[0]);
+        }
+        return results;
     }
 }
