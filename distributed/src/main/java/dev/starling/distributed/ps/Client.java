@@ -248,8 +248,11 @@ final class Client {
         switch (kind) {
             case Message.HERE -> server.connect(from);
             case Message.WELCOME -> {
-                hear(buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
-                server.welcome();
+                if (length >= 12) {
+                    server.holds = buffer.getInt(offset + 8, ORDER) != 0;
+                    hear(buffer.getStringWithoutLengthUtf8(offset + 12, length - 12));
+                    server.welcome();
+                }
             }
             case Message.REFUSED -> failure = new DistributedException("server " + number + " refused worker "
                     + worker + ": " + buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));

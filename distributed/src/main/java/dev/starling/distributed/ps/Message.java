@@ -69,7 +69,7 @@ final class Message {
     static final int HERE = 20;
     /** Worker: kind, number, length of the plan, offset; part of the plan. */
     static final int HELLO = 21;
-    /** Server: kind, server; the notes of the worker that is furthest. */
+    /** Server: kind, server, 1 if it went on with what its directory held; the notes of the worker that is furthest. */
     static final int WELCOME = 22;
     /** Server: kind, server; why. */
     static final int REFUSED = 23;

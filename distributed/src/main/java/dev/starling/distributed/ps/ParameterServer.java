@@ -11,10 +11,12 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,15 +36,18 @@ import java.util.Map;
  * }
  * }</pre>
  *
- * <p>The servers follow the rule of the worker's {@link Optimizer}, whose rate goes with each gradient; what it learns
- * stays with them, but for worker 0, which takes it to checkpoints and from there to servers: of any number, or to
- * training without any. (Not with a {@link Builder#optimizer} of their own, nor the rows of tables.) The weights at the
- * beginning are those of worker 0; servers that find weights in their directory go on with those.
+ * <p>The servers follow the rule of the worker's {@link Optimizer}, or one of their own ({@link Builder#optimizer});
+ * the rate goes with each gradient. What the rule learns stays with them, but for worker 0, which takes it to
+ * checkpoints and from there to servers of any number; what an optimiser's rule learned also to training without any.
+ * Rows of tables are in no checkpoint, only in the servers' directories. The weights at the beginning are those of
+ * worker 0; servers that find weights in their directory go on with those, and worker 0 warns if it has read a
+ * checkpoint that was to be gone on from.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
  * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
  */
 public final class ParameterServer implements DistributionStrategy {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int BLOCK_LENGTH = 16_384;
     private static final int MOST_SUMMED = 1024;
@@ -56,6 +61,8 @@ public final class ParameterServer implements DistributionStrategy {
     private Client client;
     private Replica replica;
     private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
+    /** What servers' own rules keep, where this worker takes that to checkpoints. */
+    private final List<Parameter> own = new ArrayList<>();
     private boolean[] isPushed;
     private boolean isVoting;
     private boolean isEnding;
@@ -125,7 +132,7 @@ public final class ParameterServer implements DistributionStrategy {
             connect(used.get(t), plan, t);
         }
         if (how.number == 0) {
-            carry();
+            carry(plan);
         }
         client.open();
         client.ask(replica.units(), Message.JOIN);
@@ -138,6 +145,9 @@ public final class ParameterServer implements DistributionStrategy {
             client.await("to begin");
         }
         replica.adopt();
+        if (how.number == 0 && state.step() > 0) {
+            compareToCheckpoint(used);
+        }
         Map<String, String> furthest = client.furthest();
         if (furthest != null && state.step() == 0 && !furthest.get("step").equals("0")) {
             state.restore(furthest);
@@ -148,20 +158,55 @@ public final class ParameterServer implements DistributionStrategy {
         }
     }
 
-    /** Has worker 0 carry what the optimiser keeps between checkpoints and servers, and tell where the run begins. */
-    private void carry() {
+    /** Has worker 0 carry what rules keep between checkpoints and servers, and tell where the run begins. */
+    private void carry(Plan plan) {
         Optimizer optimizer = state.optimizer();
-        if (how.optimizer == null) {
-            replica.keep(optimizer);
-            for (Unit[] each : replica.units()) {
-                for (Unit unit : each) {
-                    // Servers count the steps of all workers.
-                    unit.keptSteps = optimizer.steps() * (isSynchronous ? 1 : how.workers);
-                }
+        List<List<Parameter>> keepers = new ArrayList<>();
+        for (int i = 0; i < plan.dense().size(); i++) {
+            boolean isKnown = how.optimizer == null;
+            if (isKnown) {
+                keepers.add(optimizer.kept(i));
+            } else {
+                keepers.add(new ArrayList<>());
+                isKnown = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
+            }
+            for (Unit unit : replica.units()[i]) {
+                // Servers count the steps of all workers.
+                unit.keptSteps = isKnown ? optimizer.steps() * (isSynchronous ? 1 : how.workers) : 0;
             }
         }
+        replica.keep(keepers);
         if (isSynchronous || state.step() > 0) {
             client.askFirst(Message.BEGIN, notes());
+        }
+    }
+
+    /** Makes room for what a rule of servers' own keeps; returns whether a checkpoint told what that was. */
+    private boolean keep(Plan.Dense dense, Parameter weights, List<Parameter> into) {
+        boolean isKnown = true;
+        for (int k = 0; k < dense.rule().slots() && dense.count() > 0; k++) {
+            Parameter kept;
+            try (Tensor zeros = Tensor.zeros(weights.shape().dims())) {
+                kept = Parameter.buffer(zeros);
+            }
+            into.add(kept);
+            own.add(kept);
+            isKnown &= state.keep(dense.rule().getClass().getSimpleName() + k + '.' + dense.name(), kept);
+        }
+        return isKnown;
+    }
+
+    /** Warns of what servers hold that is not the checkpoint's, which worker 0 has read. */
+    private void compareToCheckpoint(List<EmbeddingTable> used) {
+        for (ServerLink server : client.servers) {
+            if (server.holds) {
+                LOG.log(Level.WARNING, "server {0} goes on with what its directory holds, not with the checkpoint of "
+                        + "step {1}; if that is not as it should be, give it an empty directory", server.number,
+                        state.step());
+            } else if (!used.isEmpty()) {
+                LOG.log(Level.WARNING, "server {0} begins with new rows: checkpoints, as that of step {1}, have none; "
+                        + "to go on with rows, give it the directory that it had", server.number, state.step());
+            }
         }
     }
 
@@ -265,7 +310,7 @@ public final class ParameterServer implements DistributionStrategy {
             client.askKept(replica.units(), which);
             client.await("for what the rule keeps of the weights");
         }
-        replica.adoptKept(state.optimizer());
+        replica.adoptKept();
     }
 
     /** Sums running statistics over workers, each weighing as much as it says. */
@@ -310,6 +355,8 @@ public final class ParameterServer implements DistributionStrategy {
             remote.close();
         });
         tables.clear();
+        own.forEach(Parameter::close);
+        own.clear();
         if (replica != null) {
             replica.close();
             replica = null;

@@ -1,7 +1,6 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.nn.Parameter;
-import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -24,6 +23,7 @@ final class Replica implements AutoCloseable {
     private final MemorySegment[] memory;
     /** What rules keep, by parameter; empty unless this worker carries that to and from checkpoints. */
     private Tensor[][] kept = {};
+    private List<List<Parameter>> keepers = List.of();
     private int mostKept;
 
     /** Makes a copy of parameters, in the units of all servers. */
@@ -61,11 +61,16 @@ final class Replica implements AutoCloseable {
         return units;
     }
 
-    /** Makes memory for what an optimiser keeps of each parameter, with what it keeps now. */
-    void keep(Optimizer optimizer) {
+    /**
+     * Makes memory for what rules keep of each parameter, with what was kept before.
+     *
+     * @param newKeepers by parameter, in the order of the rule: where that is between a settling and the next
+     */
+    void keep(List<List<Parameter>> newKeepers) {
+        keepers = newKeepers;
         kept = new Tensor[weights.length][];
         for (int i = 0; i < kept.length; i++) {
-            List<Parameter> of = optimizer.kept(i);
+            List<Parameter> of = keepers.get(i);
             kept[i] = new Tensor[of.size()];
             mostKept = Math.max(mostKept, of.size());
             for (Unit unit : units[i]) {
@@ -87,12 +92,12 @@ final class Replica implements AutoCloseable {
         return mostKept;
     }
 
-    /** Copies what was kept by servers into the optimiser. */
-    void adoptKept(Optimizer optimizer) {
+    /** Copies what was kept by servers to where this process keeps it. */
+    void adoptKept() {
         try (Scope scope = Scope.open("kept")) {
             for (int i = 0; i < kept.length; i++) {
                 for (int k = 0; k < kept[i].length; k++) {
-                    optimizer.kept(i).get(k).set(kept[i][k]);
+                    keepers.get(i).get(k).set(kept[i][k]);
                 }
             }
         }

@@ -56,6 +56,7 @@ final class ServerCore implements AutoCloseable {
     private final ByteBuffer answer;
     private final FloatBuffer answerFloats;
     private final UnsafeBuffer answerBuffer;
+    private final boolean holdsEarlier;
     private long journalBytes;
     private volatile Throwable failure;
     private volatile boolean closing;
@@ -130,6 +131,7 @@ final class ServerCore implements AutoCloseable {
         this.sink = sink;
         this.lock = lock;
         this.journal = journal;
+        holdsEarlier = shard.isFilled();
         snapshot = config.directory() == null ? null : config.directory().resolve(SNAPSHOT);
         answer = ByteBuffer.allocateDirect(Message.REPLY_HEADER + 4 * plan.blockLength())
                 .order(ByteOrder.LITTLE_ENDIAN);
@@ -293,6 +295,11 @@ final class ServerCore implements AutoCloseable {
 
     int units() {
         return shard.units;
+    }
+
+    /** Returns whether weights or rows were in its directory when it began. */
+    boolean holdsEarlier() {
+        return holdsEarlier;
     }
 
     // ---- stages ----

@@ -34,6 +34,8 @@ final class ServerLink {
     Endpoint endpoint;
     private int greeted;
     private boolean welcomed;
+    /** Whether the server went on with what its directory held. */
+    volatile boolean holds;
     private long triedNs;
     /** The last thing said beside requests that an answer is awaited to, or nothing. */
     private volatile byte[] question = NOTHING;

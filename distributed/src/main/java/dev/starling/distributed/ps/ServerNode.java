@@ -367,8 +367,9 @@ final class ServerNode {
 
     private void welcome(Endpoint to) {
         int at = header(Message.WELCOME);
-        message.putBytes(at, notes);
-        to.send(message, 0, at + notes.length);
+        message.putInt(at, core.holdsEarlier() ? 1 : 0, ORDER);
+        message.putBytes(at + 4, notes);
+        to.send(message, 0, at + 4 + notes.length);
     }
 
     private void refuse(Endpoint to, String why) {

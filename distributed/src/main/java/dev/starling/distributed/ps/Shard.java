@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -310,6 +311,16 @@ final class Shard implements AutoCloseable {
     }
 
     // ---- recovery ----
+
+    /** Returns whether there are weights or rows. */
+    boolean isFilled() {
+        for (int u = 0; u < blocks; u++) {
+            if (isReady[u] && weights[u].length > 0) {
+                return true;
+            }
+        }
+        return Arrays.stream(tables).anyMatch(table -> table.size() > 0);
+    }
 
     /** Does again what a record of the journal says. */
     void replay(ByteBuffer r) {

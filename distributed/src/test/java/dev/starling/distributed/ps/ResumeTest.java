@@ -16,8 +16,13 @@ import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -31,6 +36,8 @@ class ResumeTest {
     private static final int FIRST = 4;
     private static final int ALL = 9;
     private static final Consistency TOGETHER = new Consistency.Synchronous();
+
+    private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
     @TempDir
     Path directory;
@@ -52,13 +59,19 @@ class ResumeTest {
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs,
             Consumer<Trainer.Builder> more) {
+        return train(workers, servers, consistency, config, network, optimizer, null, epochs, more);
+    }
+
+    private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
+            Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, ServerOptimizer rule, int epochs,
+            Consumer<Trainer.Builder> more) {
         return Cluster.local(workers + servers).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;
             }
             return Corners.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
-                    .workers(workers).servers(servers).consistency(consistency).build(), more);
+                    .workers(workers).servers(servers).consistency(consistency).optimizer(rule).build(), more);
         }).stream().filter(Objects::nonNull).toList();
     }
 
@@ -110,6 +123,66 @@ class ResumeTest {
         return workers == 0 ? Corners.train(Corners::perceptron, optimizer, epochs, new SingleProcess(), more)
                 : train(workers, servers, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, optimizer, epochs,
                 more).getLast();
+    }
+
+    @ParameterizedTest
+    @CsvSource({"2, 2", "2, 1", "1, 3"})
+    void whatARuleOfServersAloneHasLearnedGoesOn(int servers, int serversNext) {
+        Outcome whole = adagrad(servers, ALL, b -> { });
+        adagrad(servers, FIRST, this::saving);
+        assertAlike(adagrad(serversNext, ALL, this::resuming), whole, 0);
+        // Who has no use for it goes on, too.
+        assertThat(Corners.train(Corners::perceptron, ResumeTest::plain, ALL + 1, new SingleProcess(), this::resuming)
+                .history().epochs()).hasSize(1);
+    }
+
+    private static Outcome adagrad(int servers, int epochs, Consumer<Trainer.Builder> more) {
+        return train(2, servers, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::plain,
+                new ServerOptimizer.Adagrad(1e-8, 0), epochs, more).getLast();
+    }
+
+    private static Optimizer plain(Layer model) {
+        return Sgd.over(model).rate(0.02).build();
+    }
+
+    @Test
+    void serversThatHoldSomethingElseAreNamed() {
+        ServerConfig kept = ServerConfig.in(directory.resolve("servers"));
+        Function<Layer, Optimizer> optimizer = ResumeTest::adam;
+        assertThat(warnings(() -> train(1, 2, TOGETHER, kept, Corners::perceptron, optimizer, FIRST, this::saving)))
+                .isEmpty();
+        assertThat(warnings(() -> train(1, 2, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, optimizer,
+                FIRST + 1, this::resuming))).isEmpty();
+        assertThat(warnings(() -> train(1, 2, TOGETHER, kept, Corners::perceptron, optimizer, FIRST + 2,
+                this::resuming))).hasSize(2).allMatch(text -> text.contains("goes on with what its directory holds"));
+    }
+
+    /** Returns what worker 0 warns of. */
+    private static List<String> warnings(Runnable action) {
+        List<String> heard = new CopyOnWriteArrayList<>();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord line) {
+                if (line.getLevel().equals(Level.WARNING) && line.getSourceClassName().endsWith("ParameterServer")) {
+                    heard.add(line.getMessage());
+                }
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        LOG.addHandler(handler);
+        try {
+            action.run();
+        } finally {
+            LOG.removeHandler(handler);
+        }
+        return heard;
     }
 
     @Test

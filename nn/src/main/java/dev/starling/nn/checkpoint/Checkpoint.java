@@ -16,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -225,8 +226,25 @@ public final class Checkpoint {
      * @throws CheckpointException if names, types or shapes differ; then none is changed
      */
     public void into(Map<String, Parameter> parameters) {
+        into(parameters, name -> false);
+    }
+
+    /**
+     * Reads tensors into parameters of the same names.
+     *
+     * @param passesOver tells of a tensor that is not among the parameters whether that may be so
+     * @throws CheckpointException if names, types or shapes differ; then none is changed
+     */
+    public void into(Map<String, Parameter> parameters, Predicate<String> passesOver) {
         try (SafeTensors tensors = SafeTensors.open(data)) {
-            tensors.into(parameters);
+            tensors.into(parameters, passesOver);
+        }
+    }
+
+    /** Tells whether there is a tensor of that name. */
+    public boolean has(String name) {
+        try (SafeTensors tensors = SafeTensors.open(data)) {
+            return tensors.names().contains(name);
         }
     }
 }

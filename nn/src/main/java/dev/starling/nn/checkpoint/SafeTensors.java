@@ -18,6 +18,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Predicate;
 
 /**
  * A file of named tensors in the safetensors format: the length of the header as a little-endian 64-bit number, the
@@ -185,8 +186,13 @@ public final class SafeTensors implements AutoCloseable {
      * @throws CheckpointException if a name is missing on either side or a type or shape differs; then none is changed
      */
     public void into(Map<String, Parameter> parameters) {
+        into(parameters, name -> false);
+    }
+
+    /** Reads into parameters of the same names, as {@link #into(Map)}; what is not wanted may be passed over. */
+    void into(Map<String, Parameter> parameters, Predicate<String> passesOver) {
         for (String name : names()) {
-            if (!parameters.containsKey(name)) {
+            if (!parameters.containsKey(name) && !passesOver.test(name)) {
                 throw new CheckpointException(path, "has a tensor \"" + name + "\" that the model lacks",
                         "build the model that the file was saved from", null);
             }

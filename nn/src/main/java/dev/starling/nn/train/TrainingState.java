@@ -18,6 +18,9 @@ import java.util.Map;
  * to the training thread.
  */
 public final class TrainingState {
+    /** Leads the names of what strategies keep. */
+    private static final String STRATEGY = "strategy.";
+
     private final Layer model;
     private final Optimizer optimizer;
     private final DataLoader data;
@@ -25,6 +28,7 @@ public final class TrainingState {
     /** {@code null} if the loss is not scaled. */
     private final LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
+    private Checkpoint source;
     private long seed;
     private boolean restored;
 
@@ -57,6 +61,24 @@ public final class TrainingState {
     /** Returns the tensors of model and optimiser by path, in an order that is the same in every process. */
     public Map<String, Parameter> tensors() {
         return Collections.unmodifiableMap(tensors);
+    }
+
+    /**
+     * Adds a tensor that a strategy keeps beside model and optimiser, so that checkpoints hold it. If this run goes on
+     * from a checkpoint that has it, it is filled from there. To be called in {@link DistributionStrategy#start}.
+     *
+     * @param tensor the caller's, to be closed when the run is over
+     * @return whether it was filled
+     * @throws CheckpointException if the checkpoint has another type or shape
+     */
+    public boolean keep(String name, Parameter tensor) {
+        String path = STRATEGY + name;
+        tensors.put(path, tensor);
+        if (source == null || !source.has(path)) {
+            return false;
+        }
+        source.into(Map.of(path, tensor), other -> true);
+        return true;
     }
 
     /** Returns how many steps were taken. */
@@ -155,6 +177,8 @@ public final class TrainingState {
         } catch (IllegalArgumentException e) {
             throw new CheckpointException(checkpoint.path(), e.getMessage(), "give one that this run has saved", e);
         }
-        checkpoint.into(tensors);
+        // What a strategy kept is read when a strategy asks for it, and not needed by another.
+        checkpoint.into(tensors, name -> name.startsWith(STRATEGY));
+        source = checkpoint;
     }
 }
