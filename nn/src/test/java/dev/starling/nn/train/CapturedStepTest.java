@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.layer.BatchNorm;
@@ -67,14 +68,15 @@ class CapturedStepTest {
     /** What a run ends with. */
     private record Run(List<Double> losses, Map<String, Parameter> state, Optimizer optimizer, Generator generator) { }
 
-    private static Run train(boolean captured, Supplier<Layer> models, Function<Layer, Optimizer> optimizers,
-            int steps, long... shape) {
+    private static Run train(boolean captured, Precision precision, Supplier<Layer> models,
+            Function<Layer, Optimizer> optimizers, int steps, long... shape) {
         Layer model = models.get();
         Optimizer optimizer = optimizers.apply(model);
         Generator draws = Generator.seeded(5);
         Generator data = Generator.seeded(6);
         List<Double> losses = new ArrayList<>();
         try (TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, draws)) {
+            step.precision(precision);
             if (captured) {
                 step.captured();
             }
@@ -91,8 +93,13 @@ class CapturedStepTest {
     }
 
     private static void compare(Supplier<Layer> models, Function<Layer, Optimizer> optimizers, long... shape) {
-        Run eager = train(false, models, optimizers, 50, shape);
-        Run captured = train(true, models, optimizers, 50, shape);
+        compare(Precision.of(DType.F32), models, optimizers, shape);
+    }
+
+    private static void compare(Precision precision, Supplier<Layer> models, Function<Layer, Optimizer> optimizers,
+            long... shape) {
+        Run eager = train(false, precision, models, optimizers, 50, shape);
+        Run captured = train(true, precision, models, optimizers, 50, shape);
         assertThat(captured.losses).isEqualTo(eager.losses);
         assertThat(captured.generator.state()).isEqualTo(eager.generator.state());
         assertSame(captured.state, eager.state);
@@ -121,6 +128,14 @@ class CapturedStepTest {
     void anAttentionBlockWithClippedGradients() {
         compare(CapturedStepTest::transformer, m -> ClipByNorm.of(AdamW.over(m)
                 .rate(Schedule.constant(0.01).warmUp(10)).build(), 0.5), 4, 6, 16);
+    }
+
+    @Test
+    void mixedPrecision() {
+        for (Precision precision : new Precision[] {Precision.of(DType.BF16),
+            Precision.of(DType.F16)}) {
+            compare(precision, CapturedStepTest::cnn, m -> Adam.over(m).rate(0.01).build(), 6, 3, 8, 8);
+        }
     }
 
     @Test
