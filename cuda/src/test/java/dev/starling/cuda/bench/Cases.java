@@ -1,0 +1,121 @@
+package dev.starling.cuda.bench;
+
+import dev.starling.autograd.Gradients;
+import dev.starling.autograd.Tape;
+import dev.starling.tensor.Convolutions;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Functions;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Norms;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.function.Supplier;
+
+/** Our side of each {@link Workload}, on the current device. */
+final class Cases {
+    private final Generator generator = Generator.seeded(7);
+    private final String name;
+    private final DType type;
+    private final long[] sizes;
+
+    private Cases(String[] words) {
+        name = words[0];
+        type = DType.valueOf(words[1].toUpperCase(Locale.ROOT));
+        sizes = Arrays.stream(words).skip(2).filter(w -> Character.isDigit(w.charAt(0))).mapToLong(Long::parseLong)
+                .toArray();
+    }
+
+    /** Makes what a workload's order says. */
+    static Case of(Workload workload) {
+        String[] words = workload.order().split(" ");
+        Cases cases = new Cases(words);
+        if (workload.isTraining()) {
+            return TrainingCase.of(words[0], cases.type, cases.sizes, words[words.length - 1].equals("captured"));
+        }
+        Scope inputs = Scope.open("inputs");
+        Supplier<?> work = cases.work();
+        return new Case() {
+            @Override
+            public void run() {
+                try (Scope scope = Scope.open("case")) {
+                    work.get();
+                }
+            }
+
+            @Override
+            public void close() {
+                inputs.close();
+            }
+        };
+    }
+
+    private Supplier<?> work() {
+        Tensor a = name.equals("conv") || name.equals("attention") ? null
+                : name.equals("matmul") ? noise(sizes[0], sizes[0]) : noise(sizes);
+        return switch (name) {
+            case "copy" -> a::copy;
+            case "add" -> {
+                Tensor b = noise(sizes);
+                yield () -> a.add(b);
+            }
+            case "gelu" -> a::gelu;
+            case "bias" -> {
+                Tensor bias = noise(sizes[1]);
+                yield () -> a.add(bias);
+            }
+            case "transpose" -> () -> a.transpose(0, 1).contiguous();
+            case "cast" -> () -> a.to(DType.F64);
+            case "softmax" -> () -> a.softmax(1);
+            case "layernorm" -> {
+                Tensor weight = noise(sizes[1]);
+                Tensor bias = noise(sizes[1]);
+                yield () -> Norms.layerNorm(a, weight, bias, 1e-5);
+            }
+            case "sum" -> () -> a.sum(1);
+            case "matmul" -> {
+                Tensor b = noise(sizes[0], sizes[0]);
+                yield () -> a.matmul(b);
+            }
+            case "conv" -> convolution();
+            case "attention" -> attention();
+            default -> throw new IllegalArgumentException("there is no case " + name);
+        };
+    }
+
+    /** A 3×3 convolution and both its gradients; sizes are batch, inputs, outputs, side. */
+    private Supplier<?> convolution() {
+        Tensor x = noise(sizes[0], sizes[1], sizes[3], sizes[3]);
+        Tensor weight = noise(sizes[2], sizes[1], 3, 3);
+        return differentiated(() -> Convolutions.conv2d(x, weight, null, 1, 1, 1, 1),
+                noise(sizes[0], sizes[2], sizes[3], sizes[3]), x, weight);
+    }
+
+    /** Causal attention and its gradients; sizes are batch, heads, length, width of a head. */
+    private Supplier<?> attention() {
+        Tensor q = noise(sizes);
+        Tensor k = noise(sizes);
+        Tensor v = noise(sizes);
+        return differentiated(() -> Functions.scaledDotProductAttention(q, k, v, true), noise(sizes), q, k, v);
+    }
+
+    private static Supplier<?> differentiated(Supplier<Tensor> forward, Tensor cotangent, Tensor... of) {
+        Tape tape = new Tape();
+        return () -> {
+            tape.reset().watch(of);
+            Gradients gradients = tape.backward(tape.record(forward), cotangent);
+            for (Tensor x : of) {
+                gradients.of(x);
+            }
+            return gradients;
+        };
+    }
+
+    private Tensor noise(long... shape) {
+        return generator.uniform(new Spec(type, Shape.of(shape), Device.current()), -1, 1);
+    }
+}

@@ -1,0 +1,227 @@
+package dev.starling.cuda.bench;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.regex.Pattern;
+
+/**
+ * Measures operations and training steps on a GPU, by turns with PyTorch on the same card, and prints a line for each
+ * as it comes. Its exit code is 1 if something failed here or misses its goal.
+ *
+ * <pre>
+ * --device cuda       whose backend is measured
+ * --python python3    the interpreter that has PyTorch; none: PyTorch is left out
+ * --only REGEX        the cases in whose order it is found
+ * --json FILE         where the results are written, one object a line
+ * --tiny              sizes for an emulator
+ * --rounds 5          medians of so many rounds
+ * --millis 150        least length of a round
+ * --tf32              lets both multiply f32 as TF32; ours needs -Dstarling.cuda.tf32=true, too
+ * </pre>
+ */
+public final class GpuBenchmark {
+    /** Compiling a network takes PyTorch a minute or two. */
+    private static final Duration PATIENCE = Duration.ofMinutes(4);
+
+    private final Options options;
+    private final PrintStream out;
+    private PyTorch peer;
+    /** The greater rate at which one of the two copies, from the last such case. */
+    private double copyRate = Double.NaN;
+
+    private static final class Options {
+        private String device = "cuda";
+        private String python = "python3";
+        private Pattern only = Pattern.compile("");
+        private Path json;
+        private boolean tiny;
+        private boolean tf32;
+        private int rounds = 5;
+        private double seconds = 0.15;
+
+        Options(String[] arguments) {
+            for (int i = 0; i < arguments.length; i++) {
+                switch (arguments[i]) {
+                    case "--device" -> device = arguments[++i];
+                    case "--python" -> python = arguments[++i];
+                    case "--only" -> only = Pattern.compile(arguments[++i]);
+                    case "--json" -> json = Path.of(arguments[++i]);
+                    case "--tiny" -> tiny = true;
+                    case "--tf32" -> tf32 = true;
+                    case "--rounds" -> rounds = Integer.parseInt(arguments[++i]);
+                    case "--millis" -> seconds = Double.parseDouble(arguments[++i]) / 1e3;
+                    default -> throw new IllegalArgumentException("there is no option " + arguments[i]);
+                }
+            }
+        }
+    }
+
+    private GpuBenchmark(Options options, PrintStream out) {
+        this.options = options;
+        this.out = out;
+    }
+
+    /** Runs; see the class for the arguments. */
+    public static void main(String[] arguments) {
+        System.exit(run(System.out, arguments) ? 0 : 1);
+    }
+
+    /** Runs, and returns whether all was measured and reaches its goal. */
+    static boolean run(PrintStream out, String... arguments) {
+        Options options = new Options(arguments);
+        return Device.with(Device.of(options.device, 0), () -> new GpuBenchmark(options, out).run());
+    }
+
+    private boolean run() {
+        List<Finding> findings = new ArrayList<>();
+        try {
+            startPeer();
+            out.println(Finding.heading());
+            for (Workload workload : Workload.all(options.tiny)) {
+                if (options.only.matcher(workload.order()).find()) {
+                    findings.add(compare(workload));
+                    out.println(findings.getLast());
+                    write(findings.getLast());
+                }
+            }
+        } finally {
+            if (peer != null) {
+                peer.close();
+            }
+        }
+        long below = findings.stream().filter(Finding::misses).count();
+        out.println((findings.size() - below) + " passed, " + below + " failed of " + findings.size());
+        return below == 0 && !findings.isEmpty();
+    }
+
+    private void startPeer() {
+        if (options.python.equals("none")) {
+            return;
+        }
+        try {
+            Path errors = options.json == null ? Files.createTempFile("starling-peer", ".err")
+                    : Path.of(options.json + ".err");
+            peer = new PyTorch(options.python, options.device.equals("cuda") ? "cuda" : "cpu", options.tf32, errors,
+                    PATIENCE);
+            out.println("beside " + peer.describe());
+        } catch (PyTorch.Failure | UncheckedIOException e) {
+            out.println("PyTorch is not here: " + e.getMessage());
+            peer = null;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Measures by turns; what one of the two cannot do does not keep the other from it. */
+    private Finding compare(Workload workload) {
+        String note = "";
+        boolean theirs = false;
+        try {
+            if (peer != null) {
+                peer.prepare(workload);
+                theirs = true;
+            }
+        } catch (PyTorch.Failure e) {
+            note = "PyTorch: " + e.getMessage();
+        }
+        double[] times = {Double.NaN, Double.NaN};
+        try (Case ours = Cases.of(workload)) {
+            note += rounds(ours, theirs, times);
+        } catch (RuntimeException | LinkageError e) {
+            note += String.valueOf(e.getMessage()).lines().findFirst().orElse(e.toString());
+            e.printStackTrace();
+        }
+        if (theirs) {
+            peer.release();
+        }
+        Device.current().backend().memory().trim();
+        if (workload.order().startsWith("copy")) {
+            copyRate = Math.max(workload.rate(times[0]), theirs ? workload.rate(times[1]) : 0);
+        }
+        double ofCopy = workload.isElementwise() ? workload.rate(times[0]) / copyRate : Double.NaN;
+        return new Finding(workload, times[0], times[1], ofCopy, note);
+    }
+
+    /** Fills the median times in, and returns what went wrong with PyTorch. */
+    private String rounds(Case ours, boolean theirs, double[] times) {
+        int ourRepeats = repeats(n -> time(ours, n));
+        String note = "";
+        int theirRepeats = 0;
+        try {
+            theirRepeats = theirs ? repeats(peer::time) : 0;
+        } catch (PyTorch.Failure e) {
+            note = "PyTorch: " + e.getMessage();
+        }
+        double[] mine = new double[options.rounds];
+        double[] other = new double[options.rounds];
+        for (int round = 0; round < options.rounds; round++) {
+            mine[round] = time(ours, ourRepeats) / ourRepeats;
+            other[round] = theirRepeats == 0 ? Double.NaN : peer.time(theirRepeats) / theirRepeats;
+        }
+        Arrays.sort(mine);
+        Arrays.sort(other);
+        times[0] = mine[options.rounds / 2];
+        times[1] = other[options.rounds / 2];
+        return note;
+    }
+
+    private interface Timed {
+        /** Returns the seconds of so many runs. */
+        double time(int runs);
+    }
+
+    /** Warms up for as long as three rounds take, and returns how many runs a round has. */
+    private int repeats(Timed work) {
+        int runs = 1;
+        double seconds = 0;
+        double last = work.time(1);
+        while (seconds < 3 * options.seconds && seconds + last < 40 * options.seconds) {
+            last = work.time(runs);
+            seconds += last;
+            if (last < options.seconds / 2) {
+                runs *= 2;
+            }
+        }
+        return Math.max(1, (int) Math.round(runs * options.seconds / Math.max(last, 1e-9)));
+    }
+
+    private static double time(Case work, int runs) {
+        synchronize();
+        long start = System.nanoTime();
+        for (int i = 0; i < runs; i++) {
+            work.run();
+        }
+        synchronize();
+        return (System.nanoTime() - start) / 1e9;
+    }
+
+    /** Waits for all that the device was told to do. */
+    private static void synchronize() {
+        try (Scope scope = Scope.open("synchronize")) {
+            Tensor.zeros(1).item();
+        }
+    }
+
+    private void write(Finding finding) {
+        if (options.json == null) {
+            return;
+        }
+        try {
+            Files.writeString(options.json, finding.json() + "\n", StandardOpenOption.CREATE,
+                    StandardOpenOption.APPEND);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+package dev.starling.cuda.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Something to measure here and in PyTorch.
+ *
+ * @param order what to do, in words that {@link Cases} and {@code peer.py} read alike
+ * @param work what one run does, in {@code unit} times seconds; 0 if its time is what counts
+ * @param unit of the rate; microseconds where work is 0
+ * @param goal the least ratio of our rate to PyTorch's or, of an elementwise operation, to that of a copy
+ */
+record Workload(String order, double work, String unit, double goal) {
+    private static final String TERA = "TFLOP/s";
+    private static final String GIGA = "GB/s";
+    private static final String MICROS = "us";
+
+    /** Returns how fast so many seconds a run are; microseconds where that says more. */
+    double rate(double seconds) {
+        return work == 0 ? seconds * 1e6 : work / seconds;
+    }
+
+    /** Returns whether it is a step of training. */
+    boolean isTraining() {
+        return order.matches("(mlp|resnet18|gpt2) .*");
+    }
+
+    /** Returns whether it has to be as fast as memory. */
+    boolean isElementwise() {
+        return work > 0 && order.matches("(add|gelu|bias|cast) .*");
+    }
+
+    /** Returns all that is measured: small enough for an emulator if {@code tiny}. */
+    static List<Workload> all(boolean tiny) {
+        List<Workload> all = new ArrayList<>();
+        products(all, tiny);
+        memoryBound(all, tiny);
+        training(all, tiny);
+        return all;
+    }
+
+    private static void products(List<Workload> all, boolean tiny) {
+        long n = tiny ? 16 : 8192;
+        for (String type : List.of("bf16", "f16", "f32")) {
+            all.add(new Workload("matmul " + type + " " + n, 2e-12 * n * n * n, TERA, 0.97));
+        }
+        for (long[] c : tiny ? new long[][] {{2, 4, 4, 6}} : new long[][] {{512, 64, 64, 32}, {512, 256, 256, 8}}) {
+            double flop = 3.0 * 2 * 9 * c[0] * c[1] * c[2] * c[3] * c[3];
+            all.add(new Workload("conv bf16 " + words(c), flop / 1e12, TERA, 1));
+        }
+        long[] a = tiny ? new long[] {2, 2, 8, 8} : new long[] {8, 12, 1024, 64};
+        // Two products forward and five backward, half of each behind the mask.
+        double flop = 7.0 * a[0] * a[1] * a[2] * a[2] * a[3];
+        all.add(new Workload("attention bf16 " + words(a), flop / 1e12, TERA, 1));
+    }
+
+    private static void memoryBound(List<Workload> all, boolean tiny) {
+        long columns = tiny ? 64 : 1024;
+        long rows = tiny ? 16 : 1 << 16;
+        long n = rows * columns;
+        for (String type : List.of("f32", "bf16")) {
+            double size = n * (type.equals("f32") ? 4 : 2) / 1e9;
+            String matrix = " " + type + " " + rows + " " + columns;
+            all.add(new Workload("copy " + type + " " + n, 2 * size, GIGA, 0.9));
+            all.add(new Workload("add " + type + " " + n, 3 * size, GIGA, 0.9));
+            all.add(new Workload("gelu " + type + " " + n, 2 * size, GIGA, 0.9));
+            all.add(new Workload("bias" + matrix, 2 * size, GIGA, 0.9));
+            all.add(new Workload("transpose" + matrix, 2 * size, GIGA, 0.9));
+            all.add(new Workload("cast " + type + " " + n, size + 8 * n / 1e9, GIGA, 0.9));
+            all.add(new Workload("softmax" + matrix, 2 * size, GIGA, 0.9));
+            all.add(new Workload("layernorm" + matrix, 2 * size, GIGA, 0.9));
+            all.add(new Workload("sum" + matrix, size, GIGA, 0.9));
+        }
+        all.add(new Workload("add f32 1", 0, MICROS, 1));
+    }
+
+    private static void training(List<Workload> all, boolean tiny) {
+        for (String mode : List.of("eager", "captured")) {
+            all.add(step("mlp f32 " + (tiny ? "4 8" : "128 1024"), tiny ? 4 : 128, "images/s", mode));
+            all.add(step("resnet18 bf16 " + (tiny ? "2 4 8" : "512 64 32"), tiny ? 2 : 512, "images/s", mode));
+            all.add(step("gpt2 bf16 " + (tiny ? "2 6 8 2 2 11" : "8 1024 768 12 12 50304"), tiny ? 12 : 8192,
+                    "tokens/s", mode));
+        }
+    }
+
+    private static Workload step(String order, double work, String unit, String mode) {
+        return new Workload(order + " " + mode, work, unit, 1);
+    }
+
+    private static String words(long... numbers) {
+        StringBuilder words = new StringBuilder();
+        for (long n : numbers) {
+            words.append(words.isEmpty() ? "" : " ").append(n);
+        }
+        return words.toString();
+    }
+}
