@@ -90,11 +90,15 @@ final class CudaBackend implements Backend {
     private final HostFallback host = new HostFallback(this);
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
+        this(device, gpu, libraries, new KernelCompiler(gpu.compiler(), gpu.architecture()));
+    }
+
+    CudaBackend(Device device, Gpu gpu, Libraries libraries, KernelCompiler compiler) {
         this.device = device;
         this.gpu = gpu;
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
-        compiler = new KernelCompiler(gpu.compiler(), gpu.architecture());
+        this.compiler = compiler;
         launcher = new Launcher(gpu, compiler);
         staging = new Staging(gpu, launcher.stream(), 2);
         copies = new SideCopies(gpu, launcher.stream(), synchronous);

@@ -1,6 +1,7 @@
 package dev.starling.cuda.bench;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Gpt2;
 import dev.starling.nn.model.Networks;
@@ -25,13 +26,17 @@ final class TrainingCase implements Case {
     private final Tensor target;
     private final TrainingStep step;
 
-    private TrainingCase(Layer model, Optimizer optimizer, Loss loss, Scope batch, Tensor input, Tensor target) {
+    private TrainingCase(Layer model, Optimizer optimizer, Loss loss, Scope batch, Tensor input, Tensor target,
+            Precision precision, boolean captured) {
         this.model = model;
         this.optimizer = optimizer;
         this.batch = batch;
         this.input = input;
         this.target = target;
-        step = new TrainingStep(model, loss, optimizer, Generator.seeded(3));
+        step = new TrainingStep(model, loss, optimizer, Generator.seeded(3)).precision(precision);
+        if (captured) {
+            step.captured();
+        }
     }
 
     /**
@@ -48,14 +53,15 @@ final class TrainingCase implements Case {
             Tensor text = integers(generator, sizes[5], sizes[0], sizes[1] + 1);
             Loss next = (logits, target) -> Loss.crossEntropy().of(logits.reshape(-1, sizes[5]), target.reshape(-1));
             return new TrainingCase(model, AdamW.over(model).rate(3e-4).build(), next, batch,
-                    text.narrow(1, 0, sizes[1]).contiguous(), text.narrow(1, 1, sizes[1]).contiguous());
+                    text.narrow(1, 0, sizes[1]).contiguous(), text.narrow(1, 1, sizes[1]).contiguous(),
+                    Precision.of(type), captured);
         }
         boolean mlp = network.equals("mlp");
         Layer model = mlp ? Networks.mlp(generator, 784, sizes[1], sizes[1], 10)
                 : Networks.resnet18(generator, 10, sizes[1]);
         Tensor input = mlp ? generator.uniform(sizes[0], 784) : generator.uniform(sizes[0], 3, sizes[2], sizes[2]);
         return new TrainingCase(model, Sgd.over(model).rate(0.01).momentum(0.9).build(), Loss.crossEntropy(), batch,
-                input, integers(generator, 10, sizes[0]));
+                input, integers(generator, 10, sizes[0]), Precision.of(type), captured);
     }
 
     private static Tensor integers(Generator generator, long high, long... shape) {
@@ -69,6 +75,7 @@ final class TrainingCase implements Case {
 
     @Override
     public void close() {
+        step.close();
         batch.close();
         optimizer.close();
         model.close();
