@@ -1,9 +1,12 @@
 package dev.starling.cuda;
 
 import dev.starling.cuda.bench.Benchmarks;
+import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.dnn.Convolver;
 import dev.starling.cuda.gpu.Compiler;
+import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.IdleGpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
@@ -11,11 +14,13 @@ import dev.starling.cuda.gpu.Nvrtc;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.conformance.Conformance;
+import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -40,6 +45,24 @@ public final class WantedKernels {
     private static final Map<String, KernelSource> WANTED = new ConcurrentHashMap<>();
     private static volatile Consumer<KernelSource> wanted = source -> { };
 
+    /** Libraries that do nothing and say that they did. */
+    private static final Libraries WILLING = new Libraries() {
+        @Override
+        public Blas blas(Gpu gpu, Gpu.Stream stream) {
+            return willing(Blas.class);
+        }
+
+        @Override
+        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            return willing(Convolver.class);
+        }
+
+        private static <T> T willing(Class<T> library) {
+            return library.cast(Proxy.newProxyInstance(library.getClassLoader(), new Class<?>[] {library},
+                    (self, method, arguments) -> true));
+        }
+    };
+
     /** Offers {@code cuda-idle}: 0 has our own kernels only, 1 has libraries beside them. */
     public static final class Provider implements BackendProvider {
         @Override
@@ -55,7 +78,7 @@ public final class WantedKernels {
         @Override
         public Backend open(Device device) {
             IdleGpu gpu = new IdleGpu(new Notes());
-            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : new PlayedLibraries(),
+            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : WILLING,
                     new KernelCompiler(gpu.compiler(), gpu.architecture(), scratch()));
         }
     }

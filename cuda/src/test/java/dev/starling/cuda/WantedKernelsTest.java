@@ -25,7 +25,7 @@ class WantedKernelsTest {
             test.getExecutable().execute();
         }
         List<String> listed = new ArrayList<>();
-        for (KernelSource source : WantedKernels.list(some, false, source -> { })) {
+        for (KernelSource source : WantedKernels.list(some, true, source -> { })) {
             listed.add(source.text());
         }
         for (KernelSource source : ((CudaBackend) emulated.backend()).compiler().sources()) {
