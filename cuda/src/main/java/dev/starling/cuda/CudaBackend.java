@@ -119,6 +119,10 @@ final class CudaBackend implements Backend {
         pooling = new PoolingKernels(launcher);
     }
 
+    Gpu gpu() {
+        return gpu;
+    }
+
     KernelCompiler compiler() {
         return compiler;
     }

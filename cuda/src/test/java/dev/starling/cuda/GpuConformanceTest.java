@@ -15,13 +15,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** The backend on a real GPU. */
+/** The backend on a real GPU, or on the device of another type that the property {@code starling.device} names. */
 @EnabledIf(value = "isThere", disabledReason = "needs an NVIDIA GPU with a driver for CUDA 13 and its libraries")
 class GpuConformanceTest {
-    private static final Device DEVICE = Device.cuda(0);
+    private static final Device DEVICE = Device.of(System.getProperty("starling.device", "cuda"), 0);
 
     static boolean isThere() {
-        return new CudaProvider().probe() instanceof Probe.Ready;
+        return Device.probes().get(DEVICE.type()) instanceof Probe.Ready;
     }
 
     /** All tests, or with {@code -Dstarling.conformance=…} those in whose names the regular expression is found. */

@@ -16,6 +16,7 @@ import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -29,6 +30,7 @@ final class EmulatedGpu implements Gpu {
 
     private final Compiler compiler = new GnuCompiler();
     private final Map<Long, Arena> lent = new ConcurrentHashMap<>();
+    private final Map<Long, Long> sizes = new HashMap<>();
     private final MemorySegment shared = Arena.ofAuto().allocate(SHARED_BYTES, 128);
     private final MemorySegment dimensions = Arena.ofAuto().allocate(16, 16);
 
@@ -86,16 +88,19 @@ final class EmulatedGpu implements Gpu {
     }
 
     @Override
-    public long allocate(long bytes) {
-        Arena arena = Arena.ofShared();
-        long address = arena.allocate(bytes, 256).address();
-        lent.put(address, arena);
+    public synchronized long allocate(long bytes) {
+        if (!Emulation.take(bytes)) {
+            return 0;
+        }
+        long address = allocatePinned(bytes);
+        sizes.put(address, bytes);
         return address;
     }
 
     @Override
-    public void free(long address) {
-        lent.remove(address).close();
+    public synchronized void free(long address) {
+        Emulation.take(-sizes.remove(address));
+        freePinned(address);
     }
 
     @Override
@@ -105,12 +110,15 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public long allocatePinned(long bytes) {
-        return allocate(bytes);
+        Arena arena = Arena.ofShared();
+        long address = arena.allocate(bytes, 256).address();
+        lent.put(address, arena);
+        return address;
     }
 
     @Override
     public void freePinned(long address) {
-        free(address);
+        lent.remove(address).close();
     }
 
     @Override

@@ -1,12 +1,34 @@
 package dev.starling.cuda.emulated;
 
 import dev.starling.cuda.gpu.Gpu;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** The emulated GPU, where there is a compiler for its kernels. */
 public final class Emulation {
     private static final boolean POSSIBLE = System.getProperty("os.arch").equals("amd64") && GnuCompiler.isThere();
 
+    private static final AtomicLong LEFT = new AtomicLong(Long.MAX_VALUE / 2);
+
     private Emulation() { }
+
+    /** Leaves so much memory to be asked for on emulated GPUs. */
+    public static void leave(long bytes) {
+        LEFT.set(bytes);
+    }
+
+    /** Leaves as much as anybody may want. */
+    public static void leaveAll() {
+        leave(Long.MAX_VALUE / 2);
+    }
+
+    /** Takes memory, or gives some back if negative; returns whether there was enough. */
+    static boolean take(long bytes) {
+        if (LEFT.addAndGet(-bytes) < 0) {
+            LEFT.addAndGet(bytes);
+            return false;
+        }
+        return true;
+    }
 
     /** Tells whether this machine can play a GPU: it takes x86-64 and g++. */
     public static boolean isPossible() {

@@ -121,4 +121,12 @@ public final class IdleGpu implements Gpu {
 
     @Override
     public void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) { }
+
+    @Override
+    public void beginCapture(Stream stream) { }
+
+    @Override
+    public Graph endCapture(Stream stream) {
+        throw new GpuException("an idle GPU takes nothing down");
+    }
 }
