@@ -9,6 +9,7 @@ import dev.starling.samples.data.DataDirectory;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.TransportException;
 import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
@@ -55,7 +56,7 @@ public final class Train implements Runnable {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return e.status();
         } catch (DataException | TensorException | CheckpointException | TransportException | DistributedException
-                | IllegalArgumentException e) {
+                | IllegalArgumentException | UncheckedIOException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
         }

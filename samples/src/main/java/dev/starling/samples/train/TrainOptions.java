@@ -35,6 +35,10 @@ final class TrainOptions {
     @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
     Path curve;
 
+    @Option(names = "--profile", paramLabel = "FILE",
+            description = "Where to write a page that shows what the run did when; a recording if it ends in .jfr.")
+    Path profile;
+
     @Option(names = "--checkpoints", paramLabel = "DIR", description = "Save a checkpoint after every epoch.")
     Path checkpoints;
 

@@ -25,6 +25,7 @@ import dev.starling.samples.data.Split;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Threads;
+import dev.starling.tensor.profile.Profiler;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -86,7 +87,8 @@ final class TrainingRun {
         Device device = device();
         device.backend();
         Generator generator = Generator.seeded(options.seed);
-        try (Layer model = sample.network().apply(generator).to(device);
+        try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
+                Layer model = sample.network().apply(generator).to(device);
                 DataLoader train = loader(split.train(), sample.training()).batchSize(batch).shuffle().dropLast()
                         .seed(options.seed).build().share(strategy.share());
                 DataLoader test = loader(split.test(), sample.evaluation()).batchSize(EVALUATION_BATCH).build();
@@ -167,7 +169,7 @@ final class TrainingRun {
         }
         try {
             drawing.write(curve);
-            return "curve in " + curve;
+            return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile);
         } catch (DataException e) {
             return "no curve: " + e.getMessage();
         }
