@@ -35,9 +35,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** Training where the host does not look before a step is queued: against the CPU, and when a batch is bad. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class TrainingStepTest {
-    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final Device GPU = AnyGpu.device();
 
     private Scope scope;
 

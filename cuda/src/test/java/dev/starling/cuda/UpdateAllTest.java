@@ -21,9 +21,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Many updates in one launch: more than a table holds, of odd sizes, against the reference and one by one. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class UpdateAllTest {
-    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final Device GPU = AnyGpu.device();
     private static final int[] SIZES = {1, 2, 3, 7, 8, 9, 31, 64, 1023, 1025, 2047, 2048, 2049, 4100, 0};
 
     private Scope scope;

@@ -149,7 +149,7 @@ public final class UpdateKernels {
     /** Returns operands whose elements lie in one order without gaps: themselves, or copies in place of some. */
     private Tensor[] flat(Update op, Tensor[] operands) {
         Tensor target = operands[0];
-        boolean dense = Layout.of(target.shape(), target).isDense(0);
+        boolean dense = target.isContiguous() || Layout.of(target.shape(), target).isDense(0);
         long[] strides = dense ? target.strides() : target.shape().contiguousStrides();
         Tensor[] flat = operands.clone();
         for (int k = 0; k < operands.length; k++) {
@@ -164,6 +164,9 @@ public final class UpdateKernels {
     }
 
     private static boolean isLike(Tensor target, Tensor x) {
+        if (target.isContiguous() && x.isContiguous() && x.shape().equals(target.shape())) {
+            return true;
+        }
         Layout layout = Layout.of(target.shape(), target, x);
         return layout.isDense(0) && layout.isDense(1);
     }

@@ -52,6 +52,10 @@ public final class ClipByNorm implements Optimizer {
             }
             if (length.device().backend().hostVisible()) {
                 requireFinite();
+                if (norm() <= bound) {
+                    inner.step(guard, here);
+                    return;
+                }
             }
             Tensor factor = length.reciprocal().mul(bound).clamp(0, 1);
             for (int i = 0; i < here.length; i++) {
