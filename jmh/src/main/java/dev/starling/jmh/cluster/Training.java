@@ -69,22 +69,22 @@ final class Training {
     void throughput(Party party, int world) {
         List<Crew> crews = new ArrayList<>();
         try {
-            crews.add(new Crew(party, Way.of("ring"), 1, directory.resolve("train1"), directory));
-            for (Way way : party.ways(Measure.TRAIN)) {
-                crews.add(new Crew(party, way, world, directory.resolve("train" + way.name() + world), directory));
-            }
-            double[][] rates = new double[crews.size()][rounds];
-            int[] runs = new int[crews.size()];
+            List<Way> ways = party.ways(Measure.TRAIN);
+            int[] runs = new int[1 + ways.size()];
             for (int c = 0; c < runs.length; c++) {
-                double nanos = crews.get(c).settle(Measure.TRAIN, BATCH);
-                runs[c] = (int) Math.clamp(2e6 * sampleMillis / nanos, 2, 10_000);
+                // One after the other: members that all start together may take too long to find each other.
+                breathe(crews);
+                Way way = c == 0 ? Way.of("ring") : ways.get(c - 1);
+                Path shared = directory.resolve(c == 0 ? "train1" : "train" + way.name() + world);
+                Crew crew = new Crew(party, way, c == 0 ? 1 : world, shared, directory);
+                crews.add(crew);
+                runs[c] = (int) Math.clamp(2e6 * sampleMillis / crew.settle(Measure.TRAIN, BATCH), 2, 10_000);
             }
+            double[][] rates = new double[runs.length][rounds];
             for (int round = 0; round < rounds; round++) {
                 for (int c = 0; c < runs.length; c++) {
                     Crew crew = crews.get(c);
-                    for (Crew other : crews) {
-                        other.breathe();
-                    }
+                    breathe(crews);
                     rates[c][round] = crew.world() * BATCH * 1e9 / crew.time(Measure.TRAIN, BATCH, runs[c]);
                 }
             }
@@ -102,6 +102,12 @@ final class Training {
             throw new IllegalStateException("interrupted", e);
         } finally {
             crews.forEach(Crew::close);
+        }
+    }
+
+    private static void breathe(List<Crew> crews) throws InterruptedException {
+        for (Crew crew : crews) {
+            crew.breathe();
         }
     }
 
