@@ -49,6 +49,7 @@ import dev.starling.tensor.op.View;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.spi.Recording;
 import dev.starling.tensor.spi.Uploader;
 import java.util.Arrays;
@@ -149,6 +150,21 @@ final class CudaBackend implements Backend {
         } finally {
             queueing.unlock();
         }
+    }
+
+    @Override
+    public Chain.Kernel fuse(Chain chain) {
+        Chain.Kernel kernel = launcher.elementwise().fuse(chain);
+        return kernel == null ? null : operands -> {
+            Lock queueing = queueing();
+            try {
+                return kernel.run(operands);
+            } catch (GpuException e) {
+                throw named(e, "fused " + chain.steps().getLast().op().name(), chain.operands());
+            } finally {
+                queueing.unlock();
+            }
+        };
     }
 
     private Lock queueing() {

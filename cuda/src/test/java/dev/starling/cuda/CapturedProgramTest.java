@@ -131,4 +131,28 @@ class CapturedProgramTest {
             }
         }
     }
+
+    @Test
+    void elementwiseChainsAreOneKernel() {
+        Program.Work work = in -> {
+            Tensor chain = in[0].mul(2).exp().add(in[0]).clamp(-1, 3).sub(in[1]).gt(in[1]).where(in[0], in[1].neg());
+            return new Tensor[] {chain.tanh().mul(chain.square()).pow(3).to(DType.F64), chain.to(DType.I64).add(
+                in[2]).mul(in[2])};
+        };
+        try (Scope scope = Scope.open()) {
+            Tensor whole = Tensor.of(new long[] {3, -4, 5, 6, 7}).to(GPU);
+            try (Program program = Program.capture(null, work, normal(6, 5), normal(5), whole).program()) {
+                // The chain, its part of another shape, four in f32 and their conversion, two and the conversion before.
+                assertThat(program.size()).isLessThanOrEqualTo(6);
+                for (int i = 0; i < 4; i++) {
+                    Tensor[] x = {normal(6, 5), normal(5), whole};
+                    Tensor[] expected = work.run(x);
+                    Tensor[] y = program.run(x);
+                    assertThat(y[0].toDoubles()).isEqualTo(expected[0].toDoubles());
+                    assertThat(y[1].toLongs()).isEqualTo(expected[1].toLongs());
+                }
+                assertThat(program.isRecorded()).isTrue();
+            }
+        }
+    }
 }

@@ -9,10 +9,15 @@ import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
+import dev.starling.tensor.spi.Chain;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Elementwise operations as CUDA C++ over operands {@code a b c} and parameters {@code p q}; see elementwise.cu. */
 final class ElementwiseExpressions {
     private static final double[] NONE = {};
+    private static final Pattern NAME = Pattern.compile("\\b[abcpq]\\b");
 
     private ElementwiseExpressions() { }
 
@@ -42,6 +47,43 @@ final class ElementwiseExpressions {
             case Activation.Elu(double alpha) -> new double[] {alpha};
             default -> NONE;
         };
+    }
+
+    /**
+     * Returns a chain of up to three operands as one expression that rounds where its operations would; or {@code null}
+     * if they compute in several types, or a parameter is no finite number.
+     */
+    static String of(Chain chain) {
+        int operands = chain.operands().size();
+        String wide = Types.wide(chain.operands().getLast().dtype());
+        StringBuilder body = new StringBuilder("[&] { ");
+        for (int i = 0; i < chain.steps().size(); i++) {
+            Chain.Step step = chain.steps().get(i);
+            DType type = chain.spec(step.of().getLast()).dtype();
+            double[] parameters = parameters(step.op());
+            for (double parameter : parameters) {
+                if (!Double.isFinite(parameter) || !type.isFloating()) {
+                    return null;
+                }
+            }
+            if (operands > 3 || !Types.wide(type).equals(wide)) {
+                return null;
+            }
+            String expression = NAME.matcher(of(step.op(), type)).replaceAll(
+                    m -> Matcher.quoteReplacement(value(m.group().charAt(0), step.of(), parameters, operands)));
+            body.append(i == chain.steps().size() - 1 ? "return " + expression + "; " : "auto v" + (operands + i)
+                    + " = widen(narrow<" + Types.of(step.result().dtype()) + ">(" + expression + ")); ");
+        }
+        return body.append("}()").toString();
+    }
+
+    /** What stands for {@code a b c p q} in a step. */
+    private static String value(char name, List<Integer> of, double[] parameters, int operands) {
+        if (name >= 'p') {
+            return "C(" + Double.toHexString(parameters[name - 'p']) + ")";
+        }
+        int value = of.get(name - 'a');
+        return value < operands ? String.valueOf((char) ('a' + value)) : "v" + value;
     }
 
     private static String of(Unary op) {

@@ -6,6 +6,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.spi.Chain;
 import java.util.Arrays;
 
 /**
@@ -15,6 +16,7 @@ import java.util.Arrays;
 public final class ElementwiseKernels {
     /** What one thread reads of the widest operand at once. */
     private static final int VECTOR_BYTES = 16;
+    private static final double[] NO_PARAMETERS = {};
 
     private final Launcher launcher;
 
@@ -55,6 +57,19 @@ public final class ElementwiseKernels {
             apply(ElementwiseExpressions.of(op, last.dtype()), parameters, y, inputs);
         }
         return new Tensor[] {y};
+    }
+
+    /** Returns a chain as one kernel, or {@code null} if it has none. */
+    public Chain.Kernel fuse(Chain chain) {
+        String expression = ElementwiseExpressions.of(chain);
+        Spec result = chain.result();
+        return expression == null ? null : operands -> {
+            Tensor y = Tensor.allocate(result, strides(operands, result.shape()));
+            if (y.count() > 0) {
+                apply(expression, NO_PARAMETERS, y, operands);
+            }
+            return y;
+        };
     }
 
     /** Sets {@code y} to an expression of one to three operands that broadcast to its shape. */

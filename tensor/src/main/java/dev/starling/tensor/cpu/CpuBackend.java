@@ -26,6 +26,7 @@ import dev.starling.tensor.op.View;
 import dev.starling.tensor.reference.ReferenceKernels;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
+import dev.starling.tensor.spi.Chain;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -70,6 +71,11 @@ final class CpuBackend implements Backend {
             case Update u -> UpdateKernels.run(u, inputs);
             case Scan _, Sorting _, View _, Transfer _ -> null;
         };
+    }
+
+    @Override
+    public Chain.Kernel fuse(Chain chain) {
+        return ElementwiseKernels.fuse(chain);
     }
 
     @Override

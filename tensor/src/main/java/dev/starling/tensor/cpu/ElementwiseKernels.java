@@ -11,6 +11,9 @@ import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.spi.Chain;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Kernels of {@link Elementwise} operations: generated loops of one opcode. A result has the memory layout of the first
@@ -42,6 +45,47 @@ final class ElementwiseKernels {
         }
         run(launch, inputs, y);
         return new Tensor[] {y};
+    }
+
+    /** Returns a chain as one loop, or {@code null} where one of its operations has none for its types. */
+    static Chain.Kernel fuse(Chain chain) {
+        Expression.Builder builder = new Expression.Builder();
+        List<Expression.Value> values = new ArrayList<>();
+        chain.operands().forEach(operand -> values.add(builder.input(operand.dtype())));
+        List<Number> parameters = new ArrayList<>();
+        for (Chain.Step step : chain.steps()) {
+            DType type = chain.spec(step.of().getLast()).dtype();
+            Opcode opcode = ElementwiseOpcodes.of(step.op());
+            if (step.op() instanceof Cast(DType target)) {
+                values.add(builder.cast(values.get(step.of().getFirst()), target));
+                continue;
+            }
+            if (!opcode.computes(type)) {
+                return null;
+            }
+            List<Expression.Value> operands = new ArrayList<>();
+            step.of().forEach(value -> operands.add(values.get(value)));
+            for (double parameter : ElementwiseOpcodes.parameters(step.op())) {
+                operands.add(builder.parameter(type));
+                parameters.add(type.isFloating() ? (Number) parameter : (Number) inRange(type, parameter));
+            }
+            values.add(builder.apply(opcode, operands.toArray(Expression.Value[]::new)));
+        }
+        FusedLoop loop = FusedLoop.of(builder.output(values.getLast()).build());
+        Spec result = chain.result();
+        return operands -> {
+            Tensor y = Tensor.allocate(result, DenseLayout.of(operands, result.shape()));
+            Launch launch = Launch.of(loop);
+            for (int i = 0; i < parameters.size(); i++) {
+                if (parameters.get(i) instanceof Double real) {
+                    launch.parameter(i, real.doubleValue());
+                } else {
+                    launch.parameter(i, parameters.get(i).longValue());
+                }
+            }
+            run(launch, operands, y);
+            return y;
+        };
     }
 
     private static void run(Launch launch, Tensor[] inputs, Tensor y) {

@@ -32,7 +32,7 @@ final class Capture implements Interceptor {
     final int inputs;
     private final Map<Long, Integer> numbers = new HashMap<>();
     /** Every value as it was seen, so that another look at its memory is recognised. */
-    private final List<Tensor> seen = new ArrayList<>();
+    final List<Tensor> seen = new ArrayList<>();
     private final Generator generator;
     private final Generator.State start;
     private final long firstId;
@@ -132,7 +132,13 @@ final class Capture implements Interceptor {
             }
         }
         if (!isNew) {
-            return add(tensor, tensor);
+            int number = add(tensor, tensor);
+            for (int other = inputs; other < number; other++) {
+                if (given.get(other) != null && tensor.sharesMemoryWith(given.get(other))) {
+                    group.set(number, group.get(other));
+                }
+            }
+            return number;
         }
         // What the host has computed meanwhile is a constant; the original dies with its scope.
         Tensor copy = Interceptor.with(null, () -> Recorder.with(Recorder.NONE, () -> Scope.detached(tensor::copy)));

@@ -30,6 +30,7 @@ final class Flow {
             }
         }
         boolean[] constant = constants(capture);
+        new Fusion(nodes, marks, capture, outputs).run();
         lastUse = new int[capture.given.size()];
         Arrays.fill(lastUse, -1);
         for (int i = 0; i < nodes.size(); i++) {

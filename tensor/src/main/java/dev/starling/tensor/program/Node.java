@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
+import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
 import java.util.ArrayList;
 import java.util.List;
@@ -19,6 +20,8 @@ final class Node {
     final int[] outputs;
     final Spec[] specs;
     final Device device;
+    /** What carries out this and other operations at once, or {@code null}. */
+    private final Chain.Kernel fused;
     /** The operands, the same in every run. */
     Tensor[] operands;
     /** What the backend allocates while it carries the operation out, in the order of its asking. */
@@ -27,11 +30,21 @@ final class Node {
     boolean constant;
 
     Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device) {
+        this(op, inputs, outputs, specs, device, null);
+    }
+
+    private Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device, Chain.Kernel fused) {
+        this.fused = fused;
         this.op = op;
         this.inputs = inputs;
         this.outputs = outputs;
         this.specs = specs;
         this.device = device;
+    }
+
+    /** Returns a node in this one's place that also does what leads to it from other operands. */
+    Node fused(int[] from, Chain.Kernel kernel) {
+        return new Node(op, from, outputs, specs, device, kernel);
     }
 
     /** Tells whether there is nothing to do in a run but the first. */
@@ -45,6 +58,9 @@ final class Node {
 
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
+        if (fused != null) {
+            return new Tensor[] {fused.run(operands)};
+        }
         // The gate counts the versions of what updates change, and knows how to move tensors between devices.
         if (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View) {
             return Tensor.apply(renewed, operands);

@@ -73,4 +73,13 @@ public interface Backend {
             public void await() { }
         };
     }
+
+    /**
+     * Makes one kernel of a chain of elementwise operations, whose results differ from theirs by rounding at most.
+     *
+     * @return {@code null} if the operations are to be carried out one by one
+     */
+    default Chain.Kernel fuse(Chain chain) {
+        return null;
+    }
 }

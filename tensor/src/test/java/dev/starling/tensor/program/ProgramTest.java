@@ -262,4 +262,49 @@ class ProgramTest {
             }
         }
     }
+
+    @Test
+    void elementwiseChainsAreOneOperation() {
+        Program.Work work = in -> {
+            Tensor chain = in[0].mul(2).exp().add(in[0]).clamp(-1, 3).sub(in[1]).gt(in[1]).where(in[0], in[1].neg());
+            return new Tensor[] {chain.abs().sum(), chain.relu()};
+        };
+        try (Scope scope = Scope.open()) {
+            try (Program program = Program.capture(null, work, data.normal(6, 5), data.normal(5)).program()) {
+                // The chain, whose result two need; its part of another shape; the magnitude, its sum; the rectifier.
+                assertThat(program.size()).isEqualTo(5);
+                for (int i = 0; i < 4; i++) {
+                    Tensor[] x = {i == 2 ? data.normal(5, 6).transpose(0, 1) : data.normal(6, 5), data.normal(5)};
+                    Tensor[] expected = work.run(new Tensor[] {x[0].contiguous(), x[1]});
+                    Tensor[] y = program.run(x);
+                    assertThat(y[1].toFloats()).isEqualTo(expected[1].toFloats());
+                    assertThat(y[0].item()).isEqualTo(expected[0].item());
+                }
+            }
+        }
+    }
+
+    @Test
+    void aChainDoesNotReadWhatWasChangedMeanwhile() {
+        try (Scope scope = Scope.open()) {
+            Tensor state = Tensor.ones(4);
+            Tensor x = data.normal(4);
+            Program.Captured captured = Program.capture(null, in -> {
+                Tensor before = state.mul(3);
+                Tensor.apply(new Update.Blend(1, 1), state, in[0]);
+                return new Tensor[] {before.add(state)};
+            }, x);
+            try (Program program = captured.program()) {
+                assertThat(program.size()).isEqualTo(3);
+                for (int i = 0; i < 3; i++) {
+                    float[] was = state.mul(3).toFloats();
+                    float[] sum = program.run(x)[0].toFloats();
+                    float[] is = state.toFloats();
+                    for (int k = 0; k < 4; k++) {
+                        assertThat(sum[k]).isEqualTo(was[k] + is[k]);
+                    }
+                }
+            }
+        }
+    }
 }
