@@ -3,6 +3,8 @@ package dev.starling.cuda;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Nvtx;
+import dev.starling.cuda.gpu.Waits;
 import dev.starling.cuda.kernels.ContractionKernels;
 import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.CrossEntropyKernels;
@@ -67,6 +69,8 @@ final class CudaBackend implements Backend {
     private final Device device;
     private final Gpu gpu;
     private final boolean synchronous;
+    /** {@code null} unless ranges are wanted. */
+    private final Nvtx nvtx;
     private final DeviceAllocator memory;
     private final Workspaces workspaces;
     /** Held for writing by who takes work down from the stream, for reading by who queues some. */
@@ -99,6 +103,7 @@ final class CudaBackend implements Backend {
         this.gpu = gpu;
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
+        nvtx = Nvtx.load(System.getProperty("starling.nvtx"));
         this.compiler = compiler;
         launcher = new Launcher(gpu, compiler);
         staging = new Staging(gpu, launcher.stream(), 2);
@@ -140,7 +145,7 @@ final class CudaBackend implements Backend {
 
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
-        Lock queueing = queueing();
+        Lock queueing = queueing(op.name());
         try {
             Tensor[] results = runKernel(op, inputs, outputs);
             settle();
@@ -148,7 +153,7 @@ final class CudaBackend implements Backend {
         } catch (GpuException e) {
             throw named(e, op.name(), Arrays.stream(inputs).map(Tensor::spec).toList());
         } finally {
-            queueing.unlock();
+            queued(queueing);
         }
     }
 
@@ -156,21 +161,32 @@ final class CudaBackend implements Backend {
     public Chain.Kernel fuse(Chain chain) {
         Chain.Kernel kernel = launcher.elementwise().fuse(chain);
         return kernel == null ? null : operands -> {
-            Lock queueing = queueing();
+            Lock queueing = queueing("fused");
             try {
                 return kernel.run(operands);
             } catch (GpuException e) {
                 throw named(e, "fused " + chain.steps().getLast().op().name(), chain.operands());
             } finally {
-                queueing.unlock();
+                queued(queueing);
             }
         };
     }
 
-    private Lock queueing() {
+    /** Begins to queue work of the given name; {@link #queued} ends it. */
+    private Lock queueing(String work) {
         Lock lock = order.readLock();
         lock.lock();
+        if (nvtx != null) {
+            nvtx.push(work);
+        }
         return lock;
+    }
+
+    private void queued(Lock lock) {
+        if (nvtx != null) {
+            nvtx.pop();
+        }
+        lock.unlock();
     }
 
     @Override
@@ -201,13 +217,13 @@ final class CudaBackend implements Backend {
 
             @Override
             public void run() {
-                Lock queueing = queueing();
+                Lock queueing = queueing("program");
                 try {
                     recording.run();
                 } catch (GpuException e) {
                     throw named(e, "program", List.of());
                 } finally {
-                    queueing.unlock();
+                    queued(queueing);
                 }
             }
 
@@ -232,14 +248,14 @@ final class CudaBackend implements Backend {
 
     @Override
     public void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
-        Lock queueing = queueing();
+        Lock queueing = queueing(ops[0].name());
         try {
             update.run(ops, operands, guard);
             settle();
         } catch (GpuException e) {
             throw named(e, ops[0].name(), List.of(operands[0][0].spec()));
         } finally {
-            queueing.unlock();
+            queued(queueing);
         }
     }
 
@@ -285,7 +301,7 @@ final class CudaBackend implements Backend {
 
     private void settle() {
         if (synchronous) {
-            gpu.synchronize(launcher.stream());
+            Waits.synchronize(gpu, launcher.stream(), "synchronous mode");
             launcher.checkIndices();
         }
     }
@@ -296,27 +312,44 @@ final class CudaBackend implements Backend {
         return new Uploader() {
             @Override
             public void lend() {
-                side.lend();
+                Lock queueing = queueing("lend");
+                try {
+                    side.lend();
+                } catch (GpuException e) {
+                    throw named(e, "upload", List.of());
+                } finally {
+                    queued(queueing);
+                }
             }
 
             @Override
             public void copy(long hostAddress, long deviceAddress, long bytes) {
+                Lock queueing = queueing("upload");
                 try {
                     side.copy(hostAddress, deviceAddress, bytes);
                 } catch (GpuException e) {
                     throw named(e, "upload", List.of());
+                } finally {
+                    queued(queueing);
                 }
             }
 
             @Override
             public void await() {
-                side.await();
+                Lock queueing = queueing("await");
+                try {
+                    side.await();
+                } catch (GpuException e) {
+                    throw named(e, "upload", List.of());
+                } finally {
+                    queued(queueing);
+                }
             }
         };
     }
 
     private void transfer(String name, Runnable copy) {
-        Lock queueing = queueing();
+        Lock queueing = queueing(name);
         try {
             if (order.isWriteLockedByCurrentThread()) {
                 throw new GpuException("copies through the host are no part of a graph");
@@ -326,7 +359,7 @@ final class CudaBackend implements Backend {
         } catch (GpuException e) {
             throw named(e, name, List.of());
         } finally {
-            queueing.unlock();
+            queued(queueing);
         }
     }
 

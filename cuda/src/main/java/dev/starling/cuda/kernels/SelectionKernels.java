@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -171,7 +172,7 @@ public final class SelectionKernels {
             launch.i64(d < x.rank() ? x.size(d) : 1);
         }
         launch.threads(chunks * 32);
-        launcher.gpu().synchronize(launcher.stream());
+        Waits.synchronize(launcher.gpu(), launcher.stream(), "size of a selection");
         counts.close();
         close(from, x);
         long there = MemorySegment.ofAddress(found).reinterpret(Long.BYTES).get(ValueLayout.JAVA_LONG, 0);

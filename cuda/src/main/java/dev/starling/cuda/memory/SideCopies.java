@@ -1,6 +1,7 @@
 package dev.starling.cuda.memory;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.Uploader;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -85,7 +86,7 @@ public final class SideCopies {
                 add(deviceAddress);
             }
             if (synchronous) {
-                gpu.synchronize(stream);
+                Waits.synchronize(gpu, stream, "synchronous mode");
             }
         }
 

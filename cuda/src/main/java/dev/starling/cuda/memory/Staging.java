@@ -1,6 +1,7 @@
 package dev.starling.cuda.memory;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.Waits;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -41,7 +42,7 @@ public final class Staging {
         if (buffers[turn] == null) {
             buffers[turn] = new Buffer(gpu.allocatePinned(piece), gpu.event());
         }
-        gpu.await(buffers[turn].done);
+        Waits.await(gpu, buffers[turn].done, "pinned buffer");
         return buffers[turn];
     }
 
@@ -76,7 +77,7 @@ public final class Staging {
     }
 
     private void deliver(Buffer buffer, long host, long bytes) {
-        gpu.await(buffer.done);
+        Waits.await(gpu, buffer.done, "download");
         MemorySegment.copy(ALL, buffer.address, ALL, host, bytes);
     }
 }

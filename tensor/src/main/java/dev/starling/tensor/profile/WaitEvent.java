@@ -24,20 +24,20 @@ public final class WaitEvent extends Event {
     @Label("Reason")
     String reason;
 
-    /** Runs what waits, and tells a recording, if one listens, how long it took. */
-    public static void during(String device, String reason, Runnable wait) {
+    /** Begins a wait's event, which {@link #done} ends, or returns {@code null} if no recording wants it. */
+    public static WaitEvent started() {
         if (!PROBE.isEnabled()) {
-            wait.run();
-            return;
+            return null;
         }
         WaitEvent event = new WaitEvent();
         event.begin();
-        try {
-            wait.run();
-        } finally {
-            event.device = device;
-            event.reason = reason;
-            event.commit();
-        }
+        return event;
+    }
+
+    /** Ends the event. */
+    public void done(String newDevice, String newReason) {
+        device = newDevice;
+        reason = newReason;
+        commit();
     }
 }
