@@ -30,8 +30,9 @@ final class OpsTable {
             - **Gradient**: *fused* means a kernel of its own for the gradient,
               used where nobody differentiates it again.
             - **CPU kernels** are the types for which the CPU backend has a kernel of its own, at least for some layouts
-              and geometries. Everything else runs on the kernels of the `reference` device, which has all operations
-              in all types: slower, never absent.
+              and geometries. Where f32 is among them, bf16 and f16 run by it, converted before and after. Everything
+              else runs on the kernels of the `reference` device, which has all operations in all types: slower, never
+              absent.
             """;
 
     private OpsTable() {
