@@ -3,18 +3,22 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.QueuedGpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.spi.Probe;
 import java.lang.foreign.Arena;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
 
 class CudaBackendTest {
     @Test
@@ -55,6 +59,25 @@ class CudaBackendTest {
             } finally {
                 System.clearProperty("starling.cuda.synchronous");
             }
+        }
+    }
+
+    @Test
+    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+    void synchronousModeTellsOfABadIndexAtOnce() {
+        Device device = Device.of("cuda-emulated", 0);
+        System.setProperty("starling.cuda.synchronous", "true");
+        try (Scope scope = Scope.open()) {
+            CudaBackend backend = new CudaBackend(device, Emulation.gpu(), Libraries.NONE);
+            Tensor[] inputs = {Tensor.of(new float[] {1, 2, 3}).to(device), Tensor.of(new long[] {0, -4}).to(device)};
+            Selection take = new Selection.Take(0);
+            Spec[] outputs = take.infer(inputs[0].spec(), inputs[1].spec());
+            assertThatThrownBy(() -> backend.run(take, inputs, outputs)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("take: index -4 at position 1 must lie between -3 and 2");
+            Tensor[] sound = {inputs[0], Tensor.of(new long[] {0, -3}).to(device)};
+            assertThat(backend.run(take, sound, outputs)[0].toFloats()).containsExactly(1, 1);
+        } finally {
+            System.clearProperty("starling.cuda.synchronous");
         }
     }
 

@@ -67,7 +67,7 @@ public final class PoolingKernels {
         int count = Math.toIntExact(places.count());
         long plane = x.shape().slice(2, x.rank()).count();
         Tensor stray = Tensor.allocate(new Spec(DType.I32, Shape.of(), x.device()));
-        launcher.gpu().fill(stray.address(), (byte) 0, stray.spec().bytes(), launcher.stream());
+        launcher.fill(stray, 0);
         int fault = launcher.faults().note(op, 0, plane - 1, g, places);
         Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);
         problem(launch, op.window(), x, g, places).threads(count);
