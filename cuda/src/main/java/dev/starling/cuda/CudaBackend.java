@@ -62,8 +62,9 @@ import java.util.function.IntConsumer;
 
 /**
  * A GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in the order of the
- * calls; an error of a kernel shows at a later call, a bad index at the thread's next download, unless the property {@code starling.cuda.synchronous} or the
- * environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation wait for its end.
+ * calls; an error of a kernel shows at a later call, a bad index at the thread's next download, unless the property
+ * {@code starling.cuda.synchronous} or the environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation wait for
+ * its end.
  */
 final class CudaBackend implements Backend {
     private final Device device;

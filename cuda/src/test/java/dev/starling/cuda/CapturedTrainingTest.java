@@ -2,6 +2,7 @@ package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.cuda.gpu.TakenDown;
 import dev.starling.nn.Layer;
@@ -31,10 +32,10 @@ import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Training with steps as graphs of an emulated GPU, beside training without them on the same GPU: the same bits. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+/** Training with steps as graphs, beside training without on the same GPU: on an emulated one the same bits. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class CapturedTrainingTest {
-    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final Device GPU = AnyGpu.device();
     private static final int STEPS = 8;
     private static final int CLASSES = 4;
 
@@ -50,8 +51,8 @@ class CapturedTrainingTest {
     }
 
     /** Losses, then all weights, buffers and state. */
-    private static List<Object> train(boolean captured, Supplier<Layer> models, long... shape) {
-        List<Object> result = new ArrayList<>();
+    private static List<Double> train(boolean captured, Supplier<Layer> models, long... shape) {
+        List<Double> result = new ArrayList<>();
         Layer model = Device.with(GPU, models::get);
         try (Optimizer optimizer = Adam.over(model).rate(Schedule.cosine(0.01, 0.001, STEPS)).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))) {
@@ -64,16 +65,16 @@ class CapturedTrainingTest {
                     result.add(step.run(data.normal(shape), data.integers(0, CLASSES, shape[0])));
                 }
             }
-            model.state().forEach((path, p) -> result.add(floats(p.value())));
-            optimizer.state().forEach((path, p) -> result.add(floats(p.value())));
+            model.state().forEach((path, p) -> result.addAll(elements(p.value())));
+            optimizer.state().forEach((path, p) -> result.addAll(elements(p.value())));
         }
         return result;
     }
 
-    private static List<Float> floats(Tensor t) {
-        List<Float> all = new ArrayList<>();
+    private static List<Double> elements(Tensor t) {
+        List<Double> all = new ArrayList<>();
         try (Scope scope = Scope.open()) {
-            for (float x : t.toFloats()) {
+            for (double x : t.toDoubles()) {
                 all.add(x);
             }
         }
@@ -81,9 +82,17 @@ class CapturedTrainingTest {
     }
 
     private static void compare(Supplier<Layer> models, long... shape) {
-        List<Object> eager = train(false, models, shape);
+        List<Double> eager = train(false, models, shape);
         long before = TakenDown.runs();
-        assertThat(train(true, models, shape)).isEqualTo(eager);
+        List<Double> graphs = train(true, models, shape);
+        if (GPU.type().equals("cuda")) {
+            assertThat(graphs).hasSameSizeAs(eager);
+            for (int i = 0; i < graphs.size(); i++) {
+                assertThat(graphs.get(i)).isCloseTo(eager.get(i), within(1e-3 * (1 + Math.abs(eager.get(i)))));
+            }
+            return;
+        }
+        assertThat(graphs).isEqualTo(eager);
         // The first step ran as ever, the second was captured, in the third memory was laid out.
         assertThat(TakenDown.runs() - before).isEqualTo(STEPS - 3);
     }
@@ -110,14 +119,14 @@ class CapturedTrainingTest {
             for (int i = 0; i < 5; i++) {
                 step.run(x, target);
             }
-            Map<String, List<Float>> before = new LinkedHashMap<>();
-            model.state().forEach((path, p) -> before.put(path, floats(p.value())));
+            Map<String, List<Double>> before = new LinkedHashMap<>();
+            model.state().forEach((path, p) -> before.put(path, elements(p.value())));
             assertThatThrownBy(() -> step.run(Tensor.full(DType.F32, Double.NaN, 3, 6), target))
                     .isInstanceOf(TensorException.class).hasMessageContaining("the loss is NaN");
-            model.state().forEach((path, p) -> assertThat(floats(p.value())).isEqualTo(before.get(path)));
+            model.state().forEach((path, p) -> assertThat(elements(p.value())).isEqualTo(before.get(path)));
             assertThat(optimizer.steps()).isEqualTo(5);
             assertThat(step.run(x, target)).isFinite();
-            assertThat(TakenDown.runs() - runs).isEqualTo(4);
+            assertThat(TakenDown.runs() - runs).isEqualTo(GPU.type().equals("cuda") ? 0 : 4);
         }
     }
 }

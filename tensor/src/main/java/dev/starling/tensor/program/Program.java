@@ -16,7 +16,8 @@ import java.util.function.Supplier;
  * A piece of work that was seen once and is done again for other inputs: the operations that passed the gate, without
  * the code that called for them. What nobody needs is left out, what does not depend on inputs is computed once, and
  * memory is planned: runs after the first allocate nothing. A device that can do so takes all of it down and does it at
- * one command (a CUDA graph). Results are those of the work itself, bit for bit.
+ * one command (a CUDA graph). Chains of elementwise operations become one kernel. Results are those of the work itself:
+ * bit for bit on the CPU, to within a rounding where another device brings a product and a sum of a chain together.
  *
  * <pre>{@code
  * var captured = Program.capture(null, in -> new Tensor[] {model.forward(in[0])}, x);
