@@ -1,5 +1,6 @@
 package dev.starling.tensor.profile;
 
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.spi.MemoryUse;
 import jdk.jfr.Category;
@@ -60,12 +61,17 @@ public final class OperationEvent extends Event {
 
     /** Ends the event; {@code result} is the first output, or the operand that was changed. */
     public void done(String newOperation, Spec result) {
+        done(newOperation, result.device(), result);
+    }
+
+    /** Ends the event of what a device did; {@code result} says what came of it. */
+    public void done(String newOperation, Device on, Object result) {
         end();
         if (shouldCommit()) {
-            MemoryUse use = result.device().memory();
+            MemoryUse use = on.memory();
             operation = newOperation;
-            device = result.device().toString();
-            output = result.dtype() + " " + result.shape();
+            device = on.toString();
+            output = result instanceof Spec spec ? spec.dtype() + " " + spec.shape() : result.toString();
             live = use.live();
             cached = use.cached();
             peak = use.peak();

@@ -58,17 +58,16 @@ final class Node {
 
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
-        if (fused != null) {
-            return new Tensor[] {fused.run(operands)};
-        }
         // The gate counts the versions of what updates change, and knows how to move tensors between devices.
-        if (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View) {
+        if (fused == null
+                && (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View)) {
             return Tensor.apply(renewed, operands);
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
-        Tensor[] results = device.backend().run(renewed, operands, specs);
+        Tensor[] results = fused != null ? new Tensor[] {fused.run(operands)}
+                : device.backend().run(renewed, operands, specs);
         if (event != null) {
-            event.done(renewed.name(), specs[0]);
+            event.done(fused != null ? "fused " + renewed.name() : renewed.name(), specs[0]);
         }
         return results;
     }

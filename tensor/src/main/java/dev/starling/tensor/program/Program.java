@@ -8,6 +8,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
+import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.spi.Recording;
 import java.util.List;
 import java.util.function.Supplier;
@@ -269,7 +270,11 @@ public final class Program implements AutoCloseable {
                 }
             }
         }
+        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         recording.run();
+        if (event != null) {
+            event.done("program", device, size() + " operations at one command");
+        }
         return true;
     }
 
