@@ -66,6 +66,8 @@ public final class Launch implements AutoCloseable {
     private LaunchException failure;
     private int signalled;
     private boolean ending;
+    /** When servers whose workers are done, and who end by themselves, are told to. */
+    private long retireAtNs = NEVER;
     private long killAtNs = NEVER;
     private long giveUpAtNs = NEVER;
 
@@ -209,7 +211,7 @@ public final class Launch implements AutoCloseable {
     }
 
     private long nextNs() {
-        long next = Math.min(killAtNs, giveUpAtNs);
+        long next = Math.min(retireAtNs, Math.min(killAtNs, giveUpAtNs));
         for (long at : startAtNs) {
             next = Math.min(next, at);
         }
@@ -226,6 +228,9 @@ public final class Launch implements AutoCloseable {
             }
         }
         remnants.removeIf(this::isGone);
+        if (System.nanoTime() >= retireAtNs) {
+            end(Signals.TERM);
+        }
         if (System.nanoTime() >= killAtNs) {
             killAtNs = NEVER;
             signalAll(Signals.KILL);
@@ -334,6 +339,10 @@ public final class Launch implements AutoCloseable {
         if (ending) {
             return;
         }
+        if (retireAtNs != NEVER) {
+            retireIfAlone();
+            return;
+        }
         if (bad && restartsLeft > 0) {
             restart(process);
             return;
@@ -352,6 +361,15 @@ public final class Launch implements AutoCloseable {
         }
         if (workersAreDone()) {
             failed = succeeded ? null : failed;
+            Arrays.fill(startAtNs, NEVER);
+            retireAtNs = System.nanoTime() + how.grace.toNanos();
+            retireIfAlone();
+        }
+    }
+
+    /** Ends the launch if no server has anything to bring to its end any more. */
+    private void retireIfAlone() {
+        if (running == 0 || failed != null) {
             end(Signals.TERM);
         }
     }
@@ -379,6 +397,7 @@ public final class Launch implements AutoCloseable {
     private void end(int signal) {
         if (!ending) {
             ending = true;
+            retireAtNs = NEVER;
             Arrays.fill(startAtNs, NEVER);
             killAtNs = System.nanoTime() + how.grace.toNanos();
             signalAll(signal);

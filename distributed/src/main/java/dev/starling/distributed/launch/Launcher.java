@@ -144,7 +144,10 @@ public final class Launcher {
             return this;
         }
 
-        /** Sets how many of the processes, the last ones, serve the others: they are ended when all others are done. */
+        /**
+         * Sets how many of the processes, the last ones, serve the others: when all others are done they have the grace
+         * to end by themselves, and are told to afterwards.
+         */
         public Builder servers(int count) {
             require(count >= 0, "servers must be >= 0, got " + count);
             servers = count;
