@@ -53,8 +53,8 @@ class TrainingStepTest {
 
     private static Sequential model(Device device) {
         Generator random = Generator.seeded(3);
-        Sequential model = Sequential.of(Embedding.of(7, 4, random), new Flatten(), Linear.of(12, 9, random), new Relu(),
-                Linear.of(9, 5, random));
+        Sequential model = Sequential.of(Embedding.of(7, 4, random), new Flatten(), Linear.of(12, 9, random),
+                new Relu(), Linear.of(9, 5, random));
         model.to(device);
         return model;
     }

@@ -226,7 +226,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             guard.tellRead();
             if (guard.rank() != 0 || !guard.dtype().isFloating()) {
                 throw new TensorException(TensorException.Problem.SHAPE, "applyAll", List.of(guard.spec),
-                        "the guard must be one floating number without dimensions", "reduce it, and cast with to(DType)");
+                        "the guard must be one floating number without dimensions", "reduce it, cast with to(DType)");
             }
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;

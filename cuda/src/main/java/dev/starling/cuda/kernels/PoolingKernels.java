@@ -62,7 +62,7 @@ public final class PoolingKernels {
         };
     }
 
-    /** Reports places outside of their planes, and returns whether any lies outside of its window, as no pooling does. */
+    /** Reports places outside of their planes; returns whether any lies outside of its window, as no pooling does. */
     private Tensor check(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
         int count = Math.toIntExact(places.count());
         long plane = x.shape().slice(2, x.rank()).count();

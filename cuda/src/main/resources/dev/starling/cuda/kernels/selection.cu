@@ -1,6 +1,6 @@
 // Reads and writes at indices. What adds up does so in the order of the index: places that are written more than once
-// have one owner. A bad index reads 0 and writes nothing. Macros: T (type in memory), INDEX (type of indices), ADD (0 or
-// 1).
+// have one owner. A bad index reads 0 and writes nothing. Macros: T (type in memory), INDEX (type of indices), ADD (0
+// or 1).
 
 DEVICE f32 plus(f32 a, f32 b) { return a + b; }
 DEVICE f64 plus(f64 a, f64 b) { return a + b; }

@@ -92,7 +92,8 @@ final class Slots implements AutoCloseable {
     private void check(Tensor[] gradients) {
         if (gradients == null || gradients.length != parameters.size()) {
             throw TensorException.argument("optimizer", "needs " + parameters.size() + " gradients, got "
-                    + (gradients == null ? "none" : gradients.length), "give one for each of parameters(), null where there is none");
+                    + (gradients == null ? "none" : gradients.length),
+                    "give one for each of parameters(), null where there is none");
         }
         for (int i = 0; i < gradients.length; i++) {
             Tensor g = gradients[i];

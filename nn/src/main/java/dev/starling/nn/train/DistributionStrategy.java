@@ -66,7 +66,7 @@ public interface DistributionStrategy extends AutoCloseable {
     }
 
     /**
-     * Tells whether optimisers elsewhere take the steps, with the gradients as they come: then a step cannot be left out
+     * Tells whether optimisers elsewhere take the steps, with the gradients as they come: no step can be left out then
      * because some are not finite, as training in f16 does at times.
      */
     default boolean stepsElsewhere() {

@@ -104,7 +104,8 @@ class UpdateAllTest {
             before[3][1] = bad;
             if (bad.dtype() == DType.F64) {
                 assertThatThrownBy(() -> Tensor.applyAll(OPS, operands, null))
-                        .isInstanceOf(TensorException.class).hasMessageStartingWith("blend").hasMessageContaining("f64");
+                        .isInstanceOf(TensorException.class).hasMessageStartingWith("blend")
+                        .hasMessageContaining("f64");
             } else {
                 assertThatThrownBy(() -> Tensor.applyAll(OPS, operands, null)).isInstanceOf(TensorException.class);
             }
