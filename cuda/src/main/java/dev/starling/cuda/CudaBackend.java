@@ -5,6 +5,7 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.Nvtx;
 import dev.starling.cuda.gpu.Waits;
+import dev.starling.cuda.kernels.AttentionKernels;
 import dev.starling.cuda.kernels.ContractionKernels;
 import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.CrossEntropyKernels;
@@ -91,6 +92,7 @@ final class CudaBackend implements Backend {
     private final ReductionKernels reduction;
     private final ScanKernels scan;
     private final SoftmaxKernels softmax;
+    private final AttentionKernels attention;
     private final CrossEntropyKernels crossEntropy;
     private final NormalizationKernels normalization;
     private final HostFallback host = new HostFallback(this);
@@ -117,6 +119,7 @@ final class CudaBackend implements Backend {
         reduction = new ReductionKernels(launcher);
         scan = new ScanKernels(launcher);
         softmax = new SoftmaxKernels(launcher);
+        attention = new AttentionKernels(launcher, libraries.attender(gpu, launcher.stream(), workspaces));
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
@@ -276,7 +279,7 @@ final class CudaBackend implements Backend {
             case Scan s -> orHost(scan.run(s, inputs, outputs[0]), op, inputs, outputs);
             case Softmax s -> orHost(softmax.run(s, inputs, outputs[0]), op, inputs, outputs);
             case CrossEntropy c -> orHost(crossEntropy.run(c, inputs, outputs), op, inputs, outputs);
-            case Attention _ -> host.run(op, inputs, outputs);
+            case Attention a -> orHost(attention.run(a, inputs, outputs), op, inputs, outputs);
             case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

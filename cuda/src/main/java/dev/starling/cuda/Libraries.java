@@ -2,8 +2,10 @@ package dev.starling.cuda;
 
 import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.blas.CublasLt;
+import dev.starling.cuda.dnn.Attender;
 import dev.starling.cuda.dnn.Convolver;
 import dev.starling.cuda.dnn.Cudnn;
+import dev.starling.cuda.dnn.CudnnAttender;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.tensor.spi.Allocator;
 
@@ -23,6 +25,11 @@ interface Libraries {
         public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
             return Cudnn.open(gpu, stream, memory);
         }
+
+        @Override
+        public Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            return CudnnAttender.open(gpu, stream, memory);
+        }
     };
 
     /** Returns what multiplies matrices. */
@@ -32,6 +39,11 @@ interface Libraries {
 
     /** Returns what convolves, and takes memory to work in for the time of a call. */
     default Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+        return null;
+    }
+
+    /** Returns what attends, and takes memory to work in for the time of a call. */
+    default Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
         return null;
     }
 }

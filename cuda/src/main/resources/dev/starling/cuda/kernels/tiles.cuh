@@ -9,25 +9,23 @@ DEVICE i64 multiply_add(i64 a, i64 b, i64 sum) { return (i64) ((u64) a * (u64) b
 
 // Adds to sum[i][j] the products a(row, d)·b(d, column) for d in [from, to) where row is 4·(threadIdx.x / 16) + i and
 // column is 4·(threadIdx.x % 16) + j. Neighbours among threads read along the depth where a matrix is said to have
-// neighbours in memory along it. All threads of the block must call.
-template <class S, class A, class B> DEVICE void tile_product(S (&sum)[4][4], i64 from, i64 to, const A& a,
-        bool a_along_depth, const B& b, bool b_along_depth) {
-    __shared__ S left[DEPTH][TILE + 4];
-    __shared__ S right[DEPTH][TILE + 4];
+// neighbours in memory along it. All threads of the block must call, with the same shared memory, N steps deep.
+template <int N, class S, class A, class B> DEVICE void tile_product(S (&left)[N][TILE + 4], S (&right)[N][TILE + 4],
+        S (&sum)[4][4], i64 from, i64 to, const A& a, bool a_along_depth, const B& b, bool b_along_depth) {
     u32 t = threadIdx.x;
     u32 row = t / 16 * 4;
     u32 column = t % 16 * 4;
-    for (i64 first = from; first < to; first += DEPTH) {
-        for (u32 e = t; e < TILE * DEPTH; e += TILE_THREADS) {
-            u32 d = a_along_depth ? e % DEPTH : e / TILE;
-            u32 at = a_along_depth ? e / DEPTH : e % TILE;
+    for (i64 first = from; first < to; first += N) {
+        for (u32 e = t; e < TILE * N; e += TILE_THREADS) {
+            u32 d = a_along_depth ? e % N : e / TILE;
+            u32 at = a_along_depth ? e / N : e % TILE;
             left[d][at] = first + d < to ? a(at, first + d) : S(0);
-            d = b_along_depth ? e % DEPTH : e / TILE;
-            at = b_along_depth ? e / DEPTH : e % TILE;
+            d = b_along_depth ? e % N : e / TILE;
+            at = b_along_depth ? e / N : e % TILE;
             right[d][at] = first + d < to ? b(first + d, at) : S(0);
         }
         __syncthreads();
-        for (int d = 0; d < DEPTH; d++) {
+        for (int d = 0; d < N; d++) {
             S l[4], r[4];
             for (int i = 0; i < 4; i++) {
                 l[i] = left[d][row + i];
@@ -41,6 +39,14 @@ template <class S, class A, class B> DEVICE void tile_product(S (&sum)[4][4], i6
         }
         __syncthreads();
     }
+}
+
+// The same, DEPTH steps deep, in shared memory of its own.
+template <class S, class A, class B> DEVICE void tile_product(S (&sum)[4][4], i64 from, i64 to, const A& a,
+        bool a_along_depth, const B& b, bool b_along_depth) {
+    __shared__ S left[DEPTH][TILE + 4];
+    __shared__ S right[DEPTH][TILE + 4];
+    tile_product(left, right, sum, from, to, a, a_along_depth, b, b_along_depth);
 }
 
 template <class S> DEVICE S rectified(S x) { return x <= 0 ? S(0) : x; }

@@ -53,8 +53,10 @@ public final class PlayedLibraries {
         try {
             Path folder = Files.createTempDirectory("starling-played");
             Path source = folder.resolve("libraries.cpp");
-            try (InputStream in = PlayedLibraries.class.getResourceAsStream("libraries.cpp")) {
-                Files.copy(in, source);
+            for (String file : List.of("libraries.cpp", "graphs.h")) {
+                try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
+                    Files.copy(in, folder.resolve(file));
+                }
             }
             compile("-std=c++17", "-O1", "-pthread", "-fvisibility=hidden", "-Wl,-soname," + PLAYED, "-o",
                     folder.resolve(PLAYED).toString(), source.toString());

@@ -1,6 +1,7 @@
 // NVIDIA's libraries as far as Starling calls them, played on the host's memory, by what their documentation says.
 // Everything is computed from the descriptors that come in. What the real ones would refuse, or not promise to get
 // right, is noted as a complaint. Written without their headers: types and numbers are those of their binary interface.
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -408,3 +409,7 @@ API int cudnnConvolutionBackwardFilter(Dnn* handle, const float* alpha, Images* 
     }
     return DNN_OK;
 }
+
+// ---- cuDNN's graphs
+
+#include "graphs.h"

@@ -11,7 +11,7 @@ import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.Where;
-import java.util.Arrays;
+import dev.starling.tensor.spi.Strides;
 
 /**
  * Kernels of {@link Attention} in f32; 16-bit operands are widened first. Queries, keys and values are taken by their
@@ -120,21 +120,6 @@ final class AttentionKernels {
 
     /** Makes a tensor without gaps whose dimensions but the last lie in memory in the order of those of {@code x}. */
     private static Tensor like(Tensor x, Spec spec) {
-        Shape shape = spec.shape();
-        int rank = shape.rank();
-        if (x.rank() != rank) {
-            return Tensor.allocate(spec);
-        }
-        Integer[] order = new Integer[rank - 1];
-        Arrays.setAll(order, i -> i);
-        Arrays.sort(order, (a, b) -> Long.compare(Math.abs(x.strides()[b]), Math.abs(x.strides()[a])));
-        long[] strides = new long[rank];
-        strides[rank - 1] = 1;
-        long next = shape.dim(-1);
-        for (int i = rank - 2; i >= 0; i--) {
-            strides[order[i]] = next;
-            next *= shape.dim(order[i]);
-        }
-        return Tensor.allocate(spec, strides);
+        return Tensor.allocate(spec, Strides.like(x, spec.shape()));
     }
 }

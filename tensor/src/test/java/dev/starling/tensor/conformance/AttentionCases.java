@@ -26,7 +26,8 @@ final class AttentionCases {
         List<Case> cases = new ArrayList<>();
         for (boolean causal : new boolean[] {false, true}) {
             for (long[] s : new long[][] {{3, 5, 4, 2}, {2, 7, 7, 5, 5}, {2, 3, 17, 5, 8, 3}, {1, 1, 1, 1},
-                {2, 3, 33, 4, 16}, {0, 2, 3, 4, 5}, {2, 0, 3, 4, 5}, {3, 0, 4, 5}, {2, 3, 0, 4}, {2, 3, 4, 0}}) {
+                {2, 3, 33, 4, 16}, {2, 3, 9, 12, 8, 16},
+                {0, 2, 3, 4, 5}, {2, 0, 3, 4, 5}, {3, 0, 4, 5}, {2, 3, 0, 4}, {2, 3, 4, 0}}) {
                 plain(cases, type, causal, s);
             }
             masked(cases, type, causal);

@@ -1,0 +1,117 @@
+package dev.starling.cuda.dnn;
+
+import dev.starling.cuda.dnn.Graph.Function;
+import dev.starling.cuda.dnn.Graph.Operand;
+import dev.starling.tensor.DType;
+
+/**
+ * Attention and its gradient as graphs of the form that cuDNN's engines for attention know: they never write what is
+ * virtual. Operands in memory are numbered first, in the order of the methods' parameters.
+ */
+final class AttentionGraph {
+    private final Graph graph = new Graph();
+    private final AttentionCall call;
+    private final long[] scores;
+    private final long[] rows;
+
+    private AttentionGraph(AttentionCall call) {
+        this.call = call;
+        scores = sizes(call.queries(), call.keys());
+        rows = sizes(call.queries(), 1);
+    }
+
+    private long[] sizes(long rowCount, long columns) {
+        return new long[] {call.batch(), call.heads(), rowCount, columns};
+    }
+
+    private Operand memory(AttentionCall.Rows r, long rowCount, long columns) {
+        return graph.memory(call.type(), sizes(rowCount, columns), new long[] {r.batch(), r.head(), r.row(), 1});
+    }
+
+    /** The transpose of an operand: keys and values are given that way where they are multiplied from the right. */
+    private Operand flipped(AttentionCall.Rows r, long rowCount, long columns) {
+        return graph.memory(call.type(), sizes(columns, rowCount), new long[] {r.batch(), r.head(), 1, r.row()});
+    }
+
+    private Operand dense(DType type, long rowCount, long columns) {
+        return graph.memory(type, sizes(rowCount, columns), Graph.dense(sizes(rowCount, columns)));
+    }
+
+    /** Returns the graph of {@link Attender#forward}. */
+    static Graph forward(AttentionCall call) {
+        return new AttentionGraph(call).forward();
+    }
+
+    /**
+     * Returns the graph of {@link Attender#backward}.
+     *
+     * @param exact whether gradients of queries are summed in one order, for which engines take more memory to work in
+     */
+    static Graph backward(AttentionCall call, boolean exact) {
+        return new AttentionGraph(call).backward(exact);
+    }
+
+    private Graph forward() {
+        Operand q = memory(call.q(), call.queries(), call.width());
+        Operand k = flipped(call.k(), call.keys(), call.width());
+        Operand v = memory(call.v(), call.keys(), call.depth());
+        Operand y = memory(call.y(), call.queries(), call.depth());
+        Operand logs = dense(DType.F32, call.queries(), 1);
+        Operand s = masked(scaled(product(q, k)));
+        Operand greatest = graph.fold(true, s, graph.virtual(DType.F32, rows));
+        Operand e = graph.apply(Function.EXP, graph.apply(Function.SUB, s, greatest), null);
+        Operand sum = graph.fold(false, e, graph.virtual(DType.F32, rows));
+        graph.apply(Function.ADD, greatest, graph.apply(Function.LOG, sum, null), null, logs);
+        Operand weights = graph.apply(Function.DIV, e, sum, null, graph.virtual(call.type(), scores));
+        graph.product(weights, v, y);
+        return graph;
+    }
+
+    private Graph backward(boolean exact) {
+        Operand q = memory(call.q(), call.queries(), call.width());
+        Operand k = flipped(call.k(), call.keys(), call.width());
+        Operand v = flipped(call.v(), call.keys(), call.depth());
+        Operand y = memory(call.y(), call.queries(), call.depth());
+        Operand logs = dense(DType.F32, call.queries(), 1);
+        Operand g = memory(call.g(), call.queries(), call.depth());
+        Operand dq = dense(call.type(), call.queries(), call.width());
+        Operand dk = dense(call.type(), call.keys(), call.width());
+        Operand dv = dense(call.type(), call.keys(), call.depth());
+        Operand sums = dense(DType.F32, call.queries(), 1);
+        Operand slopes = exact ? null : dense(DType.F32, call.queries(), call.width());
+        Operand products = graph.apply(Function.MUL, g, y, null,
+                graph.virtual(DType.F32, sizes(call.queries(), call.depth())));
+        Operand dots = graph.fold(false, products, graph.virtual(DType.F32, rows));
+        graph.apply(Function.MUL, dots, graph.constant(1), null, sums);
+        Operand weights = graph.apply(Function.EXP,
+                masked(graph.apply(Function.SUB, scaled(product(q, k)), logs)), null);
+        graph.product(graph.transposed(weights, call.type()), g, dv);
+        Operand tilted = graph.apply(Function.SUB, product(g, v), sums);
+        Operand ds = scaled(graph.apply(Function.MUL, tilted, weights));
+        graph.product(graph.transposed(ds, call.type()), q, dk);
+        graph.product(ds, graph.transposed(k, call.type()), exact ? dq : slopes);
+        if (!exact) {
+            graph.apply(Function.IDENTITY, slopes, null, null, dq);
+        }
+        return graph;
+    }
+
+    private Operand product(Operand a, Operand b) {
+        return graph.product(a, b, graph.virtual(DType.F32, scores));
+    }
+
+    private Operand scaled(Operand x) {
+        return graph.apply(Function.MUL, x, graph.constant(call.scale()));
+    }
+
+    private Operand masked(Operand x) {
+        if (!call.causal()) {
+            return x;
+        }
+        Operand query = graph.index(x, 2);
+        Operand key = graph.index(x, 3);
+        Operand seen = graph.apply(Function.GREATER_EQUAL, query, key, null, graph.virtual(DType.BOOL, scores));
+        return graph.apply(Function.SELECT, x, graph.constant(Float.NEGATIVE_INFINITY), seen,
+                graph.virtual(DType.F32, scores));
+    }
+}

@@ -1,0 +1,284 @@
+// Attention by tiles of 64 queries and 64 keys (Dao, 2023): scores live in registers and shared memory only. A block
+// makes CHUNKS·64 columns of a result; where there are more, others compute the scores again.
+// Macros: T (type in memory), C (type to compute in), STEPS (depth of tiles in shared memory), CHUNKS.
+#include "tiles.cuh"
+
+struct Attention {
+    const T* q;
+    const T* k;
+    const T* v;
+    const void* mask;
+    i64 q_row, q_column, k_row, k_column, v_row, v_column, mask_row, mask_column;
+    i64 queries, keys, width, depth;
+    f64 scale;
+    // 1 if the mask chooses, 2 if it is added.
+    i32 masked, causal;
+};
+// Where a head's operands begin: the result or its gradient, then q, k, v, mask.
+typedef i64 Heads[5];
+
+#define SHARED \
+    __shared__ C left[STEPS][TILE + 4]; \
+    __shared__ C right[STEPS][TILE + 4]; \
+    __shared__ C tile[TILE][TILE + 1]; \
+    u32 row = threadIdx.x / 16 * 4; \
+    u32 column = threadIdx.x % 16 * 4
+
+DEVICE C infinity() { return C(float_of(0x7f800000u)); }
+DEVICE C nan() { return C(float_of(0x7fc00000u)); }
+
+// The largest (or the sum) over the 16 threads that share four rows.
+DEVICE C row_max(C x) {
+    for (int lane = 8; lane > 0; lane >>= 1) {
+        x = maximum(x, __shfl_xor_sync(0xffffffffu, x, lane));
+    }
+    return x;
+}
+DEVICE C row_sum(C x) {
+    for (int lane = 8; lane > 0; lane >>= 1) {
+        x += __shfl_xor_sync(0xffffffffu, x, lane);
+    }
+    return x;
+}
+
+// An element of a matrix in memory, 0 outside of it.
+DEVICE C element(const T* x, i64 i, i64 j, i64 rows, i64 columns, i64 row, i64 column) {
+    return i < rows && j < columns ? C(widen(x[i * row + j * column])) : C(0);
+}
+
+// Scores of a tile whose first query and key are given; returns whether a query sees a key.
+#define SCORES(s, query, key) \
+    C s[4][4] = {}; \
+    tile_product(left, right, s, (i64) 0, p.width, \
+        [&](u32 i, i64 d) { return element(p.q + at[1], query + i, d, p.queries, p.width, p.q_row, p.q_column); }, \
+        p.q_column == 1, \
+        [&](i64 d, u32 j) { return element(p.k + at[2], key + j, d, p.keys, p.width, p.k_row, p.k_column); }, \
+        p.k_column == 1)
+DEVICE bool finish(C& score, const Attention& p, const Heads& at, i64 query, i64 key) {
+    if (query >= p.queries || key >= p.keys || p.causal && key > query) {
+        return false;
+    }
+    score *= C(p.scale);
+    i64 place = at[4] + query * p.mask_row + key * p.mask_column;
+    if (p.masked == 2) {
+        score += C(widen(((const T*) p.mask)[place]));
+    }
+    return p.masked != 1 || widen(((const boolean*) p.mask)[place]) != 0;
+}
+
+extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C* logs, i64 y_row, Layout<5> heads) {
+    SHARED;
+    i64 first = (i64) blockIdx.x * TILE;
+    i64 base = (i64) blockIdx.z * CHUNKS * TILE;
+    for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
+        Heads at;
+        heads.offsets(head, at);
+        C result[CHUNKS][4][4] = {};
+        C greatest[4], sum[4];
+        for (int i = 0; i < 4; i++) {
+            greatest[i] = -infinity();
+            sum[i] = 0;
+        }
+        i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
+        for (i64 from = 0; from < end; from += TILE) {
+            SCORES(s, first, from);
+            for (int i = 0; i < 4; i++) {
+                C best = greatest[i];
+                for (int j = 0; j < 4; j++) {
+                    bool seen = finish(s[i][j], p, at, first + row + i, from + column + j);
+                    s[i][j] = seen ? s[i][j] : -infinity();
+                    best = maximum(best, s[i][j]);
+                }
+                best = row_max(best);
+                C shift = best == -infinity() ? C(0) : best;
+                C decay = exp(greatest[i] - shift);
+                C total = 0;
+                for (int j = 0; j < 4; j++) {
+                    C weight = exp(s[i][j] - shift);
+                    tile[row + i][column + j] = weight;
+                    total += weight;
+                    for (int c = 0; c < CHUNKS; c++) {
+                        result[c][i][j] *= decay;
+                    }
+                }
+                sum[i] = sum[i] * decay + row_sum(total);
+                greatest[i] = best;
+            }
+            __syncthreads();
+            i64 seen = p.keys - from < TILE ? p.keys - from : TILE;
+            for (int c = 0; c < CHUNKS; c++) {
+                i64 begin = base + c * TILE;
+                tile_product(left, right, result[c], (i64) 0, seen,
+                    [&](u32 i, i64 d) { return tile[i][d]; }, true,
+                    [&](i64 d, u32 j) {
+                        return element(p.v + at[3], from + d, begin + j, p.keys, p.depth, p.v_row, p.v_column);
+                    }, p.v_row == 1);
+            }
+        }
+        C nothing = p.masked == 1 || p.keys == 0 ? C(0) : nan();
+        for (int i = 0; i < 4; i++) {
+            i64 query = first + row + i;
+            if (query >= p.queries) {
+                continue;
+            }
+            for (int c = 0; c < CHUNKS; c++) {
+                for (int j = 0; j < 4; j++) {
+                    i64 place = base + c * TILE + column + j;
+                    if (place < p.depth) {
+                        C x = sum[i] == 0 ? nothing : result[c][i][j] / sum[i];
+                        y[at[0] + query * y_row + place] = narrow<T>(x);
+                    }
+                }
+            }
+            if (column == 0 && blockIdx.z == 0) {
+                C log_sum = greatest[i] + log(sum[i]);
+                logs[head * p.queries + query] = sum[i] == 0 ? nothing - infinity() : log_sum;
+            }
+        }
+    }
+}
+
+// Σ g·y of each query, a warp for each.
+extern "C" __global__ void dots(C* dots, const T* g, const T* y, i64 g_column, i64 y_column, i64 depth,
+        Layout<2> queries) {
+    u64 query = THREAD / 32;
+    if (query >= queries.count) {
+        return;
+    }
+    i64 at[2];
+    queries.offsets((u32) query, at);
+    C sum = 0;
+    for (i64 i = threadIdx.x % 32; i < depth; i += 32) {
+        sum += C(widen(g[at[0] + i * g_column])) * C(widen(y[at[1] + i * y_column]));
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) {
+        dots[query] = sum;
+    }
+}
+
+// What gradients need beside the operands.
+struct Slopes {
+    const T* g;
+    i64 g_row, g_column;
+    const C* logs;
+    const C* dots;
+};
+
+// Replaces a score by its weight.
+DEVICE void weigh(C& score, const Attention& p, const Slopes& s, const Heads& at, u32 head, i64 query, i64 key) {
+    bool seen = finish(score, p, at, query, key);
+    C log = seen ? s.logs[head * p.queries + query] : C(0);
+    score = seen && log != -infinity() ? exp(score - log) : C(0);
+}
+
+// Gradients of weights, g·vᵀ, of a tile.
+#define SLOPES(t, query, key) \
+    C t[4][4] = {}; \
+    tile_product(left, right, t, (i64) 0, p.depth, \
+        [&](u32 i, i64 d) { return element(s.g + at[0], query + i, d, p.queries, p.depth, s.g_row, s.g_column); }, \
+        s.g_column == 1, \
+        [&](i64 d, u32 j) { return element(p.v + at[3], key + j, d, p.keys, p.depth, p.v_row, p.v_column); }, \
+        p.v_column == 1)
+
+// The score's gradient from its weight and that one's gradient.
+DEVICE C tilted(C weight, C slope, const Attention& p, const Slopes& s, u32 head, i64 query) {
+    return query < p.queries ? weight * (slope - s.dots[head * p.queries + query]) * C(p.scale) : C(0);
+}
+
+// Stores four rows of a dense matrix.
+DEVICE void store(T* y, const C (&x)[CHUNKS][4][4], i64 first, i64 base, i64 rows, i64 columns) {
+    for (int c = 0; c < CHUNKS; c++) {
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < 4; j++) {
+                i64 at = base + c * TILE + threadIdx.x % 16 * 4 + j;
+                i64 row = first + threadIdx.x / 16 * 4 + i;
+                if (row < rows && at < columns) {
+                    y[row * columns + at] = narrow<T>(x[c][i][j]);
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) query_gradients(Attention p, Slopes s, T* dq, Layout<5> heads) {
+    SHARED;
+    i64 first = (i64) blockIdx.x * TILE;
+    i64 base = (i64) blockIdx.z * CHUNKS * TILE;
+    for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
+        Heads at;
+        heads.offsets(head, at);
+        C result[CHUNKS][4][4] = {};
+        i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
+        for (i64 from = 0; from < end; from += TILE) {
+            SCORES(weights, first, from);
+            SLOPES(slopes, first, from);
+            for (int i = 0; i < 4; i++) {
+                for (int j = 0; j < 4; j++) {
+                    i64 query = first + row + i;
+                    weigh(weights[i][j], p, s, at, head, query, from + column + j);
+                    tile[row + i][column + j] = tilted(weights[i][j], slopes[i][j], p, s, head, query);
+                }
+            }
+            __syncthreads();
+            i64 seen = p.keys - from < TILE ? p.keys - from : TILE;
+            for (int c = 0; c < CHUNKS; c++) {
+                i64 begin = base + c * TILE;
+                tile_product(left, right, result[c], (i64) 0, seen,
+                    [&](u32 i, i64 d) { return tile[i][d]; }, true,
+                    [&](i64 d, u32 j) {
+                        return element(p.k + at[2], from + d, begin + j, p.keys, p.width, p.k_row, p.k_column);
+                    }, p.k_row == 1);
+            }
+        }
+        store(dq + head * p.queries * p.width, result, first, base, p.queries, p.width);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) key_gradients(Attention p, Slopes s, T* dk, T* dv, Layout<5> heads) {
+    SHARED;
+    i64 first = (i64) blockIdx.x * TILE;
+    i64 base = (i64) blockIdx.z * CHUNKS * TILE;
+    for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
+        Heads at;
+        heads.offsets(head, at);
+        C keys[CHUNKS][4][4] = {};
+        C values[CHUNKS][4][4] = {};
+        for (i64 from = p.causal ? first : 0; from < p.queries; from += TILE) {
+            SCORES(weights, from, first);
+            SLOPES(slopes, from, first);
+            i64 seen = p.queries - from < TILE ? p.queries - from : TILE;
+            for (int i = 0; i < 4; i++) {
+                for (int j = 0; j < 4; j++) {
+                    weigh(weights[i][j], p, s, at, head, from + row + i, first + column + j);
+                    tile[row + i][column + j] = weights[i][j];
+                }
+            }
+            __syncthreads();
+            for (int c = 0; c < CHUNKS; c++) {
+                i64 begin = base + c * TILE;
+                tile_product(left, right, values[c], (i64) 0, seen,
+                    [&](u32 i, i64 d) { return tile[d][i]; }, false,
+                    [&](i64 d, u32 j) {
+                        return element(s.g + at[0], from + d, begin + j, p.queries, p.depth, s.g_row, s.g_column);
+                    }, s.g_row == 1);
+            }
+            for (int i = 0; i < 4; i++) {
+                for (int j = 0; j < 4; j++) {
+                    tile[row + i][column + j] = tilted(weights[i][j], slopes[i][j], p, s, head, from + row + i);
+                }
+            }
+            __syncthreads();
+            for (int c = 0; c < CHUNKS; c++) {
+                i64 begin = base + c * TILE;
+                tile_product(left, right, keys[c], (i64) 0, seen,
+                    [&](u32 i, i64 d) { return tile[d][i]; }, false,
+                    [&](i64 d, u32 j) {
+                        return element(p.q + at[1], from + d, begin + j, p.queries, p.width, p.q_row, p.q_column);
+                    }, p.q_row == 1);
+            }
+        }
+        store(dk + head * p.keys * p.width, keys, first, base, p.keys, p.width);
+        store(dv + head * p.keys * p.depth, values, first, base, p.keys, p.depth);
+    }
+}
