@@ -30,7 +30,11 @@ final class TrainOptions {
 
     @Option(names = "--precision", paramLabel = "P", defaultValue = "f32",
             description = "What layers compute in: f32, bf16, or f16 with a scaled loss (default: ${DEFAULT-VALUE}).")
-    DType precision;
+    DType precision = DType.F32;
+
+    @Option(names = "--captured", description = "Record a step and replay it, on a GPU as one graph: same results, "
+            + "less work.")
+    boolean captured;
 
     @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
     Path curve;

@@ -34,6 +34,7 @@ import java.util.Locale;
 final class TrainingRun {
     private static final double WEIGHT_DECAY = 1e-2;
     private static final int EVALUATION_BATCH = 250;
+    private static final int MOST_LOADERS = 8;
     private static final String ACCURACY = "accuracy";
 
     private final Sample sample;
@@ -58,6 +59,8 @@ final class TrainingRun {
 
     /** Trains in this process alone. */
     void run(DataDirectory directory, PrintWriter out) {
+        // Before anything is downloaded.
+        device().backend();
         threads(Threads.count());
         train(load(directory), new SingleProcess(), true, out);
     }
@@ -89,9 +92,9 @@ final class TrainingRun {
         Generator generator = Generator.seeded(options.seed);
         try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
                 Layer model = sample.network().apply(generator).to(device);
-                DataLoader train = loader(split.train(), sample.training()).batchSize(batch).shuffle().dropLast()
+                DataLoader train = loader(split.train(), sample.training(), device).batchSize(batch).shuffle().dropLast()
                         .seed(options.seed).build().share(strategy.share());
-                DataLoader test = loader(split.test(), sample.evaluation()).batchSize(EVALUATION_BATCH).build();
+                DataLoader test = loader(split.test(), sample.evaluation(), device).batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
                         .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
             long begin = System.nanoTime();
@@ -103,8 +106,11 @@ final class TrainingRun {
         }
     }
 
-    private static DataLoader.Builder loader(LabelledImages images, Augment augment) {
-        return DataLoader.of(ImageDataset.of(images, augment)).workers(1);
+    /** Where the processors do not train, they make batches. */
+    private static DataLoader.Builder loader(LabelledImages images, Augment augment, Device device) {
+        int workers = device == Device.cpu() ? 1 : Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1,
+                MOST_LOADERS);
+        return DataLoader.of(ImageDataset.of(images, augment)).workers(workers);
     }
 
     private Trainer.Builder trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
@@ -116,6 +122,9 @@ final class TrainingRun {
         }
         if (options.resume) {
             builder.resume();
+        }
+        if (options.captured) {
+            builder.captured();
         }
         return builder;
     }
@@ -129,6 +138,9 @@ final class TrainingRun {
     }
 
     private Device device() {
+        if (!options.device.matches("[a-z][a-z-]*(:\\d{1,3})?")) {
+            throw new IllegalArgumentException("--device must be cpu, cuda or cuda:N, got " + options.device);
+        }
         String[] parts = options.device.split(":", 2);
         return Device.of(parts[0], parts.length == 2 ? Integer.parseInt(parts[1]) : 0);
     }
@@ -152,9 +164,9 @@ final class TrainingRun {
                 last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
-                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\","
-                    + "\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds, peak,
-                    last.epoch() + 1, device, world);
+                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\","
+                    + "\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds,
+                    training, peak, last.epoch() + 1, device, world);
         }
         out.flush();
     }
