@@ -5,10 +5,10 @@
  */
 module dev.starling.tensor {
     requires static jdk.incubator.vector;
-    requires jdk.jfr;
     requires org.bytedeco.dnnl;
     requires org.bytedeco.javacpp;
     requires org.bytedeco.opencl;
+    requires transitive jdk.jfr;
 
     exports dev.starling.tensor;
     exports dev.starling.tensor.op;

@@ -17,8 +17,8 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Offers a device whose memory the host claims not to see, with the reference backend behind it. Uploads beside its work
- * are done as late as possible, or not at all if nobody waits for them.
+ * Offers a device whose memory the host claims not to see, with the reference backend behind it. Uploads beside its
+ * work are done as late as possible, or not at all if nobody waits for them.
  */
 public final class FarProvider implements BackendProvider {
     /** How many uploads there were that operations waited for. */

@@ -8,8 +8,8 @@ import dev.starling.tensor.spi.MemorySource;
 import dev.starling.tensor.spi.MemoryUse;
 
 /**
- * Caching allocator of a device's memory. A block may be lent out again while kernels that use it are still queued: they
- * are all on one stream, so that its next user's kernels run after them. Copies beside them are waited for by
+ * Caching allocator of a device's memory. A block may be lent out again while kernels that use it are still queued:
+ * they are all on one stream, so that its next user's kernels run after them. Copies beside them are waited for by
  * {@link SideCopies#settle}.
  */
 public final class DeviceAllocator implements Allocator {

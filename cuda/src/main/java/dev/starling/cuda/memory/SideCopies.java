@@ -9,8 +9,8 @@ import java.util.List;
 
 /**
  * Uploads on a stream of their own, beside the kernels. Two events order each: the copies run after what was queued
- * when their memory was lent, and kernels that are queued after the wait run after the copies. Memory that is given back
- * while a copy into it is under way makes the kernels wait for that copy first.
+ * when their memory was lent, and kernels that are queued after the wait run after the copies. Memory that is given
+ * back while a copy into it is under way makes the kernels wait for that copy first.
  */
 public final class SideCopies {
     private static final int BUFFERS = 4;

@@ -14,8 +14,8 @@ import java.util.List;
  * Examples side by side, in memory that the loader uses again: valid until the next batch is asked for. A tensor that
  * is needed longer is copied.
  *
- * <p>Where the loader delivers to a device whose memory the host does not see, each batch has its own memory there, into
- * which its maker uploads it while others are computed with.
+ * <p>Where the loader delivers to a device whose memory the host does not see, each batch has its own memory there,
+ * into which its maker uploads it while others are computed with.
  */
 public final class Batch {
     private static final long ALIGNMENT = 64;

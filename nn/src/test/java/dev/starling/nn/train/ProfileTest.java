@@ -82,7 +82,7 @@ class ProfileTest {
         Map<String, Long> expected = new HashMap<>();
         Path file = directory.resolve("run.jfr");
         try (Profiler profiler = Profiler.start(file); Scope scope = Scope.open()) {
-            Recorder.with((Op op, Tensor[] inputs, Tensor[] outputs) -> expected.merge(op.name(), 1L, Long::sum), () -> {
+            Recorder.with((Op op, Tensor[] _, Tensor[] _) -> expected.merge(op.name(), 1L, Long::sum), () -> {
                 Tensor x = Tensor.ones(3, 4);
                 for (int i = 0; i < 10; i++) {
                     x = x.add(1).mul(x).reshape(12).sum().add(Tensor.ones(3, 4));

@@ -14,8 +14,8 @@ final class ProfilePage {
     /** Operations that are drawn one by one. */
     private static final int CLOSE_UP = 300;
     private static final int ROWS = 40;
-    private static final String[] COLOURS = {"#3b76b0", "#e28a2b", "#4c9a4c", "#c34a46", "#8467a8", "#86635a", "#d07ab1",
-        "#3fa7b5"};
+    private static final String[] COLOURS = {"#3b76b0", "#e28a2b", "#4c9a4c", "#c34a46", "#8467a8", "#86635a",
+        "#d07ab1", "#3fa7b5"};
     private static final String OTHERS = "#b9b9b9";
 
     private final Profile profile;

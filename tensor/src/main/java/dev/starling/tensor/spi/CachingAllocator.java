@@ -8,14 +8,17 @@ import java.util.List;
 
 /**
  * Keeps what is freed and lends it out again. Sizes are rounded up to a few classes per power of two; freed blocks wait
- * in their class, most recently used first, so that what is still in a processor's caches is lent out next. Small blocks
- * are cut from slabs, large ones are asked for one by one; {@link #trim} gives back those of which nothing is lent out.
+ * in their class, most recently used first, so that what is still in a processor's caches is lent out next. Small
+ * blocks are cut from slabs, large ones are asked for one by one; {@link #trim} gives back those of which nothing is
+ * lent out.
  */
 public final class CachingAllocator implements Allocator {
     private final MemorySource source;
     private final Sizes sizes;
     private final Object lock = new Object();
     private final Bin[] bins;
+    private final int logLeast;
+    private final int logParts;
     private final List<Slab> slabs = new ArrayList<>();
     /** The slab that blocks are cut from, and what is left of it. */
     private Slab slab;
@@ -38,12 +41,7 @@ public final class CachingAllocator implements Allocator {
     public record Sizes(long least, int perPower, long alignment, long slab, long large) {
         /** Returns the number of the smallest class whose blocks hold {@code bytes}. */
         int bin(long bytes) {
-            if (bytes <= least) {
-                return 0;
-            }
-            int log = 63 - Long.numberOfLeadingZeros(bytes - 1);
-            int part = (int) ((bytes - 1) >>> (log - logParts())) & (perPower - 1);
-            return (log - logLeast()) * perPower + part + 1;
+            return CachingAllocator.bin(bytes, logLeast(), logParts());
         }
 
         /** Returns the size of the blocks of a class. */
@@ -67,7 +65,9 @@ public final class CachingAllocator implements Allocator {
 
     private static final class Slab {
         private final long address;
-        private int lent;
+        /** Bytes of all blocks that were cut from it, and, while trimming, of those that are not lent out. */
+        private long cut;
+        private long idle;
 
         Slab(long address) {
             this.address = address;
@@ -111,22 +111,30 @@ public final class CachingAllocator implements Allocator {
     public CachingAllocator(MemorySource source, Sizes sizes) {
         this.source = source;
         this.sizes = sizes;
+        logLeast = sizes.logLeast();
+        logParts = sizes.logParts();
         bins = new Bin[sizes.bin(Long.MAX_VALUE) + 1];
         Arrays.setAll(bins, i -> new Bin());
     }
 
+    private static int bin(long bytes, int logLeast, int logParts) {
+        if (bytes <= 1L << logLeast) {
+            return 0;
+        }
+        int log = 63 - Long.numberOfLeadingZeros(bytes - 1);
+        int part = (int) ((bytes - 1) >>> (log - logParts)) & ((1 << logParts) - 1);
+        return (log - logLeast << logParts) + part + 1;
+    }
+
     @Override
     public Block allocate(long bytes) {
-        int bin = sizes.bin(bytes);
+        int bin = bin(bytes, logLeast, logParts);
         synchronized (lock) {
             Piece piece = bins[bin].pop();
             if (piece == null) {
                 piece = fresh(bin, bytes);
             } else {
                 cached -= piece.capacity();
-            }
-            if (piece.slab != null) {
-                piece.slab.lent++;
             }
             live += piece.capacity();
             if (live > peak) {
@@ -149,6 +157,7 @@ public final class CachingAllocator implements Allocator {
         }
         Piece piece = new Piece(next, size, bin, slab);
         next += size;
+        slab.cut += size;
         return piece;
     }
 
@@ -172,9 +181,6 @@ public final class CachingAllocator implements Allocator {
     public void free(Block block) {
         Piece piece = (Piece) block;
         synchronized (lock) {
-            if (piece.slab != null) {
-                piece.slab.lent--;
-            }
             live -= piece.capacity();
             cached += piece.capacity();
             bins[piece.bin].push(piece);
@@ -190,11 +196,17 @@ public final class CachingAllocator implements Allocator {
 
     private void trimLocked() {
         long before = cached;
+        slabs.forEach(s -> s.idle = 0);
+        for (Bin bin : bins) {
+            for (int i = 0; i < bin.count && bin.pieces[i].slab != null; i++) {
+                bin.pieces[i].slab.idle += bin.pieces[i].capacity();
+            }
+        }
         for (Bin bin : bins) {
             int kept = 0;
             for (int i = 0; i < bin.count; i++) {
                 Piece piece = bin.pieces[i];
-                if (piece.slab != null && piece.slab.lent > 0) {
+                if (piece.slab != null && piece.slab.idle < piece.slab.cut) {
                     bin.pieces[kept++] = piece;
                     continue;
                 }
@@ -208,7 +220,7 @@ public final class CachingAllocator implements Allocator {
         }
         for (int i = slabs.size() - 1; i >= 0; i--) {
             Slab s = slabs.get(i);
-            if (s.lent == 0) {
+            if (s.idle == s.cut) {
                 slabs.remove(i);
                 source.free(s.address);
                 if (s == slab) {

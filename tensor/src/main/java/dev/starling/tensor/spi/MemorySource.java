@@ -5,7 +5,7 @@ public interface MemorySource {
     /** Returns whose memory it is, for observers: {@code cpu}, {@code cuda:0}. */
     String name();
 
-    /** Returns the address of memory that nobody else uses, aligned as the allocator's blocks are, or 0 if none is left. */
+    /** Returns the address of memory that nobody else uses, aligned as blocks are to be, or 0 if none is left. */
     long allocate(long bytes);
 
     /** Takes back what {@link #allocate} returned. */

@@ -83,7 +83,8 @@ class CachingAllocatorTest {
             }
             long live = lent.stream().mapToLong(Block::capacity).sum();
             peak = Math.max(peak, live);
-            assertThat(memory.use()).matches(u -> u.live() == live).matches(u -> u.live() + u.cached() <= source.used());
+            assertThat(memory.use().live()).isEqualTo(live);
+            assertThat(live + memory.use().cached()).isLessThanOrEqualTo(source.used());
             assertThat(memory.use().peak()).isEqualTo(peak);
         }
         lent.sort((a, b) -> Long.compare(a.address(), b.address()));
