@@ -185,7 +185,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * @throws TensorException if the operands do not fit, live on different devices, or are closed
      */
     public static Tensor[] apply(Op op, Tensor... inputs) {
-        Spec[] inferred = check(op, inputs);
+        Spec[] inferred = Operands.check(op, inputs);
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
             case View view -> new Tensor[] {view.view(inputs[0])};
@@ -210,24 +210,12 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * @throws TensorException if operands do not fit, live on different devices, or are closed; nothing is changed then
      */
     public static void applyAll(Update[] ops, Tensor[][] operands, Tensor guard) {
-        if (ops.length != operands.length) {
-            throw TensorException.argument("applyAll", ops.length + " operations have operands for " + operands.length,
-                    "give operands for each");
-        }
+        Operands.check(ops, operands, guard);
         if (ops.length == 0) {
             return;
         }
-        for (int i = 0; i < ops.length; i++) {
-            check(ops[i], operands[i]);
-            requireDevice(ops[i], operands[0][0].spec, operands[i][0].spec);
-        }
         if (guard != null) {
-            requireDevice(ops[0], operands[0][0].spec, guard.open(ops[0]).spec);
             guard.tellRead();
-            if (guard.rank() != 0 || !guard.dtype().isFloating()) {
-                throw new TensorException(TensorException.Problem.SHAPE, "applyAll", List.of(guard.spec),
-                        "the guard must be one floating number without dimensions", "reduce it, cast with to(DType)");
-            }
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         operands[0][0].device().backend().updateAll(ops, operands, guard);
@@ -238,22 +226,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             done(ops[i], operands[i], NONE);
         }
         Reference.reachabilityFence(guard);
-    }
-
-    private static Spec[] check(Op op, Tensor[] inputs) {
-        Spec[] specs = new Spec[inputs.length];
-        for (int i = 0; i < inputs.length; i++) {
-            specs[i] = inputs[i].open(op).spec;
-            requireDevice(op, specs[0], specs[i]);
-        }
-        return op.infer(specs);
-    }
-
-    private static void requireDevice(Op op, Spec first, Spec other) {
-        if (first.device() != other.device()) {
-            throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(first, other),
-                    "operands must live on one device", "move one with to(device)");
-        }
     }
 
     private static void done(Op op, Tensor[] inputs, Tensor[] outputs) {
@@ -275,7 +247,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return apply(op, inputs)[0];
     }
 
-    private Tensor open(Op op) {
+    /** Returns this tensor, which an operation is given, if it is open. */
+    Tensor open(Op op) {
         if (storage.isClosed()) {
             throw closed(op.name());
         }

@@ -1,0 +1,47 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Update;
+import java.util.List;
+
+/** What is required of operands before anything runs. */
+final class Operands {
+    private Operands() {
+    }
+
+    /** Checks the operands of an operation and returns what it infers. */
+    static Spec[] check(Op op, Tensor[] inputs) {
+        Spec[] specs = new Spec[inputs.length];
+        for (int i = 0; i < inputs.length; i++) {
+            specs[i] = inputs[i].open(op).spec();
+            requireDevice(op, specs[0], specs[i]);
+        }
+        return op.infer(specs);
+    }
+
+    /** Checks those of many updates, and their guard, which may be {@code null}. */
+    static void check(Update[] ops, Tensor[][] operands, Tensor guard) {
+        if (ops.length != operands.length) {
+            throw TensorException.argument("applyAll", ops.length + " operations have operands for " + operands.length,
+                    "give operands for each");
+        }
+        for (int i = 0; i < ops.length; i++) {
+            check(ops[i], operands[i]);
+            requireDevice(ops[i], operands[0][0].spec(), operands[i][0].spec());
+        }
+        if (guard != null && ops.length > 0) {
+            requireDevice(ops[0], operands[0][0].spec(), guard.open(ops[0]).spec());
+            if (guard.rank() != 0 || !guard.dtype().isFloating()) {
+                throw new TensorException(TensorException.Problem.SHAPE, "applyAll", List.of(guard.spec()),
+                        "the guard must be one floating number without dimensions", "reduce it, cast with to(DType)");
+            }
+        }
+    }
+
+    private static void requireDevice(Op op, Spec first, Spec other) {
+        if (first.device() != other.device()) {
+            throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(first, other),
+                    "operands must live on one device", "move one with to(device)");
+        }
+    }
+}
