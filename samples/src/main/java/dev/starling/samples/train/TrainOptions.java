@@ -36,9 +36,6 @@ final class TrainOptions {
             + "less work.")
     boolean captured;
 
-    @Option(names = "--captured", description = "Capture a step and replay it; on a GPU as one graph.")
-    boolean captured;
-
     @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
     Path curve;
 

@@ -117,9 +117,6 @@ final class TrainingRun {
         Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
                 .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
                 .precision(Precision.of(options.precision));
-        if (options.captured) {
-            builder.captured();
-        }
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
