@@ -19,8 +19,8 @@ import java.lang.foreign.ValueLayout;
  */
 final class AttentionPass {
     /** Scores of a block, where that leaves it enough queries. */
-    private static final int SCORES = 1 << 17;
-    private static final int MOST_QUERIES = 128;
+    private static final int SCORES = 1 << 18;
+    private static final int MOST_QUERIES = 256;
     private static final int FEWEST_QUERIES = 16;
     /** Causal blocks end at one of about so many places, for each of which products are compiled. */
     private static final int ENDS = 32;

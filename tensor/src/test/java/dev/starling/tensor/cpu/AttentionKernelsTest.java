@@ -1,0 +1,84 @@
+package dev.starling.tensor.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.AttentionRows;
+import dev.starling.tensor.op.Attention;
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class AttentionKernelsTest {
+    private static final double SCALE = 0.3;
+    private Scope scope;
+
+    @BeforeEach
+    void open() {
+        scope = Scope.open();
+    }
+
+    @AfterEach
+    void close() {
+        scope.close();
+    }
+
+    private static Oracle.Kernel kernel(AttentionRows rows) {
+        return (op, in, out) -> AttentionKernels.run((Attention) op, in, out, rows);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"1,2,1", "5,33,7", "33,5,16", "70,70,8", "300,300,3", "20,2000,5"})
+    void shouldAgreeWithTheReferenceWithAndWithoutMasks(int queries, int keys, int width) {
+        Tensor q = Oracle.random(1, 3, queries, width);
+        Tensor k = Oracle.random(2, 3, keys, width);
+        Tensor v = Oracle.random(3, 3, keys, width + 1);
+        Tensor g = Oracle.random(4, 3, queries, width + 1);
+        Tensor added = Oracle.random(5, queries, keys);
+        for (AttentionRows rows : List.of(AttentionRows.SCALAR, AttentionRows.FASTEST)) {
+            for (boolean causal : new boolean[] {false, true}) {
+                for (Tensor[] mask : new Tensor[][] {{}, {added}, {added.gt(-1)}, {added.gt(5)}}) {
+                    Tensor[] y = Oracle.check(kernel(rows), new Attention.ScaledDotProduct(SCALE, causal), 4e-6,
+                            with(mask, q, k, v));
+                    Oracle.check(kernel(rows), new Attention.ScaledDotProductGradient(SCALE, causal), 1e-5,
+                            with(mask, g, q, k, v, y[0], y[1]));
+                }
+            }
+        }
+    }
+
+    private static Tensor[] with(Tensor[] mask, Tensor... operands) {
+        Tensor[] all = Arrays.copyOf(operands, operands.length + mask.length);
+        System.arraycopy(mask, 0, all, operands.length, mask.length);
+        return all;
+    }
+
+    /** Heads that were views of one projection give results that are views of one matrix. */
+    @Test
+    void shouldLeaveHeadsWhereTheyLay() {
+        Tensor all = Oracle.random(1, 2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4);
+        Tensor q = all.narrow(0, 0, 1).squeeze(0);
+        Tensor y = Oracle.check(kernel(AttentionRows.FASTEST), new Attention.ScaledDotProduct(SCALE, true), 4e-6, q,
+                all.narrow(0, 1, 1).squeeze(0), all.narrow(0, 2, 1).squeeze(0))[0];
+        assertThat(y.permute(0, 2, 1, 3).isContiguous()).isTrue();
+    }
+
+    /** Scores of all queries with all keys would take 64 MiB. */
+    @Test
+    void shouldNotHoldAllScores() {
+        Tensor q = Oracle.random(1, 4096, 2);
+        Attention op = new Attention.ScaledDotProduct(SCALE, true);
+        Tensor[] first = Tensor.apply(op, q, q, q);
+        long cached = Device.cpu().memory().cached() + Device.cpu().memory().live();
+        Tensor[] y = Tensor.apply(op, q, q, q);
+        Tensor.apply(new Attention.ScaledDotProductGradient(SCALE, true), y[0], q, q, q, y[0], y[1]);
+        assertThat(first).hasSize(2);
+        assertThat(Device.cpu().memory().cached() + Device.cpu().memory().live() - cached).isLessThan(16L << 20);
+    }
+}
