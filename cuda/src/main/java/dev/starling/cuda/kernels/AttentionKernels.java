@@ -153,7 +153,7 @@ public final class AttentionKernels {
     }
 
     private static int chunks(long width) {
-        return (int) Math.clamp(Math.ceilDiv(width, (long) TILE), 1, MOST_CHUNKS);
+        return Math.clamp(Math.ceilDiv(width, (long) TILE), 1, MOST_CHUNKS);
     }
 
     private static int blocks(long width, int chunks) {
