@@ -53,10 +53,12 @@ import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Chain;
+import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.Recording;
 import dev.starling.tensor.spi.Uploader;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.IntConsumer;
@@ -96,6 +98,9 @@ final class CudaBackend implements Backend {
     private final CrossEntropyKernels crossEntropy;
     private final NormalizationKernels normalization;
     private final HostFallback host = new HostFallback(this);
+    private final Libraries libraries;
+    /** Looked for when it is wanted. */
+    private Optional<DeviceCollectives> collectives;
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
         this(device, gpu, libraries, new KernelCompiler(gpu.compiler(), gpu.architecture()));
@@ -104,6 +109,7 @@ final class CudaBackend implements Backend {
     CudaBackend(Device device, Gpu gpu, Libraries libraries, KernelCompiler compiler) {
         this.device = device;
         this.gpu = gpu;
+        this.libraries = libraries;
         synchronous = Boolean.getBoolean("starling.cuda.synchronous")
                 || "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
         nvtx = Nvtx.load(System.getProperty("starling.nvtx"));
@@ -123,7 +129,8 @@ final class CudaBackend implements Backend {
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
-        convolution = new ConvolutionKernels(launcher, libraries.convolver(gpu, launcher.stream(), workspaces));
+        convolution = new ConvolutionKernels(launcher, reduction,
+                libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
         pooling = new PoolingKernels(launcher);
@@ -271,7 +278,7 @@ final class CudaBackend implements Backend {
             case Random r -> random.run(r, inputs, outputs[0]);
             case Update u -> update.run(u, inputs);
             case Contraction c -> contraction.run(c, inputs, outputs[0]);
-            case Convolution c -> convolution.run(c, inputs, outputs);
+            case Convolution c -> orHost(convolution.run(c, inputs, outputs), op, inputs, outputs);
             case Pooling p -> pooling.run(p, inputs, outputs);
             case Selection s -> selection.run(s, inputs, outputs[0]);
             case Sorting s -> sorting.run(s, inputs[0], outputs);
@@ -288,6 +295,14 @@ final class CudaBackend implements Backend {
     /** Returns a kernel's results, or the host's where there is no kernel for the operands. */
     private Tensor[] orHost(Tensor[] results, Op op, Tensor[] inputs, Spec[] outputs) {
         return results != null ? results : host.run(op, inputs, outputs);
+    }
+
+    @Override
+    public synchronized DeviceCollectives collectives() {
+        if (collectives == null) {
+            collectives = Optional.ofNullable(libraries.collectives(gpu, launcher.stream()));
+        }
+        return collectives.orElse(null);
     }
 
     @Override

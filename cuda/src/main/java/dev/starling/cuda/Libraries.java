@@ -7,7 +7,9 @@ import dev.starling.cuda.dnn.Convolver;
 import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.dnn.CudnnAttender;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.nccl.Nccl;
 import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.DeviceCollectives;
 
 /** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
@@ -30,6 +32,11 @@ interface Libraries {
         public Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
             return CudnnAttender.open(gpu, stream, memory);
         }
+
+        @Override
+        public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
+            return Nccl.open(gpu, stream);
+        }
     };
 
     /** Returns what multiplies matrices. */
@@ -44,6 +51,11 @@ interface Libraries {
 
     /** Returns what attends, and takes memory to work in for the time of a call. */
     default Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+        return null;
+    }
+
+    /** Returns what sums over several GPUs. */
+    default DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
         return null;
     }
 }

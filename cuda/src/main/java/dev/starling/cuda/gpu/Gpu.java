@@ -63,6 +63,11 @@ public interface Gpu {
     /** Returns the product's name. */
     String name();
 
+    /** Returns a name that no other device of the machine has. */
+    default String identity() {
+        return name() + "@" + System.identityHashCode(this);
+    }
+
     /** Returns what its kernels are compiled for, for example {@code sm_90}. */
     String architecture();
 

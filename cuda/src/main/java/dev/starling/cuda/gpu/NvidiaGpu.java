@@ -20,6 +20,7 @@ import static org.bytedeco.cuda.global.cudart.cuDeviceGet;
 import static org.bytedeco.cuda.global.cudart.cuDeviceGetAttribute;
 import static org.bytedeco.cuda.global.cudart.cuDeviceGetCount;
 import static org.bytedeco.cuda.global.cudart.cuDeviceGetName;
+import static org.bytedeco.cuda.global.cudart.cuDeviceGetPCIBusId;
 import static org.bytedeco.cuda.global.cudart.cuDevicePrimaryCtxRetain;
 import static org.bytedeco.cuda.global.cudart.cuDeviceTotalMem;
 import static org.bytedeco.cuda.global.cudart.cuDriverGetVersion;
@@ -51,6 +52,7 @@ import static org.bytedeco.cuda.global.cudart.cuStreamWaitEvent;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
 import org.bytedeco.cuda.cudart.CUctx_st;
 import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.cudart.CUfunc_st;
@@ -213,6 +215,13 @@ public final class NvidiaGpu implements Gpu {
     @Override
     public String name() {
         return name;
+    }
+
+    @Override
+    public String identity() {
+        byte[] text = new byte[32];
+        check(cuDeviceGetPCIBusId(text, text.length, device), "cuDeviceGetPCIBusId");
+        return new String(text, StandardCharsets.US_ASCII).trim();
     }
 
     @Override

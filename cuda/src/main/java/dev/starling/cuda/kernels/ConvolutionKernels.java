@@ -7,8 +7,10 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
@@ -22,9 +24,12 @@ public final class ConvolutionKernels {
     private static final int TILE_THREADS = 256;
     /** Least pixels that make a share of a weight's gradient worth a block. */
     private static final long LEAST_SHARE = 256;
+    /** The set of the dimension that holds channels. */
+    private static final int CHANNELS = 1 << 1;
     private static final double[] NO_PARAMETERS = {};
 
     private final Launcher launcher;
+    private final ReductionKernels sums;
     private final Convolver library;
 
     private record ConvolutionKernel(String function, DType type, boolean relu) implements Kernel {
@@ -38,14 +43,16 @@ public final class ConvolutionKernels {
     /**
      * Makes the family's kernels for a device.
      *
+     * @param sums the kernels of sums
      * @param library what convolves, or {@code null}
      */
-    public ConvolutionKernels(Launcher launcher, Convolver library) {
+    public ConvolutionKernels(Launcher launcher, ReductionKernels sums, Convolver library) {
         this.launcher = launcher;
+        this.sums = sums;
         this.library = library;
     }
 
-    /** Returns the results. */
+    /** Returns the results, or {@code null} where there are too many pixels. */
     public Tensor[] run(Convolution op, Tensor[] in, Spec[] outputs) {
         return switch (op) {
             case Convolution.Conv c -> forward(c, in, outputs[0]);
@@ -87,10 +94,13 @@ public final class ConvolutionKernels {
         if (!op.bias()) {
             return new Tensor[] {w};
         }
-        Tensor bias = Tensor.allocate(outputs[1]);
-        problem(launch("bias_gradient", g.dtype(), false).tensor(bias).tensor(g), op.geometry(), x, w, g)
-                .blocks(bias.count(), TILE_THREADS, 0);
-        return new Tensor[] {w, bias};
+        Reduction.Sum overPixels = new Reduction.Sum(new Axes((1 << g.rank()) - 1 - CHANNELS), false);
+        Tensor[] bias = sums.run(overPixels, new Tensor[] {g}, outputs[1]);
+        if (bias == null) {
+            w.close();
+            return null;
+        }
+        return new Tensor[] {w, bias[0]};
     }
 
     /** Splits the sum over pixels so that there are blocks for all multiprocessors. */

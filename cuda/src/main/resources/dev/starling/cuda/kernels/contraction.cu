@@ -18,15 +18,9 @@ extern "C" __global__ void __launch_bounds__(256) product(T* y, const T* a, cons
             [&](i64 d, u32 j) {
                 return column + j < n ? C(widen(b[at[1] + d * b_row + (column + j) * b_column])) : C(0);
             }, b_row == 1);
-        for (u32 i = 0; i < 4; i++) {
-            for (u32 j = 0; j < 4; j++) {
-                i64 r = row + threadIdx.x / 16 * 4 + i;
-                i64 c = column + threadIdx.x % 16 * 4 + j;
-                if (r < m && c < n) {
-                    C x = bias ? sum[i][j] + C(widen(bias[c * bias_step])) : sum[i][j];
-                    y[(batch * m + r) * n + c] = narrow<T>(RELU ? rectified(x) : x);
-                }
-            }
-        }
+        tile_results(sum, row, column, m, n, [&](i64 i, i64 j, C value) {
+            C x = bias ? value + C(widen(bias[j * bias_step])) : value;
+            y[(batch * m + i) * n + j] = narrow<T>(RELU ? rectified(x) : x);
+        });
     }
 }

@@ -67,8 +67,6 @@ DEVICE i64 weight_offset(const Problem& c, u32 element) {
     u32 tiles = ((columns) + TILE - 1) / TILE; \
     u32 row = blockIdx.x / tiles * TILE; \
     u32 column = blockIdx.x % tiles * TILE; \
-    u32 own_row = row + threadIdx.x / 16 * 4; \
-    u32 own_column = column + threadIdx.x % 16 * 4; \
     C sum[4][4] = {}
 
 // Rows are pixels of y, columns its channels, the depth is kernel elements and channels of x.
@@ -87,14 +85,11 @@ extern "C" __global__ void __launch_bounds__(256) forward(T* y, const T* x, cons
             return column + j < c.outputs ? C(widen(w[(group * c.outputs + column + j) * c.w[0]
                     + (u32) d % c.channels * c.w[1] + weight_offset(c, (u32) d / c.channels)])) : C(0);
         }, true);
-    for (u32 i = own_row; i < own_row + 4 && i < rows; i++) {
-        Pixel p = pixel(i, c.out);
-        for (u32 j = own_column; j < own_column + 4 && j < c.outputs; j++) {
-            u32 o = group * c.outputs + j;
-            C value = sum[i - own_row][j - own_column] + (bias ? C(widen(bias[o * bias_step])) : C(0));
-            y[offset(p, c.y) + o * c.y[1]] = narrow<T>(RELU ? rectified(value) : value);
-        }
-    }
+    tile_results(sum, row, column, rows, c.outputs, [&](i64 i, i64 j, C value) {
+        i64 o = group * c.outputs + j;
+        C shifted = value + (bias ? C(widen(bias[o * bias_step])) : C(0));
+        y[offset(pixel((u32) i, c.out), c.y) + o * c.y[1]] = narrow<T>(RELU ? rectified(shifted) : shifted);
+    });
 }
 
 // Rows are pixels of x, columns its channels, the depth is kernel elements and channels of y.
@@ -112,12 +107,9 @@ extern "C" __global__ void __launch_bounds__(256) input_gradient(T* x, const T* 
             return column + j < c.channels ? C(widen(w[(group * c.outputs + (u32) d % c.outputs) * c.w[0]
                     + (column + j) * c.w[1] + weight_offset(c, (u32) d / c.outputs)])) : C(0);
         }, false);
-    for (u32 i = own_row; i < own_row + 4 && i < rows; i++) {
-        Pixel p = pixel(i, c.in);
-        for (u32 j = own_column; j < own_column + 4 && j < c.channels; j++) {
-            x[offset(p, c.x) + (group * c.channels + j) * c.x[1]] = narrow<T>(sum[i - own_row][j - own_column]);
-        }
-    }
+    tile_results(sum, row, column, rows, c.channels, [&](i64 i, i64 j, C value) {
+        x[offset(pixel((u32) i, c.in), c.x) + (group * c.channels + j) * c.x[1]] = narrow<T>(value);
+    });
 }
 
 // Rows are channels of y, columns kernel elements and channels of x, the depth is a share of the pixels of y, of which
@@ -140,12 +132,9 @@ extern "C" __global__ void __launch_bounds__(256) weight_gradient(C* parts, cons
             return inside ? C(widen(x[offset(p, c.x) + (group * c.channels + (column + j) % c.channels) * c.x[1]]))
                     : C(0);
         }, c.x[1] != 1);
-    for (u32 i = own_row; i < own_row + 4 && i < c.outputs; i++) {
-        for (u32 j = own_column; j < own_column + 4 && j < columns; j++) {
-            parts[(((i64) blockIdx.z * c.groups + group) * c.outputs + i) * columns + j]
-                    = sum[i - own_row][j - own_column];
-        }
-    }
+    tile_results(sum, row, column, c.outputs, columns, [&](i64 i, i64 j, C value) {
+        parts[(((i64) blockIdx.z * c.groups + group) * c.outputs + i) * columns + j] = value;
+    });
 }
 
 // Adds up the shares of the gradient of the weight, in their order.
@@ -162,17 +151,4 @@ extern "C" __global__ void add_shares(T* w, const C* parts, u32 shares, Problem 
     }
     u32 column = (u32) (i % columns);
     w[i / columns * c.w[0] + column % c.channels * c.w[1] + weight_offset(c, column / c.channels)] = narrow<T>(sum);
-}
-
-// A block sums the gradient of one channel of y.
-extern "C" __global__ void bias_gradient(T* bias, const T* g, Problem c) {
-    i64 pixels = (i64) c.images * c.out_plane();
-    C sum = 0;
-    for (i64 i = threadIdx.x; i < pixels; i += blockDim.x) {
-        sum += C(widen(g[offset(pixel((u32) i, c.out), c.y) + blockIdx.x * c.y[1]]));
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) {
-        bias[blockIdx.x] = narrow<T>(sum);
-    }
 }

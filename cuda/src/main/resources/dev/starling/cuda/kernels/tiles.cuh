@@ -49,4 +49,17 @@ template <class S, class A, class B> DEVICE void tile_product(S (&sum)[4][4], i6
     tile_product(left, right, sum, from, to, a, a_along_depth, b, b_along_depth);
 }
 
+// Calls put(row, column, sum) for those of a thread's sums that lie within rows and columns; the block's tile begins at
+// row and column.
+template <class S, class Put> DEVICE void tile_results(const S (&sum)[4][4], i64 row, i64 column, i64 rows, i64 columns,
+        const Put& put) {
+    row += threadIdx.x / 16 * 4;
+    column += threadIdx.x % 16 * 4;
+    for (u32 i = 0; i < 4 && row + i < rows; i++) {
+        for (u32 j = 0; j < 4 && column + j < columns; j++) {
+            put(row + i, column + j, sum[i][j]);
+        }
+    }
+}
+
 template <class S> DEVICE S rectified(S x) { return x <= 0 ? S(0) : x; }

@@ -16,11 +16,12 @@ import java.util.Map;
  * it four times as large, up to a limit: it is reduced in the time in which the next fills, unless the network is much
  * slower than the backward pass. A gradient is never divided; a large one has a bucket of its own.
  *
+ * @param entries what was to be placed
  * @param buckets in the order in which they fill
  * @param places by entry
  * @param bytes of all buckets
  */
-record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
+record BucketPlan(List<Entry> entries, List<Bucket> buckets, List<Place> places, long bytes) {
     /** Offsets of buckets and entries are multiples of this, in bytes: a cache line. */
     static final long LINE = 64;
 
@@ -37,8 +38,13 @@ record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
      * @param count of them
      */
     record Entry(DType dtype, long count) {
+        /** Returns the bytes of its elements. */
+        long size() {
+            return count * dtype.bytes();
+        }
+
         private long bytes() {
-            return (count * dtype.bytes() + LINE - 1) / LINE * LINE;
+            return (size() + LINE - 1) / LINE * LINE;
         }
     }
 
@@ -116,6 +122,6 @@ record BucketPlan(List<Bucket> buckets, List<Place> places, long bytes) {
             }
             buckets.add(new Bucket(bucket.dtype, begin, (at - begin) / bucket.dtype.bytes(), bucket.entries.size()));
         }
-        return new BucketPlan(List.copyOf(buckets), List.of(places), at);
+        return new BucketPlan(List.copyOf(entries), List.copyOf(buckets), List.of(places), at);
     }
 }

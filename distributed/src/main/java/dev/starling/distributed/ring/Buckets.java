@@ -1,12 +1,7 @@
 package dev.starling.distributed.ring;
 
-import dev.starling.distributed.Collectives;
-import dev.starling.distributed.ReduceOp;
-import dev.starling.distributed.SymmetricBuffer;
-import dev.starling.distributed.Work;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.lang.foreign.MemorySegment;
@@ -15,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.LongFunction;
 
 /**
  * Gradients in memory that all ranks of an epoch reduce, bucket by bucket as they fill. With them goes a vector of
@@ -23,12 +19,11 @@ import java.util.List;
 final class Buckets implements AutoCloseable {
     private static final Update.Assign ASSIGN = new Update.Assign();
 
-    private final Collectives collectives;
     private final List<Parameter> parameters;
     private final long limit;
     /** By parameter; the last one is the vector. */
     private final List<BucketPlan.Entry> entries = new ArrayList<>();
-    private final SymmetricBuffer buffer;
+    private final Reducer reducer;
     private final boolean[] filled;
     /** Which gradients came, as they came. */
     private final int[] arrivals;
@@ -36,21 +31,21 @@ final class Buckets implements AutoCloseable {
     private BucketPlan plan;
     private Tensor[] slots;
     private MemorySegment vector;
-    private Work[] works;
     /** By bucket, how many entries it still waits for. */
     private int[] missing;
     private int started;
 
     /**
-     * Registers memory. Collective.
+     * Takes memory. Collective.
      *
+     * @param memory returns that of a number of bytes
      * @param wire what f32 gradients are sent as
      * @param vectorSize how many f32 numbers go with them
      * @param order in which gradients are expected
      * @param limit of a bucket, in bytes
      */
-    Buckets(Collectives collectives, List<Parameter> parameters, DType wire, int vectorSize, int[] order, long limit) {
-        this.collectives = collectives;
+    Buckets(LongFunction<Reducer> memory, List<Parameter> parameters, DType wire, int vectorSize, int[] order,
+            long limit) {
         this.parameters = parameters;
         this.limit = limit;
         for (Parameter p : parameters) {
@@ -62,7 +57,7 @@ final class Buckets implements AutoCloseable {
         arrivals = new int[parameters.size()];
         plan = BucketPlan.of(entries, complete(order, parameters.size()), limit);
         // Entries take the same room in any order.
-        buffer = collectives.symmetric(plan.bytes());
+        reducer = memory.apply(plan.bytes());
         prepare();
     }
 
@@ -81,25 +76,14 @@ final class Buckets implements AutoCloseable {
     }
 
     private void prepare() {
-        buffer.memory().fill((byte) 0);
+        reducer.prepare(plan);
         slots = new Tensor[parameters.size()];
         for (int i = 0; i < slots.length; i++) {
-            slots[i] = Tensor.wrap(segment(i), entries.get(i).dtype(), parameters.get(i).shape().dims());
+            slots[i] = reducer.slot(i, parameters.get(i).shape());
         }
-        vector = segment(slots.length);
-        works = new Work[plan.buckets().size()];
-        for (int b = 0; b < works.length; b++) {
-            BucketPlan.Bucket bucket = plan.buckets().get(b);
-            works[b] = collectives.prepareAllReduce(buffer, bucket.offset(), bucket.count(), bucket.dtype(),
-                    ReduceOp.SUM, "gradient bucket " + b + " of " + works.length);
-        }
-        missing = new int[works.length];
+        vector = reducer.vector();
+        missing = new int[plan.buckets().size()];
         reset();
-    }
-
-    private MemorySegment segment(int entry) {
-        BucketPlan.Entry e = entries.get(entry);
-        return buffer.memory().asSlice(plan.places().get(entry).offset(), e.count() * e.dtype().bytes());
     }
 
     /** Begins a step; what {@link #reduced} returned before is overwritten from now on. */
@@ -128,7 +112,7 @@ final class Buckets implements AutoCloseable {
         if (filled[index]) {
             throw new IllegalStateException("gradient " + index + " came twice; after a step that failed, start anew");
         }
-        Tensor.apply(ASSIGN, slots[index], gradient.to(Device.cpu()));
+        Tensor.apply(ASSIGN, slots[index], gradient.to(reducer.device()));
         arrivals[arrived++] = index;
         fill(index);
     }
@@ -137,8 +121,8 @@ final class Buckets implements AutoCloseable {
         filled[entry] = true;
         missing[plan.places().get(entry).bucket()]--;
         // Every rank starts them in this order, whichever is full first.
-        while (started < works.length && missing[started] == 0) {
-            works[started++].start();
+        while (started < missing.length && missing[started] == 0) {
+            reducer.start(started++);
         }
     }
 
@@ -151,7 +135,7 @@ final class Buckets implements AutoCloseable {
     void complete() {
         for (int i = 0; i < slots.length; i++) {
             if (!filled[i]) {
-                segment(i).fill((byte) 0);
+                reducer.clear(i);
                 fill(i);
             }
         }
@@ -160,9 +144,7 @@ final class Buckets implements AutoCloseable {
 
     /** Waits until everything is reduced. */
     void await(Duration atMost) {
-        for (Work work : works) {
-            work.await(atMost);
-        }
+        reducer.await(atMost);
     }
 
     void vector(int i, float value) {
@@ -182,9 +164,6 @@ final class Buckets implements AutoCloseable {
     /** Gives the memory back. What is under way on it ends, for this rank with all that it does in this epoch. */
     @Override
     public void close() {
-        if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
-            collectives.cease();
-        }
-        buffer.close();
+        reducer.close();
     }
 }

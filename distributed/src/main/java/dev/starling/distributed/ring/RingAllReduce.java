@@ -29,6 +29,9 @@ import java.util.List;
  * run is that of a single process on the same batches, to within rounding. Batch normalisation sees a rank's part of
  * the batch only; running statistics are averaged before the model is measured or saved.
  *
+ * <p>If all ranks are on one host and have a GPU each, and there is NCCL, gradients never leave the GPUs; which sums
+ * of bf16 are then rounded between ranks is NCCL's choice.
+ *
  * <p>If a rank is lost the run ends with a {@link PeerLostException}, and the parameters are as after the last complete
  * step; unless it is {@link Builder#elastic}, then the others go on at that step with the state of one of them, and
  * those who join later take it over. What a lost rank had added to the metrics of the epoch is missing from them.
@@ -120,14 +123,23 @@ public final class RingAllReduce implements DistributionStrategy {
                 order = null;
                 broken = null;
                 stops = false;
-                buckets = new Buckets(collectives, parameters, how.wire, 1 + parameters.size() + world, new int[0],
-                        how.bucketBytes);
+                int told = 1 + parameters.size() + world;
+                DeviceReducer onDevices = world == 1 ? null : DeviceReducer.join(group, device(), how.onDevices, told,
+                        patience);
+                buckets = new Buckets(bytes -> onDevices != null ? onDevices : new HostReducer(collectives, bytes),
+                        parameters, how.wire, told, new int[0], how.bucketBytes);
                 throughput = how.proportional && world > 1 ? new Throughput(world) : null;
                 return;
             } catch (PeerLostException | MembershipChangedException e) {
                 awaitNextEpoch(e);
             }
         }
+    }
+
+    /** Returns where all parameters are, or the CPU where they are not all in one place. */
+    private Device device() {
+        List<Device> all = parameters.stream().map(p -> p.value().device()).distinct().toList();
+        return all.size() == 1 ? all.getFirst() : Device.cpu();
     }
 
     private void awaitNextEpoch(DistributedException cause) {
@@ -322,6 +334,7 @@ public final class RingAllReduce implements DistributionStrategy {
         private long bucketBytes = 4 << 20;
         private boolean proportional;
         private boolean elastic;
+        private boolean onDevices = true;
 
         private Builder(Group group) {
             this.group = group;
@@ -356,6 +369,12 @@ public final class RingAllReduce implements DistributionStrategy {
         /** Goes on without ranks that are lost, and with those that join; the coordinator has to re-form, too. */
         public Builder elastic() {
             elastic = true;
+            return this;
+        }
+
+        /** Adds gradients up in the host's memory also where devices could do it among themselves. */
+        public Builder throughHost() {
+            onDevices = false;
             return this;
         }
 

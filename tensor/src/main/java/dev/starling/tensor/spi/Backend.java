@@ -40,6 +40,11 @@ public interface Backend {
         }
     }
 
+    /** Returns what connects this device to others of its kind, or {@code null}. */
+    default DeviceCollectives collectives() {
+        return null;
+    }
+
     /** Copies {@code bytes} from host memory to this device's; returns when the host memory may change again. */
     void upload(long hostAddress, long deviceAddress, long bytes);
 

@@ -1,0 +1,170 @@
+package dev.starling.cuda.nccl;
+
+import static org.bytedeco.cuda.global.nccl.NCCL_API_MAGIC;
+import static org.bytedeco.cuda.global.nccl.NCCL_VERSION_CODE;
+import static org.bytedeco.cuda.global.nccl.ncclAllReduce;
+import static org.bytedeco.cuda.global.nccl.ncclBfloat16;
+import static org.bytedeco.cuda.global.nccl.ncclCommAbort;
+import static org.bytedeco.cuda.global.nccl.ncclCommDestroy;
+import static org.bytedeco.cuda.global.nccl.ncclCommFinalize;
+import static org.bytedeco.cuda.global.nccl.ncclCommGetAsyncError;
+import static org.bytedeco.cuda.global.nccl.ncclCommInitRankConfig;
+import static org.bytedeco.cuda.global.nccl.ncclFloat16;
+import static org.bytedeco.cuda.global.nccl.ncclFloat32;
+import static org.bytedeco.cuda.global.nccl.ncclFloat64;
+import static org.bytedeco.cuda.global.nccl.ncclGetLastError;
+import static org.bytedeco.cuda.global.nccl.ncclInProgress;
+import static org.bytedeco.cuda.global.nccl.ncclInt32;
+import static org.bytedeco.cuda.global.nccl.ncclInt64;
+import static org.bytedeco.cuda.global.nccl.ncclSuccess;
+import static org.bytedeco.cuda.global.nccl.ncclSum;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.NvidiaGpu;
+import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.spi.DeviceGroup;
+import java.util.List;
+import java.util.concurrent.locks.LockSupport;
+import org.bytedeco.cuda.cudart.CUstream_st;
+import org.bytedeco.cuda.nccl.ncclComm;
+import org.bytedeco.cuda.nccl.ncclConfig_t;
+import org.bytedeco.cuda.nccl.ncclUniqueId;
+
+/**
+ * A communicator that never makes its caller wait in the library: what takes longer goes on in NCCL's own threads, so
+ * that it can be aborted at any time.
+ */
+final class NcclGroup implements DeviceGroup {
+    private static final long POLL_NS = 20_000;
+    private static final long LEAVING_NS = 10_000_000_000L;
+
+    private final Gpu gpu;
+    private final Gpu.Stream stream;
+    private final CUstream_st handle;
+    private final Gpu.Event end;
+    private final RawPointer memory = new RawPointer();
+    /** Guards every call with {@code comm}; {@code null} when that is gone. */
+    private final Object lock = new Object();
+    private ncclComm comm = new ncclComm();
+
+    NcclGroup(Gpu gpu, Gpu.Stream stream, byte[] identifier, int rank, int world) {
+        this.gpu = gpu;
+        this.stream = stream;
+        handle = NvidiaGpu.handle(stream);
+        end = gpu.event();
+        gpu.enter();
+        try (ncclUniqueId id = new ncclUniqueId(); ncclConfig_t config = unblocking()) {
+            id.internal().put(identifier);
+            check(ncclCommInitRankConfig(comm, world, id, rank, config), "ncclCommInitRankConfig");
+        }
+    }
+
+    /** Returns what a static initialiser sets in C, and that no call is to wait. */
+    private static ncclConfig_t unblocking() {
+        int unset = Integer.MIN_VALUE;
+        ncclConfig_t c = new ncclConfig_t();
+        return c.size(c.sizeof()).magic(NCCL_API_MAGIC).version(NCCL_VERSION_CODE).blocking(0).cgaClusterSize(unset)
+                .minCTAs(unset).maxCTAs(unset).netName(null).splitShare(unset).trafficClass(unset).commName(null)
+                .collnetEnable(unset).CTAPolicy(unset).shrinkShare(unset).nvlsCTAs(unset).nChannelsPerNetPeer(unset)
+                .nvlinkCentricSched(unset).graphUsageMode(unset).numRmaCtx(unset);
+    }
+
+    /** Throws if a call failed; that it goes on in the background is no failure. */
+    private void check(int status, String call) {
+        if (status != ncclInProgress) {
+            Nccl.check(status, call, status == ncclSuccess || comm == null || comm.isNull() ? ""
+                    : ncclGetLastError(comm).getString());
+        }
+    }
+
+    /** Returns whether the library's threads have finished what they were asked to begin. */
+    private boolean isSettled() {
+        synchronized (lock) {
+            if (comm == null) {
+                throw gone();
+            }
+            int[] state = new int[1];
+            check(ncclCommGetAsyncError(comm, state), "ncclCommGetAsyncError");
+            check(state[0], "a group of GPUs");
+            return state[0] == ncclSuccess;
+        }
+    }
+
+    private static TensorException gone() {
+        return new TensorException(TensorException.Problem.CLOSED, "all-reduce", List.of(),
+                "the group of GPUs was left", "join another");
+    }
+
+    @Override
+    public boolean isDone() {
+        gpu.enter();
+        return isSettled() && gpu.isDone(end);
+    }
+
+    @Override
+    public void allReduce(Tensor x) {
+        gpu.enter();
+        synchronized (lock) {
+            if (comm == null) {
+                throw gone();
+            }
+            memory.to(x.address());
+            check(ncclAllReduce(memory, memory, x.count(), type(x.dtype()), ncclSum, comm, handle), "ncclAllReduce");
+        }
+        // It is on the stream when the library has settled; the first time, links are made.
+        while (!isSettled()) {
+            LockSupport.parkNanos(POLL_NS);
+        }
+        gpu.record(end, stream);
+    }
+
+    private static int type(DType type) {
+        return switch (type) {
+            case F32 -> ncclFloat32;
+            case F64 -> ncclFloat64;
+            case F16 -> ncclFloat16;
+            case BF16 -> ncclBfloat16;
+            case I32 -> ncclInt32;
+            case I64 -> ncclInt64;
+            default -> throw TensorException.argument("all-reduce", "no sums of " + type + " over GPUs",
+                    "convert it to f32 or i64");
+        };
+    }
+
+    @Override
+    public void abort() {
+        synchronized (lock) {
+            if (comm != null) {
+                gpu.enter();
+                ncclCommAbort(comm);
+                comm = null;
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        synchronized (lock) {
+            if (comm == null) {
+                return;
+            }
+            gpu.enter();
+            int status = ncclCommFinalize(comm);
+            int[] state = {status};
+            long start = System.nanoTime();
+            while (state[0] == ncclInProgress && System.nanoTime() - start < LEAVING_NS) {
+                LockSupport.parkNanos(POLL_NS);
+                status = ncclCommGetAsyncError(comm, state);
+            }
+            if (status == ncclInProgress || status == ncclSuccess && state[0] == ncclSuccess) {
+                ncclCommDestroy(comm);
+            } else {
+                ncclCommAbort(comm);
+            }
+            comm = null;
+        }
+    }
+}

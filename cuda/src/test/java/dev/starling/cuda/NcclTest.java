@@ -1,0 +1,130 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.spi.DeviceCollectives;
+import dev.starling.tensor.spi.DeviceGroup;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.BiFunction;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Sums over two emulated GPUs, by a library that the host plays. */
+@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+        disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+@Timeout(60)
+class NcclTest {
+    private static final int WORLD = 2;
+
+    private static Device device(int rank) {
+        return Device.of("cuda-emulated", rank + 1);
+    }
+
+    /** Runs what each rank does in a thread of its own. */
+    private static <T> List<T> ranks(BiFunction<Integer, DeviceGroup, T> body) {
+        byte[] identifier = device(0).backend().collectives().identifier();
+        List<CompletableFuture<T>> all = new ArrayList<>();
+        for (int r = 0; r < WORLD; r++) {
+            int rank = r;
+            all.add(CompletableFuture.supplyAsync(() -> {
+                DeviceGroup group = device(rank).backend().collectives().join(identifier, rank, WORLD);
+                await(group);
+                return body.apply(rank, group);
+            }, task -> Thread.ofPlatform().daemon().start(task)));
+        }
+        return all.stream().map(CompletableFuture::join).toList();
+    }
+
+    private static void await(DeviceGroup group) {
+        while (!group.isDone()) {
+            Thread.onSpinWait();
+        }
+    }
+
+    private static Tensor numbers(DType type, int rank) {
+        return Generator.seeded(rank + 1).uniform(new Spec(type, Shape.of(1000), device(rank)), -1, 1);
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"F32", "F64", "BF16", "F16"})
+    void sumsStandBetweenWhatIsQueuedBeforeAndAfter(DType type) {
+        List<double[]> sums = ranks((rank, group) -> {
+            Tensor x = numbers(type, rank).mul(2);
+            group.allReduce(x);
+            double[] half = x.mul(0.5).to(DType.F64).to(Device.cpu()).toDoubles();
+            await(group);
+            group.close();
+            return half;
+        });
+        assertThat(sums.get(1)).containsExactly(sums.get(0));
+        Tensor expected = numbers(type, 0).to(DType.F64).to(Device.cpu())
+                .add(numbers(type, 1).to(DType.F64).to(Device.cpu()));
+        Tensor error = Tensor.of(sums.get(0), 1000).sub(expected).abs().max();
+        assertThat(error.item()).isLessThan(type.bytes() == 2 ? 1e-2 : type == DType.F32 ? 1e-6 : 1e-15);
+    }
+
+    @AfterEach
+    void theLibraryHadNothingToComplainOf() {
+        assertThat(PlayedLibraries.complaint()).isEmpty();
+    }
+
+    @Test
+    void manySumsMayBeUnderWay() {
+        List<Double> sums = ranks((rank, group) -> {
+            Tensor[] all = new Tensor[20];
+            for (int i = 0; i < all.length; i++) {
+                all[i] = Tensor.full(DType.F32, i + rank, 64).to(device(rank));
+                group.allReduce(all[i]);
+            }
+            await(group);
+            group.close();
+            double total = 0;
+            for (Tensor each : all) {
+                total += each.sum().item();
+            }
+            return total;
+        });
+        assertThat(sums).containsOnly(64 * (2 * 190.0 + 20));
+    }
+
+    @Test
+    void whatWaitsForALostRankIsAborted() {
+        List<float[]> kept = ranks((rank, group) -> {
+            Tensor x = Tensor.full(DType.F32, 3, 8).to(device(rank));
+            if (rank == 1) {
+                group.abort();
+                return x.toFloats();
+            }
+            group.allReduce(x);
+            assertThat(group.isDone()).isFalse();
+            Thread.ofPlatform().daemon().start(group::abort);
+            float[] left = x.toFloats();
+            assertThatThrownBy(() -> group.allReduce(x)).isInstanceOfSatisfying(TensorException.class,
+                    e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.CLOSED));
+            return left;
+        });
+        assertThat(kept).hasSize(WORLD);
+    }
+
+    @Test
+    void devicesHaveNamesOfTheirOwn() {
+        DeviceCollectives first = device(0).backend().collectives();
+        assertThat(first.device()).isNotEqualTo(device(1).backend().collectives().device());
+        assertThat(first.identifier()).hasSize(128).isNotEqualTo(first.identifier());
+    }
+}

@@ -1,0 +1,91 @@
+package dev.starling.distributed.ring;
+
+import static dev.starling.distributed.ring.Runs.assertAlike;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ring.Runs.Outcome;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Device;
+import java.util.List;
+import java.util.function.IntFunction;
+import java.util.function.UnaryOperator;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Gradients that devices sum among themselves. */
+@Timeout(120)
+class DeviceRingTest {
+    private static final float ROUNDING = 5e-5f;
+
+    @BeforeEach
+    void forget() {
+        PlayedDevices.SUMS.set(0);
+    }
+
+    private static List<Outcome> ring(Cluster cluster, IntFunction<Device> device,
+            UnaryOperator<RingAllReduce.Builder> how) {
+        return cluster.run(group -> Device.with(device.apply(group.rank()), () -> Runs.train(Runs::cnn,
+                how.apply(RingAllReduce.over(group).bucketBytes(512)).build(), b -> { })));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 3})
+    void shouldTrainAsOneProcessDoes(int world) {
+        Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
+        List<Outcome> all = ring(Cluster.local(world), PlayedDevices::of, r -> r);
+        // Two buckets or more in each step.
+        assertThat(PlayedDevices.SUMS.get()).isGreaterThanOrEqualTo(2 * Runs.STEPS);
+        assertAlike(all.getFirst(), alone, ROUNDING);
+        for (Outcome each : all) {
+            assertAlike(each, all.getFirst(), 0);
+        }
+    }
+
+    @Test
+    void shouldSendHalfTheBytes() {
+        List<Outcome> both = ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::halfPrecision);
+        assertThat(PlayedDevices.SUMS.get()).isPositive();
+        assertAlike(both.get(1), both.get(0), 0);
+        assertThat(both.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+    }
+
+    @Test
+    void shouldGoThroughTheHostWhereDevicesCannotSum() {
+        Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
+        List<List<Outcome>> all = List.of(
+                ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::throughHost),
+                ring(Cluster.local(2), rank -> PlayedDevices.of(0), r -> r),
+                ring(Cluster.local(2), rank -> rank == 0 ? PlayedDevices.of(0) : Device.cpu(), r -> r),
+                ring(Cluster.local(2).hosts("a", "b"), PlayedDevices::of, r -> r));
+        assertThat(PlayedDevices.SUMS).hasValue(0);
+        for (List<Outcome> both : all) {
+            assertAlike(both.get(0), alone, ROUNDING);
+            assertAlike(both.get(1), both.get(0), 0);
+        }
+    }
+
+    @Test
+    void shouldEndWhenARankIsLost() {
+        TrainingListener leaves = new TrainingListener() {
+            @Override
+            public void stepEnded(Progress progress) {
+                if (progress.step() == 25) {
+                    throw new IllegalStateException("leaves");
+                }
+            }
+        };
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> Device.with(PlayedDevices.of(group.rank()), () ->
+                Runs.train(Runs::cnn, RingAllReduce.over(group).build(),
+                        b -> b.listeners(group.rank() == 1 ? leaves : new TrainingListener() { })))))
+                .isInstanceOfSatisfying(PeerLostException.class, e -> assertThat(e.rank()).isEqualTo(1));
+        assertThat(PlayedDevices.SUMS.get()).isPositive();
+    }
+}

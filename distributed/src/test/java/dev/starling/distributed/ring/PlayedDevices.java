@@ -1,0 +1,179 @@
+package dev.starling.distributed.ring;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Backend;
+import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.DeviceCollectives;
+import dev.starling.tensor.spi.DeviceGroup;
+import dev.starling.tensor.spi.Probe;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** Devices that the processor plays, each for a rank, and a library that sums over them when all have asked. */
+public final class PlayedDevices implements BackendProvider {
+    /** How many sums there were. */
+    static final AtomicLong SUMS = new AtomicLong();
+
+    private static final Map<String, Team> TEAMS = new ConcurrentHashMap<>();
+    private static final AtomicLong NEXT = new AtomicLong();
+
+    /** Returns a rank's device. */
+    static Device of(int rank) {
+        return Device.of("played", rank);
+    }
+
+    @Override
+    public String type() {
+        return "played";
+    }
+
+    @Override
+    public Probe probe() {
+        return new Probe.Ready(4, "played devices");
+    }
+
+    @Override
+    public Backend open(Device device) {
+        Backend processor = Device.cpu().backend();
+        return new Backend() {
+            @Override
+            public Allocator memory() {
+                return processor.memory();
+            }
+
+            @Override
+            public boolean hostVisible() {
+                return processor.hostVisible();
+            }
+
+            @Override
+            public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
+                return processor.run(op, inputs, outputs);
+            }
+
+            @Override
+            public void upload(long hostAddress, long deviceAddress, long bytes) {
+                processor.upload(hostAddress, deviceAddress, bytes);
+            }
+
+            @Override
+            public void download(long deviceAddress, long hostAddress, long bytes) {
+                processor.download(deviceAddress, hostAddress, bytes);
+            }
+
+            @Override
+            public DeviceCollectives collectives() {
+                return new Library(device);
+            }
+        };
+    }
+
+    private record Library(Device own) implements DeviceCollectives {
+        @Override
+        public String device() {
+            return own.toString();
+        }
+
+        @Override
+        public byte[] identifier() {
+            return ("team " + NEXT.getAndIncrement()).getBytes(StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public DeviceGroup join(byte[] identifier, int rank, int world) {
+            return TEAMS.computeIfAbsent(new String(identifier, StandardCharsets.UTF_8), k -> new Team(world))
+                    .join(rank);
+        }
+    }
+
+    private static final class Team {
+        private final Place[] places;
+        private int there;
+
+        Team(int world) {
+            places = new Place[world];
+        }
+
+        synchronized Place join(int rank) {
+            places[rank] = new Place(this);
+            there++;
+            return places[rank];
+        }
+
+        /** Does what all have asked for. */
+        private void work() {
+            while (there == places.length && List.of(places).stream().noneMatch(p -> p.asked.isEmpty())) {
+                try (Scope scope = Scope.open()) {
+                    Tensor sum = places[0].asked.peek().to(Device.cpu()).to(DType.F64);
+                    for (int r = 1; r < places.length; r++) {
+                        sum = sum.add(places[r].asked.peek().to(Device.cpu()).to(DType.F64));
+                    }
+                    for (Place place : places) {
+                        Tensor x = place.asked.remove();
+                        Tensor.apply(new Update.Assign(), x, sum.to(x.dtype()).to(x.device()));
+                    }
+                }
+                SUMS.incrementAndGet();
+            }
+        }
+    }
+
+    private static final class Place implements DeviceGroup {
+        private final Team team;
+        private final Queue<Tensor> asked = new ArrayDeque<>();
+        private boolean gone;
+
+        Place(Team team) {
+            this.team = team;
+        }
+
+        private void check() {
+            if (gone) {
+                throw new TensorException(TensorException.Problem.CLOSED, "all-reduce", List.of(), "left", "join");
+            }
+        }
+
+        @Override
+        public boolean isDone() {
+            synchronized (team) {
+                check();
+                return team.there == team.places.length && asked.isEmpty();
+            }
+        }
+
+        @Override
+        public void allReduce(Tensor x) {
+            synchronized (team) {
+                check();
+                asked.add(x);
+                team.work();
+            }
+        }
+
+        @Override
+        public void abort() {
+            synchronized (team) {
+                gone = true;
+                asked.clear();
+            }
+        }
+
+        @Override
+        public void close() {
+            abort();
+        }
+    }
+}
