@@ -55,8 +55,8 @@ public final class Parameter implements AutoCloseable {
     }
 
     /**
-     * Returns the tensor that layers compute with: {@link #master}, or inside {@link Precision#run} a copy of weights in
-     * another type. Read it, record with it, but do not close it.
+     * Returns the tensor that layers compute with: {@link #master}, or inside {@link Precision#run} a copy of weights
+     * in another type. Read it, record with it, but do not close it.
      */
     public Tensor value() {
         return buffer ? value : Precision.seen(value);

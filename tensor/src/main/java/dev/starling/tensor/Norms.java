@@ -6,8 +6,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. These may be
- * f32 beside a 16-bit {@code x}: statistics then are, too, and the result is rounded to x's type.
+ * Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. These may
+ * be f32 beside a 16-bit {@code x}: statistics then are, too, and the result is rounded to x's type.
  */
 public final class Norms {
     private Norms() {

@@ -132,8 +132,8 @@ final class Crew implements AutoCloseable {
     }
 
     /**
-     * Runs until it has become no faster for some seconds, then returns the nanoseconds of one run. The members' compilers
-     * share the processors with what they compile, so that this takes several times longer than by oneself.
+     * Runs until it has become no faster for some seconds, then returns the nanoseconds of one run. The members'
+     * compilers share the processors with what they compile, so that this takes several times longer than by oneself.
      */
     double settle(Measure measure, long bytes) {
         long begin = System.nanoTime();

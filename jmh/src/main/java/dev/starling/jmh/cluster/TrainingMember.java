@@ -169,7 +169,9 @@ final class TrainingMember implements Member {
         alone.start(TrainingState.of(model.network(), model.optimizer()));
     }
 
-    /** Waits without a core, but for the last moment; returns by how much it took longer, which the next wait makes up. */
+    /**
+     * Waits without a core, but for the last moment; returns by how much it took longer, which the next wait makes up.
+     */
     private static long pause(long nanos) {
         long end = System.nanoTime() + nanos;
         for (long left = nanos; left > 0; left = end - System.nanoTime()) {

@@ -295,7 +295,9 @@ class MixedPrecisionTest {
     /** Returns how many bytes a step allocates on the heap for each operation, with one thread at work. */
     private static double heapBytesPerOperation(DType type) {
         return Threads.with(1, () -> {
-            try (Scope scope = Scope.open(); Sequential net = network(1); Adam adam = Adam.over(net).build();
+            try (Scope scope = Scope.open();
+                    Sequential net = network(1);
+                    Adam adam = Adam.over(net).build();
                     TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
                 Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
                 Tensor y = Generator.seeded(2).integers(0, 3, 16);

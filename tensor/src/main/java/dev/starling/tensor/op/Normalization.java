@@ -5,8 +5,8 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Shifts and scales to mean 0 and variance 1, then by learned values. These and the statistics are of x's type or, beside
- * a 16-bit x, f32.
+ * Shifts and scales to mean 0 and variance 1, then by learned values. These and the statistics are of x's type or,
+ * beside a 16-bit x, f32.
  */
 public sealed interface Normalization extends Op {
     /**

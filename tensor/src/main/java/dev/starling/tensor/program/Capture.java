@@ -149,7 +149,7 @@ final class Capture implements Interceptor {
     private void draw(Random op, Tensor result) {
         if (generator == null || op.seed() != start.seed() || op.counter() < start.counter()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(result.spec()),
-                    op.name() + " must draw from the generator that the program knows, or every run would draw the same",
+                    op.name() + " must draw from the generator that the program knows, else every run draws the same",
                     "name the generator when capturing and draw from it alone");
         }
         drawn = Math.max(drawn, op.counter() + Random.blocks(result.count()) - start.counter());
