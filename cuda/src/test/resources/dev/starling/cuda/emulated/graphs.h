@@ -1,4 +1,4 @@
-// cuDNN's graphs, played: descriptors keep their attributes, and a plan is carried out operation by operation in double.
+// cuDNN's graphs, played: descriptors keep their attributes; a plan is carried out operation by operation, in double.
 #include <map>
 
 enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_HEURISTIC = 8,
@@ -33,7 +33,10 @@ static int type_of(int attribute) {
 
 API size_t cudnnGetVersion() { return 91900; }
 
-API int cudnnBackendCreateDescriptor(int type, Descriptor** d) { *d = new Descriptor { type, false, {} }; return DNN_OK; }
+API int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
+    *d = new Descriptor { type, false, {} };
+    return DNN_OK;
+}
 
 API int cudnnBackendDestroyDescriptor(Descriptor* d) { delete d; return DNN_OK; }
 
