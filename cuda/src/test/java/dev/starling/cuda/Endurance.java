@@ -12,7 +12,6 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
-import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.MemoryUse;
 import java.io.IOException;
 import java.io.UncheckedIOException;
