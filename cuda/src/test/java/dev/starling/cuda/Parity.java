@@ -36,7 +36,7 @@ import java.util.SplittableRandom;
  * <pre>
  * --device cuda    what is compared with the CPU
  * --data DIR       holds mnist/ and cifar10/; drawn patterns where it does not
- * --steps 100
+ * --steps 60
  * --tiny           four steps of a small network, for an emulator
  * </pre>
  */
@@ -56,15 +56,15 @@ public final class Parity {
         this.device = device;
         this.data = data;
         this.steps = tiny ? 4 : steps;
-        batch = tiny ? 4 : 64;
-        widths = tiny ? new long[] {4, 4} : new long[] {32, 64};
+        batch = tiny ? 4 : 16;
+        widths = tiny ? new long[] {4, 4} : new long[] {16, 32};
     }
 
     /** Runs; see the class for the arguments. */
     public static void main(String[] arguments) {
         String device = "cuda";
         Path data = null;
-        int steps = 100;
+        int steps = 60;
         boolean tiny = false;
         for (int i = 0; i < arguments.length; i++) {
             switch (arguments[i]) {
