@@ -154,7 +154,7 @@ class CapturedProgramTest {
         try (Scope scope = Scope.open()) {
             Tensor whole = Tensor.of(new long[] {3, -4, 5, 6, 7}).to(GPU);
             try (Program program = Program.capture(null, work, normal(6, 5), normal(5), whole).program()) {
-                // The chain, its part of another shape, four in f32 and their conversion, two and the conversion before.
+                // The chain, its part of another shape, what follows in f32, and two in i64.
                 assertThat(program.size()).isLessThanOrEqualTo(6);
                 for (int i = 0; i < 4; i++) {
                     Tensor[] x = {normal(6, 5), normal(5), whole};

@@ -93,8 +93,9 @@ public final class TrainingStep implements AutoCloseable {
     /**
      * Captures forward and backward pass: what batches of one type and shape have done twice is replayed from the third
      * on, without the code of model, loss and tape, in memory that is planned once; on a GPU as one graph. Results are
-     * the same, bit for bit on the CPU, to within rounding on a GPU. The model must compute the same operations for every batch of a shape, read no element on the
-     * host, and draw random numbers from its {@link Mode} alone; else the second step throws, saying why.
+     * the same, bit for bit on the CPU, to within rounding on a GPU. The model must compute the same operations for
+     * every batch of a shape, read no element on the host, and draw random numbers from its {@link Mode} alone; else
+     * the second step throws, saying why.
      */
     public TrainingStep captured() {
         captured = new CapturedPass(device, generator, this::pass, this::passed);

@@ -8,7 +8,6 @@ import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
-import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
 import java.util.ArrayList;
@@ -60,14 +59,15 @@ final class Node {
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
         // The gate counts the versions of what updates change, and knows how to move tensors between devices.
-        if (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View) {
+        if (fused == null
+                && (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View)) {
             return Tensor.apply(renewed, operands);
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         Tensor[] results = fused != null ? new Tensor[] {fused.run(operands)}
                 : device.backend().run(renewed, operands, specs);
         if (event != null) {
-            event.done(fused == null ? renewed.name() : "fused " + renewed.name(), specs[0]);
+            event.done(fused != null ? "fused " + renewed.name() : renewed.name(), specs[0]);
         }
         return results;
     }
