@@ -36,7 +36,7 @@ import java.util.SplittableRandom;
  * <pre>
  * --device cuda    what is compared with the CPU
  * --data DIR       holds mnist/ and cifar10/; drawn patterns where it does not
- * --steps 60
+ * --steps 30
  * --tiny           four steps of a small network, for an emulator
  * </pre>
  */
@@ -64,7 +64,7 @@ public final class Parity {
     public static void main(String[] arguments) {
         String device = "cuda";
         Path data = null;
-        int steps = 60;
+        int steps = 30;
         boolean tiny = false;
         for (int i = 0; i < arguments.length; i++) {
             switch (arguments[i]) {
