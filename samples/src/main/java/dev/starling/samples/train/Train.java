@@ -117,8 +117,8 @@ public final class Train implements Runnable {
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
-        @Option(names = "--fast", description = "A residual network in larger batches, for a GPU; take --precision bf16 "
-                + "with it.")
+        @Option(names = "--fast", description = "A residual network in larger batches, for a GPU; take --precision "
+                + "bf16 with it.")
         private boolean fast;
 
         @Spec

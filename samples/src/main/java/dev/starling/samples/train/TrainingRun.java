@@ -92,8 +92,8 @@ final class TrainingRun {
         Generator generator = Generator.seeded(options.seed);
         try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
                 Layer model = sample.network().apply(generator).to(device);
-                DataLoader train = loader(split.train(), sample.training(), device).batchSize(batch).shuffle().dropLast()
-                        .seed(options.seed).build().share(strategy.share());
+                DataLoader train = loader(split.train(), sample.training(), device).batchSize(batch).shuffle()
+                        .dropLast().seed(options.seed).build().share(strategy.share());
                 DataLoader test = loader(split.test(), sample.evaluation(), device).batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
                         .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
@@ -164,8 +164,8 @@ final class TrainingRun {
                 last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
-                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,\"device\":\"%s\","
-                    + "\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds,
+                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,"
+                    + "\"device\":\"%s\",\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds,
                     training, peak, last.epoch() + 1, device, world);
         }
         out.flush();
