@@ -164,9 +164,9 @@ final class TrainingRun {
                 last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
-                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,\"epochs\":%d,"
-                    + "\"device\":\"%s\",\"workers\":%d}%n", sample.name(), accuracy, last.heldOut().loss(), rateSeen, seconds,
-                    training, peak, last.epoch() + 1, device, world);
+                    + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,"
+                    + "\"epochs\":%d,\"device\":\"%s\",\"workers\":%d}%n", sample.name(), accuracy,
+                    last.heldOut().loss(), rateSeen, seconds, training, peak, last.epoch() + 1, device, world);
         }
         out.flush();
     }
