@@ -2,7 +2,6 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.onednn.Activation;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.onednn.OneDnn;
@@ -58,12 +57,14 @@ final class ContractionKernels {
                 .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
                 .right(weight.address(), weight.strides()[1], weight.strides()[0])
                 .result(y.address(), outputs)
-                .bias(in.length == 2 ? 0 : CopyKernels.dense(in[2]).address())
-                .activation(op.epilogue() == Epilogue.RELU ? Activation.RELU : Activation.NONE);
+                .bias(in.length == 2 ? 0 : CopyKernels.dense(in[2]).address());
         for (int i = 0; i < last - 1; i++) {
             request.batch(x.size(i), x.strides()[i], 0, y.strides()[i]);
         }
         request.run();
+        if (op.epilogue() == Epilogue.RELU) {
+            ElementwiseKernels.rectify(y);
+        }
         return new Tensor[] {y};
     }
 

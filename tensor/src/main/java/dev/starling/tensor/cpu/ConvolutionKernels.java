@@ -3,7 +3,6 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.onednn.Activation;
 import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
@@ -44,8 +43,10 @@ final class ConvolutionKernels {
         Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
         request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), y.shape(), y.strides())
-                .activation(op.epilogue() == Epilogue.RELU ? Activation.RELU : Activation.NONE)
                 .forward(x.address(), weight.address(), bias, y.address());
+        if (op.epilogue() == Epilogue.RELU) {
+            ElementwiseKernels.rectify(y);
+        }
         return new Tensor[] {y};
     }
 

@@ -47,6 +47,17 @@ final class ElementwiseKernels {
         return new Tensor[] {y};
     }
 
+    /**
+     * Replaces negative elements of a dense tensor by 0, in place. oneDNN could do it before it stores them, but takes
+     * NaN for negative.
+     */
+    static void rectify(Tensor y) {
+        Launch launch = Launch.of(loop(new Activation.Relu(), y.dtype()));
+        launch.operand(0, y.address());
+        launch.operand(1, y.address());
+        launch.runFlat(y.count(), 0);
+    }
+
     /** Returns a chain as one loop, or {@code null} where one of its operations has none for its types. */
     static Chain.Kernel fuse(Chain chain) {
         Expression.Builder builder = new Expression.Builder();

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.Functions;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -62,6 +63,20 @@ class ContractionKernelsTest {
                 check(op, 1e-5, view(x, layout), weight);
                 check(op, 1e-5, view(x, layout), weight, view(new long[] {33}, layout));
             }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
+    void rectifyingShouldNotHideWhatIsNotANumber(DType type) {
+        try (Scope scope = Scope.open("test")) {
+            Tensor one = Tensor.ones(1, 1, 1, 1).to(type);
+            Tensor x = Tensor.of(new float[] {Float.NaN, -2, 3}, 1, 1, 3, 1).to(type);
+            Convolution.Geometry plain = Convolution.Geometry.of(2, 1, 0, 1, 1);
+            assertThat(Tensor.compute(new Convolution.Conv(plain, Epilogue.RELU), x, one).to(DType.F32).toFloats())
+                    .containsExactly(Float.NaN, 0, 3);
+            assertThat(Functions.linearRelu(x.reshape(3, 1), one.reshape(1, 1), Tensor.zeros(1).to(type))
+                    .to(DType.F32).toFloats()).containsExactly(Float.NaN, 0, 3);
         }
     }
 

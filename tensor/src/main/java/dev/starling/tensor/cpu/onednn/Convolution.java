@@ -33,7 +33,6 @@ public final class Convolution implements RangeTask {
     private final int threadLimit;
     private final PartialSum partialSum = new PartialSum();
     private Convolution[] channelSlices = {};
-    private Activation activation = Activation.NONE;
 
     private Pass pass;
     private long samples;
@@ -62,12 +61,6 @@ public final class Convolution implements RangeTask {
         this.destinationStrides = destinationStrides;
         sourceNear = Layout.isChannelsLast(shape.sourceDims(shape.batch()), sourceStrides);
         destinationNear = Layout.isChannelsLast(shape.destinationDims(shape.batch()), destinationStrides);
-    }
-
-    /** Applies a function to what {@link #forward} stores. */
-    public Convolution activation(Activation function) {
-        activation = function;
-        return this;
     }
 
     /** Computes the destination; {@code biasAddress} points to {@code [OC]}, or is 0 for none. */
@@ -231,7 +224,7 @@ public final class Convolution implements RangeTask {
     }
 
     private ConvolutionKernel kernel(Session session, long count) {
-        Key key = session.key().begin(KIND).add(type.code).add(pass.ordinal()).add(bias != 0).add(activation.code)
+        Key key = session.key().begin(KIND).add(type.code).add(pass.ordinal()).add(bias != 0)
             .add(weightStrides);
         shape.addTo(key, count);
         key.add(sourceNear);
@@ -248,7 +241,7 @@ public final class Convolution implements RangeTask {
                 sourceNear ? null : new Layout(type, shape.sourceDims(count), sourceStrides),
                 new Layout(type, shape.weightDims(), weightStrides),
                 destinationNear ? null : new Layout(type, shape.destinationDims(count), destinationStrides),
-                bias != 0, pass == Pass.FORWARD ? activation : Activation.NONE));
+                bias != 0));
         }
         return (ConvolutionKernel) found;
     }

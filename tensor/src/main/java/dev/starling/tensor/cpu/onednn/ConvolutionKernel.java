@@ -45,15 +45,14 @@ final class ConvolutionKernel implements Compiled {
 
     /** The gradients of weights and bias are made in single precision, as those of several slices are summed. */
     static ConvolutionKernel compile(Pass pass, ElementType type, ConvolutionShape shape, long samples,
-                                     Layout userSource, Layout userWeights, Layout userDestination, boolean bias,
-                                     Activation activation) {
+                                     Layout userSource, Layout userWeights, Layout userDestination, boolean bias) {
         ElementType weightType = pass == Pass.WEIGHTS ? ElementType.F32 : type;
         Layout nearSource = Layout.channelsLast(type, shape.sourceDims(samples));
         Layout nearDestination = Layout.channelsLast(type, shape.destinationDims(samples));
         long[] descs = {nearSource.desc(), Dnnl.anyLayout(weightType, shape.weightDims()), nearDestination.desc(),
             bias ? Dnnl.strided(weightType, new long[] {shape.outChannels()}, new long[] {1}) : 0};
         try {
-            Executable primitive = primitive(pass, type, shape, descs, activation);
+            Executable primitive = primitive(pass, type, shape, descs);
             Executable source = userSource == null ? null
                 : reorder(userSource, nearSource, pass == Pass.DATA);
             Executable destination = userDestination == null ? null
@@ -68,9 +67,8 @@ final class ConvolutionKernel implements Compiled {
     }
 
     /** On the way to a backward pass the forward pass is described too: oneDNN wants it as a hint. */
-    private static Executable primitive(Pass pass, ElementType type, ConvolutionShape shape, long[] descs,
-                                        Activation activation) {
-        long attributes = Dnnl.attributes(false, activation);
+    private static Executable primitive(Pass pass, ElementType type, ConvolutionShape shape, long[] descs) {
+        long attributes = Dnnl.attributes(false);
         long forwardWeights = Dnnl.anyLayout(type, shape.weightDims());
         long forward = 0;
         try (Arena arena = Arena.ofConfined()) {

@@ -74,8 +74,6 @@ final class Dnnl {
     private static final MethodHandle POST_CREATE = create("dnnl_post_ops_create");
     private static final MethodHandle POST_SUM = bind("dnnl_post_ops_append_sum", LONG, JAVA_INT, JAVA_LONG,
         JAVA_FLOAT, JAVA_INT, JAVA_INT);
-    private static final MethodHandle POST_ELTWISE = bind("dnnl_post_ops_append_eltwise", LONG, JAVA_INT, JAVA_LONG,
-        JAVA_INT, JAVA_FLOAT, JAVA_FLOAT);
 
     private static final MethodHandle MATMUL = create("dnnl_matmul_primitive_desc_create", JAVA_LONG, JAVA_LONG,
         JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
@@ -218,19 +216,14 @@ final class Dnnl {
         return MemorySegment.ofAddress(name).reinterpret(Integer.MAX_VALUE).getString(0);
     }
 
-    /** Attributes with scratch memory from the caller and, in this order, accumulation and an activation. */
-    static long attributes(boolean accumulate, Activation activation) {
+    /** Attributes with scratch memory from the caller and, where asked for, accumulation. */
+    static long attributes(boolean accumulate) {
         long attributes = created("creating attributes", out -> (int) ATTR_CREATE.invokeExact(out));
         try {
             check((int) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "asking for a scratchpad");
-            if (accumulate || activation != Activation.NONE) {
+            if (accumulate) {
                 long post = created("creating post-operations", out -> (int) POST_CREATE.invokeExact(out));
-                if (accumulate) {
-                    check((int) POST_SUM.invokeExact(post, 1f, 0, 0), "appending a sum");
-                }
-                if (activation != Activation.NONE) {
-                    check((int) POST_ELTWISE.invokeExact(post, activation.code, 0f, 0f), "appending an activation");
-                }
+                check((int) POST_SUM.invokeExact(post, 1f, 0, 0), "appending a sum");
                 check((int) ATTR_POST_OPS.invokeExact(attributes, post), "setting post-operations");
                 destroy(Kind.POST_OPS, post);
             }

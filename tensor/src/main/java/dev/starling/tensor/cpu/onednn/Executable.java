@@ -65,7 +65,7 @@ final class Executable implements Compiled {
      * Compiles {@code to = from}, or {@code to += from}, between two layouts that need not live longer than this call.
      */
     static Executable reorder(long from, long to, boolean accumulate) {
-        long attributes = Dnnl.attributes(accumulate, Activation.NONE);
+        long attributes = Dnnl.attributes(accumulate);
         try {
             return new Executable(Dnnl.reorder(from, to, attributes), new int[] {Dnnl.ARG_SRC, Dnnl.ARG_DST},
                 new long[] {from, to});

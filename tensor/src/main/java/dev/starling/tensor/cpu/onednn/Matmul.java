@@ -4,7 +4,7 @@ import dev.starling.tensor.cpu.Parallel;
 import dev.starling.tensor.cpu.RangeTask;
 
 /**
- * A matrix product {@code C = activation(A B + bias [+ C])}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
+ * A matrix product {@code C = A B + bias [+ C]}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
  * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
  * between their rows: no copy is made. Strides count elements. Set up once, run as often as wanted, with other
  * addresses where wanted; a request belongs to one thread at a time, and running it makes no object.
@@ -23,7 +23,6 @@ public final class Matmul implements RangeTask {
     private final long[] batch = new long[4 * MAX_BATCH_DIMS];
     private int batchDims;
     private boolean accumulate;
-    private Activation activation = Activation.NONE;
 
     private long m;
     private long n;
@@ -94,12 +93,6 @@ public final class Matmul implements RangeTask {
     /** Adds a bias {@code [n]} without gaps to each row; address 0 means none. */
     public Matmul bias(long address) {
         bias = address;
-        return this;
-    }
-
-    /** Applies a function to the result. */
-    public Matmul activation(Activation function) {
-        activation = function;
         return this;
     }
 
@@ -271,7 +264,7 @@ public final class Matmul implements RangeTask {
     private Executable executable(Session session, long rows, long columns, long inner) {
         Key key = session.key().begin(KIND).add(type.code).add(resultType.code).add(rows).add(columns).add(k)
             .add(aRow).add(aColumn).add(bRow).add(bColumn).add(cRow)
-            .add(bias != 0).add(accumulate).add(activation.code).add(innerDims);
+            .add(bias != 0).add(accumulate).add(innerDims);
         if (innerDims == 1) {
             int last = 4 * (batchDims - 1);
             key.add(inner).add(batch[last + 1]).add(batch[last + 2]).add(batch[last + 3]);
@@ -286,7 +279,7 @@ public final class Matmul implements RangeTask {
             operand(type, 2, inner, k, columns, bRow, bColumn).desc(),
             operand(resultType, 3, inner, rows, columns, cRow, 1).desc(),
             bias == 0 ? 0 : biasLayout(columns).desc()};
-        long attributes = Dnnl.attributes(accumulate, activation);
+        long attributes = Dnnl.attributes(accumulate);
         try {
             long primitive = Dnnl.matmul(descs[0], descs[1], descs[3], descs[2], attributes);
             int[] ids = bias == 0 ? new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST}

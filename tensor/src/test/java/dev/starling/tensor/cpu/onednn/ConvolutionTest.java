@@ -114,22 +114,6 @@ class ConvolutionTest {
     }
 
     @Test
-    void shouldApplyTheActivation() {
-        ConvolutionShape shape = shape(2, 2, 3, 16, 1, 6, 3, 1, 1, 1);
-        try (Arena arena = Arena.ofConfined()) {
-            Naive naive = new Naive(shape, strides(shape.sourceDims(2), false), strides(weightDims(shape), false),
-                strides(shape.destinationDims(2), true), arena);
-            Floats out = Floats.filled(arena, naive.destinationLength, 0);
-            naive.request().activation(Activation.RELU).forward(naive.source.address(), naive.weights.address(),
-                naive.bias.address(), out.address());
-            double[] expected = naive.forward(true);
-            for (int i = 0; i < expected.length; i++) {
-                assertThat((double) out.get(i)).isCloseTo(Math.max(0, expected[i]), within(1e-5));
-            }
-        }
-    }
-
-    @Test
     void shouldRefuseSizesThatDoNotFit() {
         assertThatThrownBy(() -> new ConvolutionShape(1, 3, 4, 2, new long[] {4}, new long[] {4}, new long[] {1},
             new long[] {1}, new long[] {1}, new long[] {0}, new long[] {0})).hasMessageContaining("groups 2");
