@@ -9,9 +9,12 @@ import dev.starling.tensor.spi.Probe;
 
 /**
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
- * those of index 1 and 2 have played libraries beside them.
+ * those of index 1 and 2 have played libraries beside them. {@link #APART} is like the first, for who counts what is
+ * compiled there.
  */
 public final class EmulatedProvider implements BackendProvider {
+    static final int APART = 3;
+
     @Override
     public String type() {
         return "cuda-emulated";
@@ -19,16 +22,16 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(PlayedLibraries.arePossible() ? 3 : 1, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(APART + 1, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
-        if (device.index() > 0) {
+        boolean played = device.index() == 1 || device.index() == 2;
+        if (played) {
             PlayedLibraries.load();
         }
-        return new CudaBackend(device, Emulation.gpu(),
-                device.index() == 0 ? Libraries.NONE : Libraries.NVIDIA);
+        return new CudaBackend(device, Emulation.gpu(), played ? Libraries.NVIDIA : Libraries.NONE);
     }
 }

@@ -20,7 +20,7 @@ class WantedKernelsTest {
     void nothingIsMissing() throws Throwable {
         Predicate<String> some = Pattern.compile("^(add|sum|softmax|matmul|take|sort|adam|maxPool2d) f32$")
                 .asPredicate();
-        Device emulated = Device.of("cuda-emulated", 0);
+        Device emulated = Device.of("cuda-emulated", EmulatedProvider.APART);
         for (DynamicTest test : Conformance.of(emulated).filter(t -> some.test(t.getDisplayName())).toList()) {
             test.getExecutable().execute();
         }
