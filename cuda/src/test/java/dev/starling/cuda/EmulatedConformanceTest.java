@@ -10,6 +10,8 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.conformance.Conformance;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -38,7 +40,16 @@ class EmulatedConformanceTest {
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance",
                 "f32|i64|bool|known|bad index")).asPredicate();
+        compileAhead(wanted);
         return Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName()));
+    }
+
+    /** Compiling takes longer than all else: all processors take part. What does not compile fails in its tests. */
+    private static void compileAhead(Predicate<String> tests) {
+        KernelCompiler compiler = ((CudaBackend) DEVICE.backend()).compiler();
+        try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
+            WantedKernels.list(tests, false, source -> pool.submit(() -> compiler.compile(source)));
+        }
     }
 
     @TestFactory
