@@ -27,7 +27,8 @@ public final class NormalizationKernels {
         public KernelSource source(String function, String group, String width) {
             String operands = problem.equals("Moments") ? "1" : relu ? "3" : "2";
             return KernelSource.of("normalization", function, "TX", Types.of(type), "TW", Types.of(weights), "C",
-                    Types.wide(type), "RELU", relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands, "GROUP", group, "WIDTH", width);
+                    Types.wide(type), "RELU", relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands,
+                    "GROUP", group, "WIDTH", width);
         }
 
         @Override
@@ -174,7 +175,8 @@ public final class NormalizationKernels {
             return null;
         }
         Rows shared = Rows.of(size, x.dtype(), areAligned(g, x, in[2]));
-        Launch launch = launcher.launch(new LayerKernel("gradient", x.dtype(), in[2].dtype(), shared)).tensor(results[0]);
+        LayerKernel kernel = new LayerKernel("gradient", x.dtype(), in[2].dtype(), shared);
+        Launch launch = launcher.launch(kernel).tensor(results[0]);
         for (Tensor operand : in) {
             launch.tensor(operand);
         }
