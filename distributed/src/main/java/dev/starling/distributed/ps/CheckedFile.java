@@ -39,8 +39,13 @@ final class CheckedFile implements Closeable {
 
     // ---- writing ----
 
+    /** Returns where a file is written before it is complete. */
+    static Path draft(Path path) {
+        return path.resolveSibling(path.getFileName() + ".tmp");
+    }
+
     static CheckedFile write(Path path) throws IOException {
-        Path temporary = path.resolveSibling(path.getFileName() + ".tmp");
+        Path temporary = draft(path);
         return new CheckedFile(path, temporary, FileChannel.open(temporary, StandardOpenOption.CREATE,
                 StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING));
     }
@@ -91,10 +96,17 @@ final class CheckedFile implements Closeable {
         }
     }
 
-    /** Makes the file appear, on the disk. */
-    void commit() throws IOException {
+    /** Writes the first bytes as they are, without their number: at most a mebibyte. */
+    void putAll(byte[] bytes, int n) throws IOException {
+        room(n);
+        buffer.put(bytes, 0, n);
+    }
+
+    /** Makes the file appear, on the disk; returns its checksum. */
+    int commit() throws IOException {
         drain();
-        buffer.putInt((int) crc.getValue()).flip();
+        int checksum = (int) crc.getValue();
+        buffer.putInt(checksum).flip();
         while (buffer.hasRemaining()) {
             file.write(buffer);
         }
@@ -102,6 +114,7 @@ final class CheckedFile implements Closeable {
         file.close();
         Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         forceDirectory(path.toAbsolutePath().getParent());
+        return checksum;
     }
 
     // ---- reading ----
@@ -161,6 +174,13 @@ final class CheckedFile implements Closeable {
         return bytes;
     }
 
+    /** Reads bytes as they are, at most a mebibyte. */
+    void getAll(byte[] into) throws IOException {
+        need(into.length);
+        buffer.get(into);
+        checked(into.length);
+    }
+
     void get(long[] into) throws IOException {
         for (int i = 0; i < into.length; i++) {
             into[i] = getLong();
@@ -173,12 +193,13 @@ final class CheckedFile implements Closeable {
         }
     }
 
-    /** Compares the checksum after all was read. */
-    void verify() throws IOException {
+    /** Compares the checksum after all was read, and returns it. */
+    int verify() throws IOException {
         need(4);
         if (buffer.getInt() != (int) crc.getValue()) {
             throw new IOException(path + " does not match its checksum; put an intact copy back");
         }
+        return (int) crc.getValue();
     }
 
     @Override

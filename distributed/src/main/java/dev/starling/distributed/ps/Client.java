@@ -22,6 +22,7 @@ final class Client {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final Duration TURN = Duration.ofMillis(200);
+    private static final Duration TASK_TURN = Duration.ofMillis(50);
 
     final ServerLink[] servers;
 
@@ -35,6 +36,9 @@ final class Client {
     private volatile Map<String, String> furthest;
     private volatile boolean awaitsNotes;
     private volatile double[] total;
+    private volatile RowErrand errand;
+    /** When a server last told that it is at a task for which workers may have to wait. */
+    private volatile long workingNs = Long.MIN_VALUE;
     private long round;
 
     /** Makes links to all servers of a plan; nothing is sent before {@link #open}. */
@@ -164,7 +168,51 @@ final class Client {
         return furthest;
     }
 
+    /** Tells those servers that have not done their part of an errand. Any thread may. */
+    void ask(RowErrand asked) {
+        group.locked(() -> {
+            errand = asked;
+            pump();
+            for (ServerLink server : servers) {
+                byte[] wish = asked.wish(server.number);
+                if (wish != null) {
+                    server.tell(Message.TASK, wish);
+                }
+            }
+        });
+    }
+
     // ---- waiting ----
+
+    /** Works until all servers are so far with an errand, or one has failed. */
+    void pursue(RowErrand asked, int state, String what) {
+        while (!asked.isAt(state)) {
+            ask(asked);
+            group.await(() -> asked.isAt(state) || failure != null || isOver(), TASK_TURN);
+            throwIfOver();
+            if (isLate(asked.heardNs()) && !asked.isAt(state)) {
+                throw late(what);
+            }
+        }
+    }
+
+    long nanoTime() {
+        return group.transport().nanoTime();
+    }
+
+    /** Tells whether it is longer ago than one waits. */
+    boolean isLate(long sinceNs) {
+        return nanoTime() - sinceNs > group.config().patience().toNanos();
+    }
+
+    private void throwIfOver() {
+        if (failure != null) {
+            throw failure;
+        }
+        if (isOver()) {
+            throw group.failure();
+        }
+    }
 
     private void pump() {
         for (ServerLink server : servers) {
@@ -193,25 +241,19 @@ final class Client {
 
     /** Works until all that was asked is answered. */
     void await(String what) {
-        long begin = group.transport().nanoTime();
-        long patience = group.config().patience().toNanos();
+        long begin = nanoTime();
         while (!isThere()) {
             group.locked(this::pump);
             group.await(() -> isThere() || failure != null || isOver(), TURN);
-            if (failure != null) {
-                throw failure;
-            }
-            if (isOver()) {
-                throw group.failure();
-            }
-            if (group.transport().nanoTime() - begin > patience && !isThere()) {
+            throwIfOver();
+            if (isLate(Math.max(begin, workingNs)) && !isThere()) {
                 throw late(what);
             }
         }
     }
 
     /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */
-    private boolean isOver() {
+    boolean isOver() {
         return group.isEnded() || isSynchronous && group.failure() != null;
     }
 
@@ -267,6 +309,14 @@ final class Client {
                     server.answered();
                 }
             }
+            case Message.TASK_STATE -> {
+                RowErrand asked = errand;
+                if (length >= 28 && asked != null && buffer.getLong(offset + 8, ORDER) == asked.id) {
+                    asked.hear(number, buffer.getInt(offset + 16, ORDER), buffer.getLong(offset + 20, ORDER),
+                            buffer.getStringWithoutLengthUtf8(offset + 28, length - 28));
+                }
+            }
+            case Message.WORKING -> workingNs = nanoTime();
             case Message.BEGUN, Message.FAREWELL -> server.answered();
             default -> { }
         }

@@ -1,6 +1,8 @@
 package dev.starling.distributed.ps;
 
 import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
@@ -11,6 +13,9 @@ import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
+import net.openhft.chronicle.map.ExternalMapQueryContext;
+import net.openhft.chronicle.map.MapEntry;
+import net.openhft.chronicle.map.MapSegmentContext;
 import org.agrona.collections.Long2LongHashMap;
 
 /**
@@ -18,10 +23,22 @@ import org.agrona.collections.Long2LongHashMap;
  * larger than memory, and in front of it the rows that changed since the last snapshot.
  *
  * <p>Why both: a process that dies while it writes into the map leaves a torn row. Rows go into the map only in
- * {@link #flush}, when the journal holds each of them as a whole; replaying it mends what was torn.
+ * {@link #spill}, when the journal holds each of them as a whole; replaying it mends what was torn.
+ *
+ * <p>In the map a row bears the number of the journal's last record when it was put there, its stamp. That is what a
+ * {@link #cut} stands on: all rows are in the map then, and those with a greater stamp came later. While another
+ * thread goes through the map, segment by segment, a row that it has not come to is handed over before it is replaced.
  */
 final class EmbeddingRows implements AutoCloseable {
     private static final long MISSING = -1;
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ORDER);
+
+    /** Takes the rows of a cut, from two threads; now and then one comes twice, as it was both times. */
+    interface Cut {
+        /** Takes a row. The array is used again; only the first {@link #rowBytes} are the row. */
+        void take(long rowKey, byte[] row);
+    }
 
     private final Plan.Table table;
     private final int stride;
@@ -29,8 +46,16 @@ final class EmbeddingRows implements AutoCloseable {
     private final ChronicleMap<byte[], byte[]> map;
     private final byte[] key = new byte[8];
     private final ByteBuffer keyView = ByteBuffer.wrap(key);
+    /** A row and its stamp. */
     private final byte[] value;
+    private final ByteBuffer valueBytes;
     private final FloatBuffer valueView;
+    private final byte[] replaced;
+    private final byte[] scannedValue;
+    private volatile Cut cut;
+    private volatile long cutAt;
+    /** How many segments of the map the cut has. */
+    private volatile int scanned;
 
     private final Long2LongHashMap places;
     private final int capacity;
@@ -52,8 +77,11 @@ final class EmbeddingRows implements AutoCloseable {
         this.table = table;
         this.file = file;
         stride = table.stride();
-        value = new byte[4 * stride];
-        valueView = ByteBuffer.wrap(value).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
+        value = new byte[4 * stride + Long.BYTES];
+        replaced = value.clone();
+        scannedValue = value.clone();
+        valueBytes = ByteBuffer.wrap(value).order(ORDER);
+        valueView = valueBytes.asFloatBuffer();
         ChronicleMapBuilder<byte[], byte[]> builder = ChronicleMap.of(byte[].class, byte[].class)
                 .name(file.getFileName().toString())
                 .constantKeySizeBySample(key).constantValueSizeBySample(value).entries(table.rows())
@@ -154,21 +182,111 @@ final class EmbeddingRows implements AutoCloseable {
         return place;
     }
 
-    /** Puts a whole row into the map: for replaying, where it does not matter if it is torn. */
-    void restore(long rowKey, float[] row, int at) {
+    /**
+     * Puts a whole row into the map: for replaying, where it does not matter if it is torn.
+     *
+     * @param stamp number of the journal's record that it is from
+     */
+    void restore(long rowKey, float[] row, int at, long stamp) {
         keyView.putLong(0, rowKey);
         valueView.put(0, row, at, stride);
+        valueBytes.putLong(4 * stride, stamp);
         map.put(key, value);
     }
 
+    /** Puts a row of a cut into the map, by another thread than the one that changes rows, when that does not. */
+    void restore(byte[] rowKey, byte[] stamped) {
+        map.put(rowKey, stamped);
+    }
+
     /** Moves all changed rows into the file, and the file to the disk. */
-    void flush() throws IOException {
+    void flush(long stamp) throws IOException {
+        spill(stamp);
+        sync();
+    }
+
+    /**
+     * Moves all changed rows into the file.
+     *
+     * @param stamp number of the journal's last record
+     */
+    private void spill(long stamp) {
+        Cut taker = cut;
         for (int i = 0; i < changes; i++) {
-            restore(changedKeys[i], changed, i * stride);
+            if (taker != null) {
+                handOver(changedKeys[i], taker);
+            }
+            restore(changedKeys[i], changed, i * stride, stamp);
         }
         changes = 0;
         places.clear();
-        sync();
+    }
+
+    // ---- a cut ----
+
+    /** Returns how many bytes a row has: its floats, little-endian. */
+    int rowBytes() {
+        return 4 * stride;
+    }
+
+    /**
+     * Has all rows as they are now handed over, as far as another thread calls {@link #scan}, until {@link #endCut}.
+     *
+     * @param stamp number of the journal's last record, which is on the disk
+     */
+    void cut(long stamp, Cut taker) {
+        spill(stamp);
+        scanned = 0;
+        cutAt = stamp;
+        cut = taker;
+    }
+
+    /** Hands over a row that is about to change, unless it was handed over or came after the cut. */
+    private void handOver(long rowKey, Cut taker) {
+        keyView.putLong(0, rowKey);
+        try (ExternalMapQueryContext<byte[], byte[], ?> row = map.queryContext(key)) {
+            // Should the other thread be done with the segment meanwhile, the row comes twice: it has not changed.
+            if (row.segmentIndex() >= scanned) {
+                row.readLock().lock();
+                MapEntry<byte[], byte[]> entry = row.entry();
+                if (entry != null && stamp(entry.value().getUsing(replaced)) <= cutAt) {
+                    taker.take(rowKey, replaced);
+                }
+            }
+        }
+    }
+
+    /** Hands over the rows of the map's next segment, which stays as it is meanwhile; returns whether there is one. */
+    boolean scan(Cut taker) {
+        if (scanned == map.segments()) {
+            return false;
+        }
+        byte[] scannedKey = new byte[8];
+        ByteBuffer keys = ByteBuffer.wrap(scannedKey);
+        try (MapSegmentContext<byte[], byte[], ?> segment = map.segmentContext(scanned)) {
+            segment.forEachSegmentEntry(entry -> {
+                entry.key().getUsing(scannedKey);
+                if (stamp(entry.value().getUsing(scannedValue)) <= cutAt) {
+                    taker.take(keys.getLong(0), scannedValue);
+                }
+            });
+        }
+        scanned++;
+        return true;
+    }
+
+    private long stamp(byte[] stamped) {
+        return (long) LONG.get(stamped, 4 * stride);
+    }
+
+    /** Hands over no more. */
+    void endCut() {
+        cut = null;
+    }
+
+    /** Forgets all rows. */
+    void clear() {
+        map.clear();
     }
 
     /** Forces what was written through the mapping: the system writes all changed pages of the file. */

@@ -30,6 +30,8 @@ final class Journal implements AutoCloseable {
     static final int ROWS = 4;
     /** What the rule keeps, at the beginning; {@link #STRIDE} tells which, {@link #RATE} after how many steps. */
     static final int KEPT = 5;
+    /** Tables have their first rows: none, or those of a checkpoint. */
+    static final int ROWS_READY = 6;
 
     static final int LENGTH = 0;
     static final int CRC = 4;

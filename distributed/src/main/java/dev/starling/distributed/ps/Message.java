@@ -27,6 +27,10 @@ final class Message {
      * there were. For a block that has no weights yet; those follow.
      */
     static final int KEPT = 8;
+    /** Asks for a cut of all rows. Never comes from outside. */
+    static final int CUT = 9;
+    /** All rows of a checkpoint are there. Never comes from outside. */
+    static final int ROWS_READY = 10;
 
     /** Flag: the last push of rows of this step. */
     static final int LAST = 1;
@@ -87,6 +91,12 @@ final class Message {
     static final int BEGIN = 29;
     /** Server: kind, server. */
     static final int BEGUN = 30;
+    /** Worker 0: kind, number, id, what of {@link RowTask}; what that needs. */
+    static final int TASK = 31;
+    /** Server: kind, server, id, state of {@link RowTask}, progress; a text. */
+    static final int TASK_STATE = 32;
+    /** Server: kind, server; a task with rows goes on, for which workers may have to wait. */
+    static final int WORKING = 33;
 
     private Message() {
     }

@@ -3,6 +3,9 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.checkpoint.Parts;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.DistributionStrategy;
@@ -15,6 +18,7 @@ import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -39,9 +43,10 @@ import java.util.Map;
  * <p>The servers follow the rule of the worker's {@link Optimizer}, or one of their own ({@link Builder#optimizer});
  * the rate goes with each gradient. What the rule learns stays with them, but for worker 0, which takes it to
  * checkpoints and from there to servers of any number; what an optimiser's rule learned also to training without any.
- * Rows of tables are in no checkpoint, only in the servers' directories. The weights at the beginning are those of
- * worker 0; servers that find weights in their directory go on with those, and worker 0 warns if it has read a
- * checkpoint that was to be gone on from.
+ * The rows of tables servers write to checkpoints themselves, each its own, while training goes on, and read what is
+ * theirs from there: all of them need to see the directory of checkpoints, at the same path. The weights at the
+ * beginning are those of worker 0; servers that find weights in their directory go on with those, and worker 0 warns if
+ * it has read a checkpoint that was to be gone on from.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
  * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
@@ -63,6 +68,7 @@ public final class ParameterServer implements DistributionStrategy {
     private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
     /** What servers' own rules keep, where this worker takes that to checkpoints. */
     private final List<Parameter> own = new ArrayList<>();
+    private RowErrand saving;
     private boolean[] isPushed;
     private boolean isVoting;
     private boolean isEnding;
@@ -135,6 +141,9 @@ public final class ParameterServer implements DistributionStrategy {
             carry(plan);
         }
         client.open();
+        if (how.number == 0) {
+            restoreRows(used);
+        }
         client.ask(replica.units(), Message.JOIN);
         for (RemoteTable table : tables.values()) {
             client.ask(table.parts(), Message.JOIN);
@@ -196,6 +205,19 @@ public final class ParameterServer implements DistributionStrategy {
         return isKnown;
     }
 
+    /** Has servers read their rows before anybody asks for one. */
+    private void restoreRows(List<EmbeddingTable> used) {
+        Checkpoint source = state.source().orElse(null);
+        if (source == null || source.parts().isEmpty()) {
+            return;
+        }
+        if (used.isEmpty()) {
+            throw new CheckpointException(source.path(), "has rows of tables, and this run has no table", "give the "
+                    + "model or the builder the tables that it was saved with", null);
+        }
+        RowErrand.restore(client, random, source);
+    }
+
     /** Warns of what servers hold that is not the checkpoint's, which worker 0 has read. */
     private void compareToCheckpoint(List<EmbeddingTable> used) {
         for (ServerLink server : client.servers) {
@@ -203,9 +225,9 @@ public final class ParameterServer implements DistributionStrategy {
                 LOG.log(Level.WARNING, "server {0} goes on with what its directory holds, not with the checkpoint of "
                         + "step {1}; if that is not as it should be, give it an empty directory", server.number,
                         state.step());
-            } else if (!used.isEmpty()) {
-                LOG.log(Level.WARNING, "server {0} begins with new rows: checkpoints, as that of step {1}, have none; "
-                        + "to go on with rows, give it the directory that it had", server.number, state.step());
+            } else if (!used.isEmpty() && state.source().isPresent() && state.source().get().parts().isEmpty()) {
+                LOG.log(Level.WARNING, "server {0} begins with new rows: the checkpoint of step {1} has none; to go on "
+                        + "with rows, give it the directory that it had", server.number, state.step());
             }
         }
     }
@@ -313,6 +335,16 @@ public final class ParameterServer implements DistributionStrategy {
         replica.adoptKept();
     }
 
+    /** Has servers take a cut of their rows, which they write while training goes on. */
+    @Override
+    public Parts saveParts(Path directory) {
+        if (tables.isEmpty()) {
+            return Parts.NONE;
+        }
+        saving = RowErrand.save(client, random, directory, state.step());
+        return saving;
+    }
+
     /** Sums running statistics over workers, each weighing as much as it says. */
     private void sumBuffers(double weight) {
         try (Scope scope = Scope.open("settle")) {
@@ -339,6 +371,10 @@ public final class ParameterServer implements DistributionStrategy {
     @Override
     public void finish() {
         tally();
+        if (saving != null) {
+            // Servers must not be let go while they write; who waits for the checkpoint learns what comes of it.
+            saving.awaitServers();
+        }
         client.askServers(Message.BYE);
         client.await("to say goodbye");
     }

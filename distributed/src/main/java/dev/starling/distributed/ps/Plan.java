@@ -27,7 +27,9 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
     /** The least elements of a part. */
     private static final int LEAST_PART = 1024;
     private static final int ALIGNMENT = 16;
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
+    /** The most elements that are kept for a row: three times those of a message, and one. */
+    static final int MOST_STRIDE = 1 << 17;
 
     /** A parameter. */
     record Dense(String name, long count, ServerOptimizer rule) { }

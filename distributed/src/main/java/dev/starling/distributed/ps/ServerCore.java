@@ -58,6 +58,9 @@ final class ServerCore implements AutoCloseable {
     private final UnsafeBuffer answerBuffer;
     private final boolean holdsEarlier;
     private long journalBytes;
+    /** What is to be saved at the next cut. */
+    private volatile RowSaving saving;
+    private volatile RowTask task;
     private volatile Throwable failure;
     private volatile boolean closing;
 
@@ -83,6 +86,7 @@ final class ServerCore implements AutoCloseable {
             Path snapshot = directory.resolve(SNAPSHOT);
             shard.load(snapshot);
             new JournalReader().read(directory, shard.sequence(), shard::replay);
+            shard.dropHalfRestored();
             shard.save(snapshot);
             return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
         } catch (IOException | RuntimeException e) {
@@ -251,8 +255,13 @@ final class ServerCore implements AutoCloseable {
 
     /** Makes a snapshot, and waits until it is on the disk. */
     void snapshot() {
+        perform(Message.SNAPSHOT);
+    }
+
+    /** Has a request of this process's own done, and what it changes on the disk. */
+    private void perform(int kind) {
         if (only != null) {
-            only.internal(Message.SNAPSHOT, 0, 0);
+            only.internal(kind, 0, 0);
             process();
             return;
         }
@@ -261,9 +270,43 @@ final class ServerCore implements AutoCloseable {
         while ((at = claim()) < 0) {
             pause(deadline);
         }
-        ring.get(at).internal(Message.SNAPSHOT, 0, 0);
+        ring.get(at).internal(kind, 0, 0);
         ring.publish(at);
         await(replyStage, at);
+    }
+
+    // ---- tasks with rows; one at a time ----
+
+    /**
+     * Begins to save all rows as they are between two requests; returns whether there was room to ask for that.
+     *
+     * @param file to be written
+     * @param step is noted in it
+     */
+    boolean save(RowTask newTask, Path file, long step) {
+        check();
+        task = newTask;
+        saving = new RowSaving(newTask, file, step, only == null);
+        if (only != null) {
+            only.internal(Message.CUT, 0, 0);
+            process();
+        } else {
+            long at = claim();
+            if (at < 0) {
+                return false;
+            }
+            ring.get(at).internal(Message.CUT, 0, 0);
+            ring.publish(at);
+        }
+        return true;
+    }
+
+    /** Begins to fill tables with rows of a checkpoint, unless they have rows of this run. */
+    void restore(RowTask newTask, List<RowRestoring.Source> parts) {
+        check();
+        task = newTask;
+        newTask.begin(shard.hasRows() ? t -> "0\n" : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
+                only != null ? null : "starling-ps-" + shard.server() + "-rows");
     }
 
     private void await(EventHandler<Request> stage, long at) {
@@ -316,20 +359,30 @@ final class ServerCore implements AutoCloseable {
         public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
             if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
                     || shard.isFullFor(e))) {
-                // All that rows are changed to must be in the journal before a row in the map may be torn. The journal
-                // sees what comes before only when it counts as done, which is at the end of the batch unless told.
-                if (only == null) {
-                    done.set(at - 1);
-                    await(journalStage, at - 1);
-                }
+                awaitJournal(at);
                 shard.save(snapshot);
                 e.rotate = true;
                 e.firstRecord = shard.sequence() + 1;
                 journalBytes = 0;
             }
+            if (e.kind == Message.CUT) {
+                awaitJournal(at);
+                shard.cut(saving);
+            }
             shard.apply(e);
             if (e.record != 0) {
                 journalBytes += e.recordLength();
+            }
+        }
+
+        /**
+         * All that rows are changed to must be in the journal before a row in the map may be torn. The journal sees what
+         * comes before only when it counts as done, which is at the end of the batch unless told.
+         */
+        private void awaitJournal(long at) {
+            if (only == null) {
+                done.set(at - 1);
+                await(journalStage, at - 1);
             }
         }
     }
@@ -374,6 +427,9 @@ final class ServerCore implements AutoCloseable {
     @Override
     public void close() {
         closing = true;
+        if (task != null) {
+            task.cancel();
+        }
         try {
             if (failure == null && disruptor != null) {
                 disruptor.shutdown(config.deadline().toMillis(), TimeUnit.MILLISECONDS);
@@ -385,6 +441,9 @@ final class ServerCore implements AutoCloseable {
                 disruptor.halt();
             }
             threads.forEach(ServerCore::join);
+            if (task != null) {
+                task.join();
+            }
         }
         try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
             if (snapshot != null && failure == null) {
@@ -396,7 +455,8 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    private static void join(Thread thread) {
+    /** Waits until a thread has ended, interrupted or not. */
+    static void join(Thread thread) {
         boolean isInterrupted = false;
         while (thread.isAlive()) {
             try {

@@ -33,6 +33,7 @@ final class ServerNode {
     private static final int MOST_PLAN = 64 << 20;
     private static final int REPLIES = 4 << 20;
     private static final long TELL_NS = 50_000_000L;
+    private static final long WORKING_NS = 1_000_000_000L;
     private static final Duration TURN = Duration.ofSeconds(1);
 
     private final Group group;
@@ -53,6 +54,8 @@ final class ServerNode {
     /** By worker, the unit from which on it has yet to leave. */
     private int[] leaving;
     private Sums sums;
+    private final RowTasks tasks = new RowTasks();
+    private long workingNs = Long.MIN_VALUE;
     private long notedStep = -1;
     private byte[] notes = new byte[0];
     private volatile ServerCore core;
@@ -154,6 +157,7 @@ final class ServerNode {
         }
         backlog.drainTo(core);
         replies.controlledRead(sender, 64);
+        tellOfTasks();
         boolean isAnyFinished = false;
         for (int w = 0; w < workers.length; w++) {
             isAnyFinished |= finished[w];
@@ -171,6 +175,28 @@ final class ServerNode {
             }
         }
         done = isAnyFinished && isDeserted();
+    }
+
+    /** Tells worker 0 of its task with rows, and all others from time to time that it goes on. */
+    private void tellOfTasks() {
+        if (workers[0] != null && tasks.isNews()) {
+            int at = header(Message.TASK_STATE);
+            message.putLong(at, tasks.asked(), ORDER);
+            message.putInt(at + 8, tasks.state(), ORDER);
+            message.putLong(at + 12, tasks.progress(), ORDER);
+            byte[] text = tasks.text().getBytes(StandardCharsets.UTF_8);
+            message.putBytes(at + 20, text);
+            workers[0].send(message, 0, at + 20 + text.length);
+        }
+        long now = group.transport().nanoTime();
+        if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_NS) && tasks.isWorking()) {
+            workingNs = now;
+            for (Endpoint each : workers) {
+                if (each != null) {
+                    each.send(message, 0, header(Message.WORKING));
+                }
+            }
+        }
     }
 
     /** Tells whether all members that are connected are servers or have said goodbye. */
@@ -277,6 +303,7 @@ final class ServerNode {
                 }
                 from.send(message, 0, header(Message.BEGUN));
             }
+            case Message.TASK -> task(worker, buffer, offset, length);
             case Message.BYE -> {
                 finished[worker] = true;
                 leaving[worker] = Math.min(leaving[worker], 0);
@@ -285,6 +312,21 @@ final class ServerNode {
             }
             default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
                     worker);
+        }
+    }
+
+    private void task(int worker, DirectBuffer buffer, int offset, int length) {
+        if (worker != 0) {
+            return;
+        }
+        byte[] wish = new byte[length];
+        buffer.getBytes(offset, wish);
+        try {
+            tasks.take(core, wish);
+        } catch (ServerException e) {
+            failure = e;
+        } catch (IOException | RuntimeException e) {
+            LOG.log(Level.WARNING, "server {0} refused a malformed task: {1}", number, e);
         }
     }
 

@@ -24,7 +24,10 @@ final class Shard implements AutoCloseable {
     final Clocks clocks;
     private final Gathering gathering;
     private final RowSum sum = new RowSum();
+    /** By block. */
     private final boolean[] isReady;
+    /** Whether tables have their first rows; workers that come before that wait. Read by other threads, too. */
+    private volatile boolean hasRows;
     private final long[] versions;
     private final float[][] weights;
     private final float[][] first;
@@ -49,7 +52,7 @@ final class Shard implements AutoCloseable {
         units = blocks + plan.tables().size();
         clocks = new Clocks(units, plan.workers());
         gathering = plan.consistency() instanceof Consistency.Synchronous ? new Gathering(clocks) : null;
-        isReady = new boolean[units];
+        isReady = new boolean[blocks];
         versions = new long[units];
         weights = new float[blocks][];
         first = new float[blocks][];
@@ -64,7 +67,6 @@ final class Shard implements AutoCloseable {
         tables = new EmbeddingRows[plan.tables().size()];
         for (int t = 0; t < tables.length; t++) {
             tables[t] = new EmbeddingRows(plan.tables().get(t), directory.resolve("table-" + t + ".rows"), cacheBytes);
-            isReady[blocks + t] = true;
         }
     }
 
@@ -78,6 +80,15 @@ final class Shard implements AutoCloseable {
 
     Plan.Table tableOf(int unit) {
         return plan.tables().get(unit - blocks);
+    }
+
+    private boolean isReady(int unit) {
+        return unit < blocks ? isReady[unit] : hasRows;
+    }
+
+    /** Returns whether tables have their first rows. Any thread may ask. */
+    boolean hasRows() {
+        return hasRows;
     }
 
     private ServerOptimizer ruleOf(int unit) {
@@ -111,7 +122,8 @@ final class Shard implements AutoCloseable {
             case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
             case Message.LEAVE -> leave(e);
-            case Message.SNAPSHOT -> { }
+            case Message.ROWS_READY -> begin(e);
+            case Message.SNAPSHOT, Message.CUT -> { }
             default -> refused++;
         }
     }
@@ -126,7 +138,10 @@ final class Shard implements AutoCloseable {
             e.move(clocks, e.worker);
             e.record = ++sequence;
         }
-        if (!isReady[e.unit] && e.count > 0) {
+        if (e.unit >= blocks && e.worker == 0 && !hasRows) {
+            // There is no checkpoint, or worker 0 would have come to the table after its rows.
+            begin(e);
+        } else if (!isReady(e.unit) && e.count > 0) {
             System.arraycopy(e.gradient, 0, weights[e.unit], 0, e.count);
             isReady[e.unit] = true;
             e.recordKind = Journal.WEIGHTS;
@@ -135,6 +150,13 @@ final class Shard implements AutoCloseable {
         }
         clocks.waiting[slot] = true;
         release(e);
+    }
+
+    /** Tables have their first rows. */
+    private void begin(Request e) {
+        hasRows = true;
+        e.recordKind = Journal.ROWS_READY;
+        e.record = e.record == 0 ? ++sequence : e.record;
     }
 
     private void leave(Request e) {
@@ -154,7 +176,7 @@ final class Shard implements AutoCloseable {
 
     private void push(Request e) {
         int slot = clocks.slot(e.unit, e.worker);
-        if (!clocks.knows(slot, e.session) || !isReady[e.unit]) {
+        if (!clocks.knows(slot, e.session) || !isReady(e.unit)) {
             e.status = Message.UNKNOWN_SESSION;
             e.reply(e.worker, e.session, e.sequence);
             refused++;
@@ -252,7 +274,7 @@ final class Shard implements AutoCloseable {
 
     /** Answers all who wait for a unit and may go on. */
     private void release(Request e) {
-        if (!isReady[e.unit]) {
+        if (!isReady(e.unit)) {
             return;
         }
         long furthest = Long.MAX_VALUE;
@@ -274,7 +296,7 @@ final class Shard implements AutoCloseable {
 
     /** Puts weights, or what is kept of them, into an answer. */
     private void put(Request e, int which) {
-        if (e.unit < blocks && isReady[e.unit]) {
+        if (e.unit < blocks && isReady(e.unit)) {
             e.weightsCount = lengthOf(e.unit);
             System.arraycopy(held(e.unit, which), 0, e.weights, 0, e.weightsCount);
         }
@@ -290,7 +312,7 @@ final class Shard implements AutoCloseable {
     }
 
     private void keep(Request e) {
-        if (!isReady[e.unit]) {
+        if (!isReady(e.unit)) {
             System.arraycopy(e.gradient, 0, held(e.unit, e.flags), 0, e.count);
             versions[e.unit] = (long) e.rate;
             e.recordKind = Journal.KEPT;
@@ -308,6 +330,18 @@ final class Shard implements AutoCloseable {
         }
         e.weightsCount = e.count * width;
         e.reply(e.worker, e.session, e.sequence);
+    }
+
+    // ---- checkpoints ----
+
+    /** Has all rows written as they are now, when the journal is on the disk. */
+    void cut(RowSaving saving) {
+        saving.begin(plan, server, tables, sequence);
+    }
+
+    /** Returns what fills the tables with rows of a checkpoint, by another thread, while they are not {@link #hasRows}. */
+    RowRestoring restoring(List<RowRestoring.Source> parts, Runnable whenDone) {
+        return new RowRestoring(plan, server, tables, parts, whenDone);
     }
 
     // ---- recovery ----
@@ -352,12 +386,23 @@ final class Shard implements AutoCloseable {
                 int stride = r.getInt(Journal.STRIDE);
                 float[] rows = floats(r, at + 8 * count, count * stride);
                 for (int i = 0; i < count; i++) {
-                    tables[unit - blocks].restore(r.getLong(at + 8 * i), rows, i * stride);
+                    tables[unit - blocks].restore(r.getLong(at + 8 * i), rows, i * stride,
+                            r.getLong(Journal.SEQUENCE));
                 }
             }
+            case Journal.ROWS_READY -> hasRows = true;
             default -> { }
         }
         sequence = r.getLong(Journal.SEQUENCE);
+    }
+
+    /** Forgets rows of a checkpoint that was not read to its end. */
+    void dropHalfRestored() {
+        for (EmbeddingRows table : tables) {
+            if (!hasRows && table.size() > 0) {
+                table.clear();
+            }
+        }
     }
 
     private static float[] floats(ByteBuffer from, int at, int n) {
@@ -371,13 +416,14 @@ final class Shard implements AutoCloseable {
     /** Writes everything to a file that replaces the one before. */
     void save(Path path) throws IOException {
         for (EmbeddingRows table : tables) {
-            table.flush();
+            table.flush(sequence);
         }
         try (CheckedFile out = CheckedFile.write(path)) {
             out.putLong(MAGIC);
             out.put(encodedPlan);
             out.putInt(server);
             out.putLong(sequence);
+            out.putInt(hasRows ? 1 : 0);
             for (int slot = 0; slot < clocks.states.length; slot++) {
                 out.putInt(clocks.states[slot]);
             }
@@ -407,6 +453,7 @@ final class Shard implements AutoCloseable {
         try (CheckedFile in = CheckedFile.read(path)) {
             checkPlan(path, in, encodedPlan, server);
             sequence = in.getLong();
+            hasRows = in.getInt() == 1;
             for (int slot = 0; slot < clocks.states.length; slot++) {
                 clocks.states[slot] = (byte) in.getInt();
             }

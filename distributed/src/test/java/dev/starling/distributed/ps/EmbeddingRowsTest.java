@@ -45,12 +45,12 @@ class EmbeddingRowsTest {
                         g[j] = (float) random.nextGaussian();
                     }
                     if (!rows.hasRoom(1)) {
-                        rows.flush();
+                        rows.flush(0);
                     }
                     rows.step(key, g, 0, 0.01);
                     ADAM.step(expected[0], expected[1], expected[2], g, WIDTH, 0.01, steps.merge(key, 1, Integer::sum));
                 }
-                rows.flush();
+                rows.flush(0);
                 assertThat(rows.size()).isEqualTo(oracle.size());
             }
         }
@@ -93,11 +93,11 @@ class EmbeddingRowsTest {
                 for (int key = 0; key < ROWS; key++) {
                     java.util.Arrays.fill(g, key);
                     if (!rows.hasRoom(1)) {
-                        rows.flush();
+                        rows.flush(0);
                     }
                     rows.step(key, g, 0, 1);
                 }
-                rows.flush();
+                rows.flush(0);
                 for (int key = 0; key < ROWS; key += 7) {
                     rows.read(key, row, 0);
                     if (row[0] != -key || row[WIDE - 1] != -key) {

@@ -10,6 +10,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -19,31 +20,35 @@ import java.util.Optional;
 import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
  * The state of a run at one step, in a directory: {@code step-N-DIGEST.safetensors} with tensors and notes, and the
- * manifest {@code step-N.json} with that file's name, length and SHA-256. The manifest is written last; a checkpoint
- * without one does not exist, so a save that fails at any point leaves those before it as they were. A directory
- * belongs to one run at a time; of that run, a process that was stopped in a save and wakes up when another has taken
- * its place does that one no harm.
+ * manifest {@code step-N.json} with that file's name, length and SHA-256, and with the {@link Part}s that other processes
+ * have written. The manifest is written last; a checkpoint without one does not exist, so a save that fails at any
+ * point leaves those before it as they were. A directory belongs to one run at a time; of that run, a process that was
+ * stopped in a save and wakes up when another has taken its place does that one no harm.
  */
 public final class Checkpoint {
     private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");
-    private static final Pattern NAMED = Pattern.compile("\"(step-\\d{1,18}-[0-9a-f]{8}\\.safetensors)\"");
+    private static final Pattern NAMED = Pattern.compile("\"(step-\\d{1,18}-[0-9a-f]{8}\\.safetensors|"
+            + Part.NAME + ")\"");
     private static final Pattern DATA_OR_DRAFT = Pattern.compile("step-(\\d{1,18})(-[0-9a-f]{8})?"
-            + "\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)");
-    private static final long MAXIMUM_MANIFEST = 10_000;
+            + "(\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)|-\\d{1,9}\\.rows(\\.tmp)?)");
+    private static final long MAXIMUM_MANIFEST = 10_000_000;
     private static final String REMEDY = "delete the manifest to go on from the checkpoint before it";
 
     private final Path manifest;
     private final Path data;
     private final long step;
+    private final List<Part> parts;
 
-    private Checkpoint(Path manifest, Path data, long step) {
+    private Checkpoint(Path manifest, Path data, long step, List<Part> parts) {
         this.manifest = manifest;
         this.data = data;
         this.step = step;
+        this.parts = List.copyOf(parts);
     }
 
     // ---- saving ----
@@ -57,6 +62,12 @@ public final class Checkpoint {
      * @throws CheckpointException if it cannot be written, for example because the disk is full
      */
     public static Path save(Path directory, long step, Map<String, Parameter> tensors, Map<String, String> notes) {
+        return save(directory, step, tensors, notes, Parts.NONE).orElseThrow();
+    }
+
+    /** Saves the state at a step when its parts are there; returns nothing if those were given up. */
+    static Optional<Path> save(Path directory, long step, Map<String, Parameter> tensors, Map<String, String> notes,
+            Parts parts) {
         String name = "step-%010d".formatted(step);
         Path manifest = directory.resolve(name + ".json");
         Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
@@ -67,12 +78,16 @@ public final class Checkpoint {
             // Named by content: saving a step again never touches the file that the old manifest speaks of.
             Path data = directory.resolve(name + "-" + digest.substring(0, 8) + ".safetensors");
             AtomicFile.moveInto(partial, data);
+            Optional<List<Part>> written = parts.await();
+            if (written.isEmpty()) {
+                return Optional.empty();
+            }
             String json = "{\"file\": " + Json.quoted(data.getFileName().toString()) + ", \"bytes\": " + bytes
-                    + ", \"sha256\": \"" + digest + "\"}\n";
+                    + ", \"sha256\": \"" + digest + "\"" + toJson(written.get()) + "}\n";
             String replaced = readIfExists(manifest);
             AtomicFile.write(manifest, sink -> sink.write(ByteBuffer.wrap(json.getBytes(StandardCharsets.UTF_8))));
-            delete(directory, replaced, data);
-            return manifest;
+            delete(directory, replaced, json);
+            return Optional.of(manifest);
         } catch (IOException e) {
             throw AtomicFile.failed(manifest, e, partial);
         } catch (RuntimeException | Error e) {
@@ -81,11 +96,19 @@ public final class Checkpoint {
         }
     }
 
-    /** Deletes the data file that a manifest named which has been replaced, unless it is the new one's too. */
-    private static void delete(Path directory, String manifest, Path data) throws IOException {
+    private static String toJson(List<Part> parts) {
+        return parts.isEmpty() ? "" : parts.stream().map(part -> "{\"file\": " + Json.quoted(part.file())
+                + ", \"bytes\": " + part.bytes() + ", \"checksum\": " + Json.quoted(part.checksum()) + "}")
+                .collect(Collectors.joining(",\n  ", ", \"parts\": [\n  ", "]"));
+    }
+
+    /** Deletes the files that a manifest named which has been replaced, but for those that the new one names too. */
+    private static void delete(Path directory, String manifest, String by) throws IOException {
         Matcher named = NAMED.matcher(manifest);
-        if (named.find() && !data.getFileName().toString().equals(named.group(1))) {
-            Files.deleteIfExists(directory.resolve(named.group(1)));
+        while (named.find()) {
+            if (!by.contains(named.group())) {
+                Files.deleteIfExists(directory.resolve(named.group(1)));
+            }
         }
     }
 
@@ -183,12 +206,32 @@ public final class Checkpoint {
                 throw new CheckpointException(data, "has the SHA-256 " + found + ", the manifest says " + sha256,
                         REMEDY, null);
             }
-            return new Checkpoint(manifest, data, stepOf(manifest));
+            return new Checkpoint(manifest, data, stepOf(manifest), parts(manifest, fields.get("parts")));
         } catch (Json.JsonException e) {
             throw new CheckpointException(manifest, "is malformed: " + e.getMessage(), REMEDY, e);
         } catch (IOException e) {
             throw new CheckpointException(manifest, "cannot be read: " + e, REMEDY, e);
         }
+    }
+
+    /** Reads which parts there are, and looks whether they are; who reads one looks into it. */
+    private static List<Part> parts(Path manifest, Object listed) throws IOException {
+        List<Part> parts = new ArrayList<>();
+        for (Object each : listed instanceof List<?> list ? list : List.of()) {
+            if (!(each instanceof Map<?, ?> fields && fields.get("file") instanceof String file
+                    && fields.get("bytes") instanceof Long bytes && fields.get("checksum") instanceof String checksum
+                    && file.matches(Part.NAME))) {
+                throw new CheckpointException(manifest, "must have file, bytes and checksum of each part", REMEDY,
+                        null);
+            }
+            Path path = manifest.resolveSibling(file);
+            if (!Files.exists(path) || Files.size(path) != bytes) {
+                throw new CheckpointException(path, Files.exists(path) ? "has " + Files.size(path) + " bytes, the "
+                        + "manifest says " + bytes : "is missing", "put it back, or " + REMEDY, null);
+            }
+            parts.add(new Part(file, bytes, checksum));
+        }
+        return parts;
     }
 
     private static String digest(Path file) throws IOException {
@@ -211,6 +254,14 @@ public final class Checkpoint {
     /** Returns the step at which it was saved. */
     public long step() {
         return step;
+    }
+
+    /**
+     * Returns the files that other processes have written, by number. They are there and have their length; who reads
+     * one compares its checksum.
+     */
+    public List<Part> parts() {
+        return parts;
     }
 
     /** Returns the texts that were saved with the tensors. */

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -18,13 +19,14 @@ import java.util.concurrent.TimeoutException;
  * thread.
  */
 public final class CheckpointWriter implements AutoCloseable {
-    /** How long a write may take that somebody waits for. */
+    /** How long a write may take that somebody waits for, since others were last seen to write parts of it. */
     private static final Duration PATIENCE = Duration.ofMinutes(10);
 
     private final Path directory;
     private final int keep;
     private final Map<String, Parameter> copies = new LinkedHashMap<>();
-    private FutureTask<Path> writing;
+    private FutureTask<Optional<Path>> writing;
+    private Parts parts = Parts.NONE;
 
     /**
      * Makes a writer.
@@ -44,6 +46,16 @@ public final class CheckpointWriter implements AutoCloseable {
      * @param tensors the same names, types and shapes every time
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes) {
+        save(step, tensors, notes, Parts.NONE);
+    }
+
+    /**
+     * Begins to save a state of which other processes write parts.
+     *
+     * @param tensors the same names, types and shapes every time; may change as soon as this returns
+     * @param others are waited for by the thread that writes
+     */
+    public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes, Parts others) {
         if (writing != null) {
             throw new IllegalStateException("a write is under way; call await() first");
         }
@@ -58,8 +70,9 @@ public final class CheckpointWriter implements AutoCloseable {
             });
         }
         Map<String, String> texts = Map.copyOf(notes);
+        parts = others;
         writing = new FutureTask<>(() -> {
-            Path manifest = Checkpoint.save(directory, step, copies, texts);
+            Optional<Path> manifest = Checkpoint.save(directory, step, copies, texts, others);
             Checkpoint.prune(directory, keep);
             return manifest;
         });
@@ -74,18 +87,17 @@ public final class CheckpointWriter implements AutoCloseable {
     /**
      * Waits for the write under way.
      *
-     * @return the manifest, or {@code null} if nothing was being written
+     * @return the manifest, or {@code null} if nothing was being written or its parts were given up
      * @throws CheckpointException if it failed or does not end
      */
     public Path await() {
         if (writing == null) {
             return null;
         }
-        FutureTask<Path> awaited = writing;
         try {
-            Path manifest = awaited.get(PATIENCE.toNanos(), TimeUnit.NANOSECONDS);
+            Optional<Path> manifest = patiently(writing);
             writing = null;
-            return manifest;
+            return manifest.orElse(null);
         } catch (ExecutionException e) {
             writing = null;
             switch (e.getCause()) {
@@ -99,6 +111,20 @@ public final class CheckpointWriter implements AutoCloseable {
             Thread.currentThread().interrupt();
             throw new CheckpointException(directory, "was being written when this thread was interrupted",
                     "what was saved before is intact", e);
+        }
+    }
+
+    private Optional<Path> patiently(FutureTask<Optional<Path>> awaited) throws ExecutionException, TimeoutException,
+            InterruptedException {
+        while (true) {
+            long before = parts.progress();
+            try {
+                return awaited.get(PATIENCE.toNanos(), TimeUnit.NANOSECONDS);
+            } catch (TimeoutException e) {
+                if (parts.progress() == before) {
+                    throw e;
+                }
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 package dev.starling.nn.train;
 
+import dev.starling.nn.checkpoint.Parts;
 import dev.starling.nn.data.Share;
 import dev.starling.tensor.Tensor;
+import java.nio.file.Path;
 
 /**
  * What makes one of many processes out of a trainer. Of two kinds, told apart by {@link #share}:
@@ -104,6 +106,17 @@ public interface DistributionStrategy extends AutoCloseable {
      * elsewhere fetches them, with all that a checkpoint must hold. Collective if synchronous.
      */
     default void settle() {
+    }
+
+    /**
+     * Is called on rank 0 after {@link #settle}, when a checkpoint is to be saved: begins to save what belongs to it but
+     * is too large for this process. All that is saved is as it is now; it may change when this has returned.
+     *
+     * @param directory of the checkpoint, which {@link TrainingState#source} finds the parts in again
+     * @return what to wait for before the checkpoint counts; none unless overridden
+     */
+    default Parts saveParts(Path directory) {
+        return Parts.NONE;
     }
 
     /**

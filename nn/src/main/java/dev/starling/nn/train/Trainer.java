@@ -201,7 +201,7 @@ public final class Trainer {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             tellSaved();
-            writer.save(progress.step, state.tensors(), notes);
+            writer.save(progress.step, state.tensors(), notes, strategy.saveParts(how.directory));
         }
     }
 

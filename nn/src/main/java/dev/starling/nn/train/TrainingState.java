@@ -11,6 +11,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 
 /**
  * All that a run needs to go on as if it had never stopped: tensors and {@link #notes}, which checkpoints hold and
@@ -79,6 +80,11 @@ public final class TrainingState {
         }
         source.into(Map.of(path, tensor), other -> true);
         return true;
+    }
+
+    /** Returns the checkpoint that this process read to go on from, if it did. */
+    public Optional<Checkpoint> source() {
+        return Optional.ofNullable(source);
     }
 
     /** Returns how many steps were taken. */
