@@ -32,7 +32,7 @@ import java.util.List;
  * other parameters.
  *
  * <p>Works between {@link ParameterServer#start} and {@link ParameterServer#close}, on the training thread; also for
- * measuring. Servers that have tables need a directory, where rows outlive them; checkpoints of the run have the rows, too.
+ * measuring. Servers that have tables need a directory, where rows outlive them; checkpoints of the run have them, too.
  */
 public final class EmbeddingTable implements Layer {
     private final Plan.Table plan;

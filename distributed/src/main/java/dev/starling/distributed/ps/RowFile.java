@@ -12,9 +12,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The rows of one server in a checkpoint, as they are read. After a header that tells what tables there are come rows of
- * all of them, in any order: number of the table, key, floats; at the end -1, how many rows there were, and the checksum.
- * A row that is there twice is the same both times.
+ * The rows of one server in a checkpoint, as they are read. After a header that tells what tables there are come rows
+ * of all of them, in any order: number of the table, key, floats; at the end -1, how many rows there were, and the
+ * checksum. A row that is there twice is the same both times.
  */
 final class RowFile implements Closeable {
     private static final long MAGIC = 0x31_57_4f_52_4c_52_54_53L;

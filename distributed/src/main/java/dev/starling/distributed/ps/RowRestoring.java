@@ -10,8 +10,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Fills the tables of a server with its rows of a checkpoint, which as many servers as there are parts have written. Reads
- * only parts that may have some: a key's hash leaves the same remainder by a common divisor of both numbers of servers.
+ * Fills the tables of a server with its rows of a checkpoint, which as many servers as there are parts have written.
+ * Reads only parts that may have some: a key's hash leaves the same remainder by a common divisor of both numbers of
+ * servers.
  */
 final class RowRestoring implements RowTask.Body {
     /** A part of the checkpoint, and what the manifest says of it. */

@@ -376,8 +376,8 @@ final class ServerCore implements AutoCloseable {
         }
 
         /**
-         * All that rows are changed to must be in the journal before a row in the map may be torn. The journal sees what
-         * comes before only when it counts as done, which is at the end of the batch unless told.
+         * All that rows are changed to must be in the journal before a row in the map may be torn. The journal sees
+         * what comes before only when it counts as done, which is at the end of the batch unless told.
          */
         private void awaitJournal(long at) {
             if (only == null) {

@@ -339,7 +339,7 @@ final class Shard implements AutoCloseable {
         saving.begin(plan, server, tables, sequence);
     }
 
-    /** Returns what fills the tables with rows of a checkpoint, by another thread, while they are not {@link #hasRows}. */
+    /** Returns what fills the tables with rows of a checkpoint, by another thread, before {@link #hasRows}. */
     RowRestoring restoring(List<RowRestoring.Source> parts, Runnable whenDone) {
         return new RowRestoring(plan, server, tables, parts, whenDone);
     }

@@ -25,10 +25,10 @@ import java.util.stream.Stream;
 
 /**
  * The state of a run at one step, in a directory: {@code step-N-DIGEST.safetensors} with tensors and notes, and the
- * manifest {@code step-N.json} with that file's name, length and SHA-256, and with the {@link Part}s that other processes
- * have written. The manifest is written last; a checkpoint without one does not exist, so a save that fails at any
- * point leaves those before it as they were. A directory belongs to one run at a time; of that run, a process that was
- * stopped in a save and wakes up when another has taken its place does that one no harm.
+ * manifest {@code step-N.json} with that file's name, length and SHA-256, and with the {@link Part}s that other
+ * processes have written. The manifest is written last; a checkpoint without one does not exist, so a save that fails
+ * at any point leaves those before it as they were. A directory belongs to one run at a time; of that run, a process
+ * that was stopped in a save and wakes up when another has taken its place does that one no harm.
  */
 public final class Checkpoint {
     private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");

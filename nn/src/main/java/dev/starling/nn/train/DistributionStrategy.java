@@ -109,8 +109,8 @@ public interface DistributionStrategy extends AutoCloseable {
     }
 
     /**
-     * Is called on rank 0 after {@link #settle}, when a checkpoint is to be saved: begins to save what belongs to it but
-     * is too large for this process. All that is saved is as it is now; it may change when this has returned.
+     * Is called on rank 0 after {@link #settle}, when a checkpoint is to be saved: begins to save what belongs to it
+     * but is too large for this process. All that is saved is as it is now; it may change when this has returned.
      *
      * @param directory of the checkpoint, which {@link TrainingState#source} finds the parts in again
      * @return what to wait for before the checkpoint counts; none unless overridden
