@@ -11,8 +11,10 @@ import dev.starling.tensor.Losses;
 import dev.starling.tensor.Losses.Reduce;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Pools;
+import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.function.Function;
@@ -118,6 +120,40 @@ class CompositeGradientTest {
             check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], t[3], true, 0.3, 0.5,
                     Generator.seeded(2)), x(2, 4), x(3, 4), x(3, 2), x(2, 3));
         });
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"reference", "cpu"})
+    void recurrences(String device) {
+        on(device, () -> {
+            Tensor lengths = Tensor.of(new long[] {3, 1});
+            for (boolean reverse : new boolean[] {false, true}) {
+                check(t -> all(Recurrences.lstm(t[0], t[1], t[2], weights(t, 3), reverse, null)), x(3, 2, 3), x(2, 2),
+                        x(2, 2), x(8, 3), x(8, 2), x(8), x(8));
+                check(t -> all(Recurrences.gru(t[0], t[1], weights(t, 2), reverse, null)), x(3, 2, 3), x(2, 2),
+                        x(6, 3), x(6, 2), x(6), x(6));
+                check(t -> all(Recurrences.rnn(t[0], t[1], weights(t, 2), false, reverse, null)), x(3, 2, 3), x(2, 2),
+                        x(2, 3), x(2, 2), x(2), x(2));
+                check(t -> all(Recurrences.rnn(t[0], t[1], weights(t, 2), true, reverse, lengths)), x(3, 2, 3),
+                        x(2, 2), x(2, 3), x(2, 2), x(2), x(2));
+                check(t -> all(Recurrences.lstm(t[0], t[1], t[2], weights(t, 3), reverse, lengths)), x(3, 2, 3),
+                        x(2, 2), x(2, 2), x(8, 3), x(8, 2));
+                check(t -> all(Recurrences.gru(t[0], null, weights(t, 1), reverse, lengths)), x(3, 2, 3), x(6, 3),
+                        x(6, 2));
+            }
+        });
+    }
+
+    /** Takes weights, and biases if they are given, from operands. */
+    private static Recurrences.Weights weights(Tensor[] t, int from) {
+        boolean biased = t.length > from + 2;
+        return new Recurrences.Weights(t[from], t[from + 1], biased ? t[from + 2] : null, biased ? t[from + 3] : null);
+    }
+
+    /** Makes one tensor of all that a layer computes. */
+    private static Tensor all(Recurrences.States s) {
+        Tensor y = s.y().flatten(0, 1);
+        return s.c() == null ? Shaping.concat(0, y, s.h()) : Shaping.concat(0, y, s.h(), s.c());
     }
 
     @ParameterizedTest

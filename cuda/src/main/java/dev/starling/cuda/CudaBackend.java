@@ -41,6 +41,7 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
@@ -287,6 +288,7 @@ final class CudaBackend implements Backend {
             case Softmax s -> orHost(softmax.run(s, inputs, outputs[0]), op, inputs, outputs);
             case CrossEntropy c -> orHost(crossEntropy.run(c, inputs, outputs), op, inputs, outputs);
             case Attention a -> orHost(attention.run(a, inputs, outputs), op, inputs, outputs);
+            case Recurrence r -> host.run(r, inputs, outputs);
             case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

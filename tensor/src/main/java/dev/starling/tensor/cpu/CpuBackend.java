@@ -15,6 +15,7 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
@@ -63,6 +64,7 @@ final class CpuBackend implements Backend {
             case Normalization n -> NormalizationKernels.run(n, inputs, outputs);
             case Softmax s -> SoftmaxKernels.run(s, inputs, outputs[0]);
             case Attention a -> AttentionKernels.run(a, inputs, outputs);
+            case Recurrence r -> RecurrenceKernels.run(r, inputs, outputs);
             case CrossEntropy c -> CrossEntropyKernels.run(c, inputs, outputs);
             case Movement m -> CopyKernels.run(m, inputs, outputs[0]);
             case Selection s -> SelectionKernels.run(s, inputs, outputs[0]);

@@ -9,7 +9,8 @@ import dev.starling.tensor.Tensor;
  * {@code default}, so that a new one does not compile until every backend has it.
  */
 public sealed interface Op permits Elementwise, Reduction, Scan, View, Movement, Selection, Sorting, Contraction,
-        Convolution, Pooling, Normalization, Softmax, Attention, CrossEntropy, Random, Fill, Transfer, Update {
+        Convolution, Pooling, Normalization, Softmax, Attention, Recurrence, CrossEntropy, Random, Fill, Transfer,
+        Update {
     /** Checks the operands' specs and returns the outputs'. The one place where shapes and types are checked. */
     Spec[] infer(Spec... inputs);
 

@@ -14,6 +14,7 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
@@ -65,6 +66,7 @@ public final class ReferenceKernels {
             case Normalization o -> ReferenceNormalization.run(o, in, out);
             case Softmax o -> ReferenceSoftmax.run(o, in, out[0]);
             case Attention o -> ReferenceAttention.run(o, in, out);
+            case Recurrence o -> ReferenceRecurrence.run(o, in, out);
             case CrossEntropy o -> ReferenceSoftmax.run(o, in, out);
             case Random o -> ReferenceRandom.run(o, in, out[0]);
             case Fill o -> ReferenceRandom.fill(o, out[0]);

@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Backward;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.Where;
 import java.util.Arrays;
@@ -81,12 +82,13 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return gradients;
     }
 
-    /** Returns gradients for each floating output; statistics of normalisation and attention carry none. */
+    /** Returns gradients for each floating output; statistics and what is kept for the gradient carry none. */
     static Tensor[] incoming(Op op, Tensor[] outputs) {
         Tensor[] gradients = new Tensor[outputs.length];
         for (int i = 0; i < gradients.length; i++) {
             boolean flows = outputs[i].dtype().isFloating() && (i == 0
-                    || !(op instanceof Normalization || op instanceof Attention));
+                    || !(op instanceof Normalization || op instanceof Attention))
+                    && !(op instanceof Recurrence && i == gradients.length - 1);
             gradients[i] = flows ? Operand.of(outputs[i].dtype(), Values.NORMAL, outputs[i].shape().dims())
                     .on(outputs[i].device(), 100 + i) : null;
         }

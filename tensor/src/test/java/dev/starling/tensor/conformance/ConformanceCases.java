@@ -26,7 +26,7 @@ final class ConformanceCases {
     static Stream<Case> all() {
         return Stream.of(ElementwiseCases.all(), ReductionCases.all(), MovementCases.all(), SelectionCases.all(),
                 ContractionCases.all(), ConvolutionCases.all(), PoolingCases.all(), NormalizationCases.all(),
-                AttentionCases.all(), CreationCases.all(), UpdateCases.all()).flatMap(s -> s);
+                AttentionCases.all(), RecurrenceCases.all(), CreationCases.all(), UpdateCases.all()).flatMap(s -> s);
     }
 
     /** Tells whether {@code op} takes operands like these. */

@@ -1,0 +1,105 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.op.Recurrence;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+
+/**
+ * Recurrent layers over whole sequences: T steps of a batch of N, I inputs and H units. Weights have the gates' rows
+ * one below the other, H for each. What the gradient needs is kept where somebody records.
+ */
+public final class Recurrences {
+    private Recurrences() {
+    }
+
+    /**
+     * What a layer computes.
+     *
+     * @param y the states after each step, {@code [T, N, H]}
+     * @param h the state after the last step, {@code [N, H]}
+     * @param c the cell after the last step, {@code [N, H]}; {@code null} for cells without
+     */
+    public record States(Tensor y, Tensor h, Tensor c) { }
+
+    /**
+     * The weights of a layer of a cell with G gates.
+     *
+     * @param input {@code [G·H, I]}
+     * @param recurrent {@code [G·H, H]}
+     * @param bias {@code [G·H]}; {@code null}, with the other, for none
+     * @param recurrentBias {@code [G·H]}, or {@code null}
+     */
+    public record Weights(Tensor input, Tensor recurrent, Tensor bias, Tensor recurrentBias) {
+        /** Checks that there are both biases or none. */
+        public Weights {
+            if ((bias == null) != (recurrentBias == null)) {
+                throw TensorException.argument("recurrence", "there must be both biases or none", "give zeros for one");
+            }
+        }
+    }
+
+    /**
+     * Long short-term memory; gates in the order input, forget, cell, output. (Hochreiter and Schmidhuber, 1997)
+     *
+     * @param x {@code [T, N, I]}
+     * @param h {@code [N, H]}, or {@code null} for zeros
+     * @param c {@code [N, H]}, or {@code null} for zeros
+     * @param w G is 4
+     * @param reverse whether from the last step to the first
+     * @param lengths {@code [N]}, i32 or i64: results are 0 past a sequence's length, its last state is the one at its
+     *     length, and a reversed layer begins there; or {@code null}
+     */
+    public static States lstm(Tensor x, Tensor h, Tensor c, Weights w, boolean reverse, Tensor lengths) {
+        Tensor[] r = Tensor.apply(new Recurrence.Lstm(reverse, keeps()),
+                operands(x, w, lengths, orZeros(h, x, w), orZeros(c, x, w)));
+        return new States(r[0], r[1], r[2]);
+    }
+
+    /**
+     * Gated recurrent unit; gates in the order reset, update, new, and the reset gate is applied behind the product
+     * with the recurrent weight and its bias, as cuDNN does. G is 3, the rest as in {@link #lstm}. (Cho et al., 2014)
+     */
+    public static States gru(Tensor x, Tensor h, Weights w, boolean reverse, Tensor lengths) {
+        Tensor[] r = Tensor.apply(new Recurrence.Gru(reverse, keeps()), operands(x, w, lengths, orZeros(h, x, w)));
+        return new States(r[0], r[1], null);
+    }
+
+    /**
+     * Plain recurrence {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}; G is 1, the rest as in {@link #lstm}. (Elman, 1990)
+     *
+     * @param rectified for {@code max(·, 0)} in place of tanh
+     */
+    public static States rnn(Tensor x, Tensor h, Weights w, boolean rectified, boolean reverse, Tensor lengths) {
+        Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse), operands(x, w, lengths, orZeros(h, x, w)));
+        return new States(r[0], r[1], null);
+    }
+
+    private static boolean keeps() {
+        return Recorder.current() != Recorder.NONE;
+    }
+
+    /** Where the zeros' shape cannot be told, anything does: the operation will say what is wrong. */
+    private static Tensor orZeros(Tensor state, Tensor x, Weights w) {
+        if (state != null || x.rank() != 3 || w.recurrent.rank() != 2) {
+            return state != null ? state : x;
+        }
+        return Creation.full(x.spec().with(Shape.of(x.size(1), w.recurrent.size(1))), 0);
+    }
+
+    private static Tensor[] operands(Tensor x, Weights w, Tensor lengths, Tensor... states) {
+        List<Tensor> all = new ArrayList<>(9);
+        all.add(x);
+        Collections.addAll(all, states);
+        all.add(w.input);
+        all.add(w.recurrent);
+        if (w.bias != null) {
+            all.add(w.bias);
+            all.add(w.recurrentBias);
+        }
+        if (lengths != null) {
+            all.add(lengths);
+        }
+        return all.toArray(Tensor[]::new);
+    }
+}

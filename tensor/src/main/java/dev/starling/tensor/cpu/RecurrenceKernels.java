@@ -1,0 +1,39 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.ElementType;
+import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.op.Recurrence;
+
+/** Kernels of {@link Recurrence} in f32. */
+final class RecurrenceKernels {
+    private RecurrenceKernels() {
+    }
+
+    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    static Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
+        Recurrence.Operands<Tensor> given = op.operands(inputs);
+        if (inputs[0].dtype() != DType.F32 || !OneDnn.supports(ElementType.F32) || given.x().count() == 0
+                || given.h().count() == 0) {
+            return null;
+        }
+        Tensor[] dense = new Tensor[inputs.length];
+        for (int i = 0; i < dense.length; i++) {
+            dense[i] = Layout.dense(inputs[i]);
+        }
+        Tensor[] results = new Tensor[outputs.length];
+        for (int i = 0; i < results.length; i++) {
+            results[i] = Tensor.allocate(outputs[i]);
+        }
+        switch (op) {
+            case Recurrence.Forward f -> new RecurrentPass(f, dense, results).run();
+            case Recurrence.Gradient g -> new RecurrentGradientPass(g, dense, results).run();
+        }
+        for (int i = 0; i < dense.length; i++) {
+            Layout.release(dense[i], inputs[i]);
+        }
+        return results;
+    }
+}

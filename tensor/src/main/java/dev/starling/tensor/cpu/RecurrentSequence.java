@@ -1,0 +1,98 @@
+package dev.starling.tensor.cpu;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.ElementType;
+import dev.starling.tensor.cpu.onednn.Matmul;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Recurrence;
+import dev.starling.tensor.op.Recurrence.Cell;
+import dev.starling.tensor.spi.Block;
+import java.lang.foreign.ValueLayout;
+
+/** Sizes and order of a recurrent layer's steps, which both its passes share, and which sequences have which steps. */
+final class RecurrentSequence {
+    /** Fewer sequences than this are not worth a thread. */
+    private static final int ROWS = 4;
+
+    final Cell cell;
+    final int steps;
+    final int batch;
+    final int inputs;
+    final int units;
+    /** Rows of the weights. */
+    final int rows;
+    private final boolean reverse;
+    private final Tensor lengths;
+    /** For each step and sequence a byte, whether it has the step, then one, whether it is its first. */
+    private final Block masks;
+
+    RecurrentSequence(Recurrence op, Recurrence.Operands<Tensor> in) {
+        cell = op.cell();
+        reverse = op.reverse();
+        steps = Math.toIntExact(in.x().size(0));
+        batch = Math.toIntExact(in.x().size(1));
+        inputs = Math.toIntExact(in.x().size(2));
+        units = Math.toIntExact(in.h().size(1));
+        rows = cell.gates() * units;
+        lengths = in.lengths();
+        masks = lengths == null ? null : HostAllocator.shared().allocate(2L * steps * batch);
+        for (int n = 0; masks != null && n < batch; n++) {
+            int length = length(n);
+            int first = reverse ? length - 1 : 0;
+            for (int t = 0; t < steps; t++) {
+                ALL.set(ValueLayout.JAVA_BYTE, present(t, n), (byte) (t < length ? 1 : 0));
+                ALL.set(ValueLayout.JAVA_BYTE, first(t, n), (byte) (t < length && t == first ? 1 : 0));
+            }
+        }
+    }
+
+    boolean masked() {
+        return masks != null;
+    }
+
+    /** Returns which step comes {@code i}-th. */
+    int step(int i) {
+        return reverse ? steps - 1 - i : i;
+    }
+
+    /** Returns how many steps a sequence has. */
+    int length(int n) {
+        DType type = lengths.dtype();
+        return (int) Math.clamp(HostMemory.getLong(type, lengths.address() + (long) n * type.bytes()), 0, steps);
+    }
+
+    /** Returns the address of the byte that tells whether sequence {@code n} has step {@code t}. */
+    long present(int t, int n) {
+        return masks.address() + (long) t * batch + n;
+    }
+
+    /** Returns the address of the byte that tells whether sequence {@code n} begins with step {@code t}. */
+    long first(int t, int n) {
+        return masks.address() + (long) (steps + t) * batch + n;
+    }
+
+    /** Returns the address of sequence {@code n} at step {@code t} of an array with so many elements for each. */
+    long at(long address, int t, int n, long width) {
+        return address + 4 * ((long) t * batch + n) * width;
+    }
+
+    /** Shares the sequences out among threads: each goes through all steps with its own, and waits for no other. */
+    void share(RangeTask task) {
+        long grain = Math.max(ROWS, Math.ceilDiv(batch, Parallel.threads()));
+        Parallel.forRange(batch, grain, task);
+    }
+
+    static Matmul product(long m, long n, long k) {
+        return new Matmul(ElementType.F32, ElementType.F32, m, n, k);
+    }
+
+    void close() {
+        if (masks != null) {
+            HostAllocator.shared().free(masks);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/**
+ * One layer of a recurrent network over a whole sequence, in one direction. With T steps, a batch of N, I inputs, H
+ * units and a cell of G gates, operands are {@code x [T, N, I]}, the state before the first step {@code h [N, H]} (and
+ * {@code c [N, H]}), weights {@code [G·H, I]} of the input and {@code [G·H, H]} of the state, their two biases
+ * {@code [G·H]}, which may both be missing, and at most {@code lengths [N]}.
+ *
+ * <p>Where {@code lengths}, i32 or i64, are given (below 0 means 0, above T means T), a sequence's steps from its
+ * length on are left out: their results are 0, and the state passes by them. A reversed layer begins with the last step
+ * of the length.
+ *
+ * <p>Results are the states after each step {@code y [T, N, H]}, the state after the last one {@code h [N, H]} (and
+ * {@code c [N, H]}), and the reserve {@code [T, N, R·H]}, which is for the gradient and carries none: R parts a cell of
+ * what a step computed, 0 at steps that are left out. All have x's type; a 16-bit state may be rounded to it between
+ * steps, or kept in f32.
+ */
+public sealed interface Recurrence extends Op {
+    /** What a step computes. */
+    enum Cell {
+        /** {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}. */
+        TANH(1, 0),
+        /** {@code h = max(x·Wᵀ + h·Uᵀ + biases, 0)}. */
+        RELU(1, 0),
+        /** As {@link Gru} says. */
+        GRU(3, 4),
+        /** As {@link Lstm} says. */
+        LSTM(4, 5);
+
+        private final int gates;
+        private final int reserved;
+
+        Cell(int gates, int reserved) {
+            this.gates = gates;
+            this.reserved = reserved;
+        }
+
+        /** Returns G: how many blocks of H rows the weights have. */
+        public int gates() {
+            return gates;
+        }
+
+        /** Returns R: how many values of each unit and step are kept for the gradient. */
+        public int reserved() {
+            return reserved;
+        }
+    }
+
+    /** Returns what a step computes. */
+    Cell cell();
+
+    /** Tells whether steps go from the last to the first. */
+    boolean reverse();
+
+    /**
+     * The operands of a layer by name, be they tensors or specs.
+     *
+     * @param x {@code [T, N, I]}
+     * @param h {@code [N, H]}
+     * @param c {@code [N, H]}; {@code null} for cells without
+     * @param weight of the input, {@code [G·H, I]}
+     * @param recurrentWeight {@code [G·H, H]}
+     * @param bias {@code [G·H]}, or {@code null}
+     * @param recurrentBias {@code [G·H]}, or {@code null}
+     * @param lengths {@code [N]}, or {@code null}
+     * @param <T> tensor or spec
+     */
+    record Operands<T>(T x, T h, T c, T weight, T recurrentWeight, T bias, T recurrentBias, T lengths) { }
+
+    /** Names the layer's operands among those of this operation. */
+    default <T> Operands<T> operands(T[] in) {
+        int states = cell() == Cell.LSTM ? 2 : 1;
+        int first = this instanceof Gradient ? states + 3 : 0;
+        int w = first + 1 + states;
+        int rest = in.length - w - 2;
+        boolean biased = rest >= 2;
+        return new Operands<>(in[first], in[first + 1], states == 2 ? in[first + 2] : null, in[w], in[w + 1],
+                biased ? in[w + 2] : null, biased ? in[w + 3] : null, rest % 2 == 1 ? in[in.length - 1] : null);
+    }
+
+    /** A layer. */
+    sealed interface Forward extends Recurrence {
+        /** Tells whether the reserve is kept; else its last size is 0 and the gradient is composed, slowly. */
+        boolean keeps();
+
+        /** Returns the operation that computes the gradients; {@code input} tells whether that of x is wanted. */
+        Gradient gradient(boolean input);
+
+        @Override
+        default Spec[] infer(Spec... in) {
+            int least = cell() == Cell.LSTM ? 5 : 4;
+            Check.operands(this, in, least, least + 3);
+            Operands<Spec> o = operands(in);
+            check(o, in);
+            Spec reserve = o.x.with(o.x.shape().with(-1, keeps() ? cell().reserved * o.h.shape().dim(1) : 0));
+            Spec y = o.x.with(o.x.shape().with(-1, o.h.shape().dim(1)));
+            return o.c == null ? new Spec[] {y, o.h, reserve} : new Spec[] {y, o.h, o.c, reserve};
+        }
+
+        private void check(Operands<Spec> o, Spec... in) {
+            Spec[] numbers = o.lengths == null ? in : Arrays.copyOf(in, in.length - 1);
+            Check.floating(this, numbers);
+            Check.sameType(this, numbers);
+            int gates = cell().gates;
+            Shape x = o.x.shape();
+            Shape u = o.recurrentWeight.shape();
+            Check.shape(x.rank() == 3, this, "x must be [steps, batch, inputs]",
+                    "unsqueeze it, or transpose a batch that comes first", in);
+            Check.shape(u.rank() == 2 && u.dim(0) == gates * u.dim(1), this,
+                    () -> "the recurrent weight must be [" + (gates == 1 ? "" : gates + "·") + "H, H]",
+                    "stack the gates' weights in rows", in);
+            long units = u.dim(1);
+            Shape weight = Shape.of(gates * units, x.dim(2));
+            Check.shape(o.weight.shape().equals(weight), this, () -> "the input weight must be " + weight,
+                    "give a column for each of x's inputs and rows as in the recurrent weight", in);
+            Shape state = Shape.of(x.dim(1), units);
+            Check.shape(o.h.shape().equals(state) && (o.c == null || o.c.shape().equals(state)), this,
+                    () -> "a state must be " + state, "give each sequence of the batch a state of its own", in);
+            Shape bias = Shape.of(gates * units);
+            Check.shape(o.bias == null || o.bias.shape().equals(bias) && o.recurrentBias.shape().equals(bias), this,
+                    () -> "both biases must be " + bias, "give one value a row of the weights", in);
+            if (o.lengths != null) {
+                Check.index(this, o.lengths, in);
+                Check.shape(o.lengths.shape().equals(Shape.of(x.dim(1))), this,
+                        () -> "lengths must be [" + x.dim(1) + "]", "give one length a sequence", in);
+            }
+        }
+
+        @Override
+        default Tensor[] vjp(Backward b) {
+            if (b.recorded() || !keeps() && cell().reserved > 0) {
+                return new UnrolledRecurrence(this, b).gradients();
+            }
+            int states = cell() == Cell.LSTM ? 2 : 1;
+            Tensor[] in = new Tensor[states + 3 + b.inputs().length];
+            for (int i = 0; i <= states; i++) {
+                in[i] = b.grad(i);
+            }
+            in[states + 1] = b.out(0);
+            in[states + 2] = b.out(states + 1);
+            System.arraycopy(b.inputs(), 0, in, states + 3, b.inputs().length);
+            Tensor[] gradients = Arrays.copyOf(Tensor.apply(gradient(b.needs(0)), in), b.inputs().length);
+            gradients[0] = b.needs(0) ? gradients[0] : null;
+            return gradients;
+        }
+    }
+
+    /**
+     * The gradients of a layer: operands are those of the results y and h (and c), then y and the reserve as the layer
+     * gave them, then the layer's own operands. Results are the gradients of all these but {@code lengths}.
+     */
+    sealed interface Gradient extends Recurrence {
+        /** Tells whether x's gradient is wanted; if not, it has no steps. */
+        boolean input();
+
+        /** Returns the layer; {@code keeps} tells whether with its reserve. */
+        Forward forward(boolean keeps);
+
+        @Override
+        default Spec[] infer(Spec... in) {
+            int first = cell() == Cell.LSTM ? 5 : 4;
+            Check.operands(this, in, 2 * first, 2 * first + 3);
+            Forward layer = forward(true);
+            Spec[] own = Arrays.copyOfRange(in, first, in.length);
+            Spec[] results = layer.infer(own);
+            for (int i = 0; i < first; i++) {
+                Spec wanted = results[i < first - 2 ? i : i == first - 2 ? 0 : results.length - 1];
+                Check.dtype(in[i].dtype() == wanted.dtype(), this, "operands must have one type",
+                        "cast with to(DType)", in);
+                Check.shape(in[i].shape().equals(wanted.shape()), this,
+                        () -> "gradients, y and reserve must be as the layer's results, " + Arrays.toString(results),
+                        "pass the gradients of the results, and what the layer gave", in);
+            }
+            Spec[] gradients = Arrays.copyOf(own, own.length - (operands(in).lengths == null ? 0 : 1));
+            gradients[0] = input() ? own[0] : own[0].with(own[0].shape().with(0, 0));
+            return gradients;
+        }
+
+        @Override
+        default boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * Long short-term memory: of {@code x·Wᵀ + h·Uᵀ + biases}, {@code i}, {@code f} and {@code o} are the sigmoid and
+     * {@code g} is the tanh; then {@code c = f·c + i·g} and {@code h = o·tanh c}. Rows of weights, and values in the
+     * reserve, are in the order i, f, g, o; there c follows. (Hochreiter and Schmidhuber, 1997; Gers et al., 2000)
+     *
+     * @param reverse whether steps go from the last to the first
+     * @param keeps whether the reserve is kept
+     */
+    record Lstm(boolean reverse, boolean keeps) implements Forward {
+        @Override
+        public Cell cell() {
+            return Cell.LSTM;
+        }
+
+        @Override
+        public Gradient gradient(boolean input) {
+            return new LstmGradient(reverse, input);
+        }
+    }
+
+    /**
+     * The gradients of {@link Lstm}'s operands.
+     *
+     * @param reverse as there
+     * @param input whether x's gradient is wanted
+     */
+    record LstmGradient(boolean reverse, boolean input) implements Gradient {
+        @Override
+        public Cell cell() {
+            return Cell.LSTM;
+        }
+
+        @Override
+        public Forward forward(boolean keeps) {
+            return new Lstm(reverse, keeps);
+        }
+    }
+
+    /**
+     * Gated recurrent unit: of {@code a = x·Wᵀ + bias} and {@code u = h·Uᵀ + bias}, {@code r} and {@code z} are the
+     * sigmoid of the sum, and {@code n = tanh(a + r·u)}; then {@code h = (1 - z)·n + z·h}. Rows of weights, and values
+     * in the reserve, are in the order r, z, n; there n's u follows. (Cho et al., 2014)
+     *
+     * @param reverse whether steps go from the last to the first
+     * @param keeps whether the reserve is kept
+     */
+    record Gru(boolean reverse, boolean keeps) implements Forward {
+        @Override
+        public Cell cell() {
+            return Cell.GRU;
+        }
+
+        @Override
+        public Gradient gradient(boolean input) {
+            return new GruGradient(reverse, input);
+        }
+    }
+
+    /**
+     * The gradients of {@link Gru}'s operands.
+     *
+     * @param reverse as there
+     * @param input whether x's gradient is wanted
+     */
+    record GruGradient(boolean reverse, boolean input) implements Gradient {
+        @Override
+        public Cell cell() {
+            return Cell.GRU;
+        }
+
+        @Override
+        public Forward forward(boolean keeps) {
+            return new Gru(reverse, keeps);
+        }
+    }
+
+    /**
+     * Plain recurrence: {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}, or a rectifier in place of tanh. Its reserve has no
+     * elements: y is enough for the gradient. (Elman, 1990)
+     *
+     * @param rectified whether by {@code max(·, 0)} rather than tanh
+     * @param reverse whether steps go from the last to the first
+     */
+    record Rnn(boolean rectified, boolean reverse) implements Forward {
+        @Override
+        public Cell cell() {
+            return rectified ? Cell.RELU : Cell.TANH;
+        }
+
+        @Override
+        public boolean keeps() {
+            return false;
+        }
+
+        @Override
+        public Gradient gradient(boolean input) {
+            return new RnnGradient(rectified, reverse, input);
+        }
+    }
+
+    /**
+     * The gradients of {@link Rnn}'s operands.
+     *
+     * @param rectified as there
+     * @param reverse as there
+     * @param input whether x's gradient is wanted
+     */
+    record RnnGradient(boolean rectified, boolean reverse, boolean input) implements Gradient {
+        @Override
+        public Cell cell() {
+            return rectified ? Cell.RELU : Cell.TANH;
+        }
+
+        @Override
+        public Forward forward(boolean keeps) {
+            return new Rnn(rectified, reverse);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+package dev.starling.tensor.op;
+
+import dev.starling.tensor.Shaping;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Recurrence.Cell;
+
+/**
+ * The gradients of a {@link Recurrence}, composed step by step of operations that can be differentiated: for
+ * derivatives of derivatives, and where no reserve was kept. All of a step's gates are computed again.
+ */
+final class UnrolledRecurrence {
+    private final Recurrence.Forward op;
+    private final Backward b;
+    private final Recurrence.Operands<Tensor> in;
+    private final int steps;
+    private final int units;
+    /** Of each step, in the order of time: the states before it, its gates, and what gradients arrive at these. */
+    private final Tensor[] before;
+    private final Tensor[] cellBefore;
+    private final Tensor[][] gates;
+    private final Tensor[] slopes;
+    private final Tensor[] recurrentSlopes;
+    private Tensor dh;
+    private Tensor dc;
+
+    UnrolledRecurrence(Recurrence.Forward op, Backward b) {
+        this.op = op;
+        this.b = b;
+        in = op.operands(b.inputs());
+        steps = Math.toIntExact(in.x().size(0));
+        units = Math.toIntExact(in.h().size(1));
+        before = new Tensor[steps];
+        cellBefore = new Tensor[steps];
+        gates = new Tensor[steps][];
+        slopes = new Tensor[steps];
+        recurrentSlopes = new Tensor[steps];
+    }
+
+    /** Returns the gradients of all operands, {@code null} for lengths. */
+    Tensor[] gradients() {
+        dh = b.grad(1);
+        dc = in.c() == null ? null : b.grad(2);
+        forward();
+        for (int i = steps - 1; i >= 0; i--) {
+            backward(step(i));
+        }
+        Tensor[] all = new Tensor[b.inputs().length];
+        all[1] = dh;
+        int w = 2;
+        if (dc != null) {
+            all[w++] = dc;
+        }
+        if (steps == 0) {
+            for (int i = 0; i < all.length; i++) {
+                boolean weight = i >= w && b.in(i) != in.lengths();
+                all[i] = i == 0 || weight ? b.in(i).zerosLike() : all[i];
+            }
+            return all;
+        }
+        Tensor g = Shaping.stack(0, slopes);
+        Tensor u = op.cell() == Cell.GRU ? Shaping.stack(0, recurrentSlopes) : g;
+        all[0] = g.matmul(in.weight());
+        all[w] = rows(g).t().matmul(rows(in.x()));
+        all[w + 1] = rows(u).t().matmul(rows(Shaping.stack(0, before)));
+        if (in.bias() != null) {
+            all[w + 2] = g.sum(false, 0, 1);
+            all[w + 3] = u.sum(false, 0, 1);
+        }
+        return all;
+    }
+
+    private static Tensor rows(Tensor x) {
+        return x.reshape(x.size(0) * x.size(1), x.size(2));
+    }
+
+    /** Returns which step comes {@code i}-th. */
+    private int step(int i) {
+        return op.reverse() ? steps - 1 - i : i;
+    }
+
+    private Tensor at(Tensor x, int t) {
+        return x.narrow(0, t, 1).squeeze(0);
+    }
+
+    private Tensor gate(Tensor x, int which) {
+        return x.narrow(1, (long) which * units, units);
+    }
+
+    /** Returns what is computed at sequences that have step {@code t}, and at others what is there {@code instead}. */
+    private Tensor present(int t, Tensor computed, Tensor instead) {
+        return in.lengths() == null ? computed : Where.select(in.lengths().gt(t).unsqueeze(1), computed, instead);
+    }
+
+    private void forward() {
+        Tensor inputs = in.x().matmul(in.weight().t());
+        inputs = in.bias() == null ? inputs : inputs.add(in.bias());
+        Tensor h = in.h();
+        Tensor c = in.c();
+        for (int i = 0; i < steps; i++) {
+            int t = step(i);
+            before[t] = h;
+            cellBefore[t] = c;
+            Tensor a = at(inputs, t);
+            Tensor u = h.matmul(in.recurrentWeight().t());
+            u = in.recurrentBias() == null ? u : u.add(in.recurrentBias());
+            Tensor sum = a.add(u);
+            switch (op.cell()) {
+                case TANH, RELU -> {
+                    gates[t] = new Tensor[] {op.cell() == Cell.TANH ? sum.tanh() : sum.relu()};
+                    h = present(t, gates[t][0], h);
+                }
+                case GRU -> {
+                    Tensor r = gate(sum, 0).sigmoid();
+                    Tensor z = gate(sum, 1).sigmoid();
+                    Tensor n = gate(a, 2).add(r.mul(gate(u, 2))).tanh();
+                    gates[t] = new Tensor[] {r, z, n, gate(u, 2)};
+                    h = present(t, n.add(z.mul(h.sub(n))), h);
+                }
+                case LSTM -> {
+                    Tensor input = gate(sum, 0).sigmoid();
+                    Tensor forget = gate(sum, 1).sigmoid();
+                    Tensor g = gate(sum, 2).tanh();
+                    Tensor o = gate(sum, 3).sigmoid();
+                    Tensor next = forget.mul(c).add(input.mul(g));
+                    gates[t] = new Tensor[] {input, forget, g, o, next.tanh()};
+                    h = present(t, o.mul(gates[t][4]), h);
+                    c = present(t, next, c);
+                }
+            }
+        }
+    }
+
+    private void backward(int t) {
+        Tensor d = present(t, at(b.grad(0), t).add(dh), null);
+        Tensor[] k = gates[t];
+        Tensor carried = null;
+        switch (op.cell()) {
+            case TANH -> slopes[t] = d.mul(k[0].square().neg().add(1));
+            case RELU -> slopes[t] = d.mul(k[0].gt(0).to(d.dtype()));
+            case GRU -> {
+                Tensor dz = d.mul(before[t].sub(k[2])).mul(slope(k[1]));
+                Tensor dn = d.sub(d.mul(k[1])).mul(k[2].square().neg().add(1));
+                Tensor dr = dn.mul(k[3]).mul(slope(k[0]));
+                slopes[t] = Shaping.concat(1, dr, dz, dn);
+                recurrentSlopes[t] = Shaping.concat(1, dr, dz, dn.mul(k[0]));
+                carried = d.mul(k[1]);
+            }
+            case LSTM -> {
+                Tensor dcell = present(t, dc, null).add(d.mul(k[3]).mul(k[4].square().neg().add(1)));
+                slopes[t] = Shaping.concat(1, dcell.mul(k[2]).mul(slope(k[0])),
+                        dcell.mul(cellBefore[t]).mul(slope(k[1])), dcell.mul(k[0]).mul(k[2].square().neg().add(1)),
+                        d.mul(k[4]).mul(slope(k[3])));
+                dc = present(t, dcell.mul(k[1]), dc);
+            }
+        }
+        Tensor u = op.cell() == Cell.GRU ? recurrentSlopes[t] : slopes[t];
+        Tensor flowing = u.matmul(in.recurrentWeight());
+        dh = present(t, carried == null ? flowing : flowing.add(carried), dh);
+    }
+
+    /** Returns the slope of a sigmoid whose value is given. */
+    private static Tensor slope(Tensor y) {
+        return y.sub(y.square());
+    }
+}
