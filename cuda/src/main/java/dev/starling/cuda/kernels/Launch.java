@@ -64,6 +64,18 @@ final class Launch {
         return this;
     }
 
+    /** Appends an array of {@code room} 64-bit integers, of which the first {@code count} matter. */
+    Launch i64s(long[] values, int count, int room) {
+        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_LONG_UNALIGNED, place(8 * room, 8), count);
+        return this;
+    }
+
+    /** Appends an array of {@code room} 32-bit integers, of which the first {@code count} matter. */
+    Launch i32s(int[] values, int count, int room) {
+        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_INT_UNALIGNED, place(4 * room, 4), count);
+        return this;
+    }
+
     /** Appends a bool. */
     Launch bool(boolean value) {
         arguments.set(ValueLayout.JAVA_BYTE, place(1, 1), (byte) (value ? 1 : 0));

@@ -82,7 +82,7 @@ public final class UpdateKernels {
         DType type = operands[first][0].dtype();
         int arity = operands[first].length;
         Rule rule = rule(ops[first], arity);
-        UpdateTable table = new UpdateTable(arity, type.bytes(), chunk(type));
+        UpdateTable table = UpdateTable.of(arity, type.bytes(), chunk(type));
         for (int i = first; i < ops.length; i++) {
             Tensor[] of = operands[i];
             if (done[i] || of.length != arity || of[0].dtype() != type || !ops[i].equals(ops[first])) {

@@ -4,27 +4,34 @@ import dev.starling.tensor.Tensor;
 
 /**
  * The tensors that one launch updates: the host's side of the struct {@code Table} in {@code update.cu}. It is an
- * argument of the kernel; as many tensors fit as an argument block has room for.
+ * argument of the kernel; as many tensors fit as an argument block has room for. One per thread, used again.
  */
 final class UpdateTable {
     /** Of four operands; 4096 bytes hold these, the guard, and a rule. */
     static final int MOST = 96;
 
-    private final int operands;
-    private final int elementBytes;
-    private final int chunk;
-    private final long[][] at;
+    private static final int MOST_OPERANDS = 4;
+    private static final ThreadLocal<UpdateTable> MINE = ThreadLocal.withInitial(UpdateTable::new);
+
+    private final long[][] at = new long[MOST_OPERANDS][MOST];
     private final int[] count = new int[MOST];
     private final int[] first = new int[MOST];
+    private int operands;
+    private int elementBytes;
+    private int chunk;
     private int entries;
     private int blocks;
 
-    /** Makes a table for tensors whose elements have so many bytes, of which a block works on {@code chunk}. */
-    UpdateTable(int operands, int elementBytes, int chunk) {
-        this.operands = operands;
-        this.elementBytes = elementBytes;
-        this.chunk = chunk;
-        at = new long[operands][MOST];
+    private UpdateTable() { }
+
+    /** Returns an empty table for tensors whose elements have so many bytes, of which a block works on {@code chunk}. */
+    static UpdateTable of(int operands, int elementBytes, int chunk) {
+        UpdateTable table = MINE.get();
+        table.operands = operands;
+        table.elementBytes = elementBytes;
+        table.chunk = chunk;
+        table.clear();
+        return table;
     }
 
     int operands() {
@@ -60,17 +67,11 @@ final class UpdateTable {
     void appendTo(Launch launch) {
         int capacity = capacity();
         launch.align(8);
-        for (long[] pointers : at) {
-            for (int i = 0; i < capacity; i++) {
-                launch.i64(pointers[i]);
-            }
+        for (int k = 0; k < operands; k++) {
+            launch.i64s(at[k], entries, capacity);
         }
-        for (int i = 0; i < capacity; i++) {
-            launch.i32(count[i]);
-        }
-        for (int i = 0; i < capacity; i++) {
-            launch.i32(first[i]);
-        }
+        launch.i32s(count, entries, capacity);
+        launch.i32s(first, entries, capacity);
         launch.i32(entries).align(8);
     }
 
