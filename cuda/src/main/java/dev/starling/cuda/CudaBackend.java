@@ -184,6 +184,11 @@ final class CudaBackend implements Backend {
         };
     }
 
+    @Override
+    public boolean fusesHalves() {
+        return true;
+    }
+
     /** Begins to queue work of the given name; {@link #queued} ends it. */
     private Lock queueing(String work) {
         Lock lock = order.readLock();

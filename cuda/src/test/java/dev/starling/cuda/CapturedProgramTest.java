@@ -98,8 +98,11 @@ class CapturedProgramTest {
                 for (int i = 0; i < 4; i++) {
                     Tensor other = normal(6);
                     expected = expected.add(other);
+                    int version = sum.version();
                     assertSame(program.run(other)[0], expected.square());
+                    assertThat(sum.version()).isGreaterThan(version);
                 }
+                assertThat(program.isRecorded()).isTrue();
                 assertSame(sum, expected);
             }
         }
@@ -164,6 +167,50 @@ class CapturedProgramTest {
                     assertThat(y[1].toLongs()).isEqualTo(expected[1].toLongs());
                 }
                 assertThat(program.isRecorded()).isTrue();
+            }
+        }
+    }
+
+    @Test
+    void chainsInSixteenBitsRoundWhereTheirOperationsDo() {
+        Program.Work work = in -> new Tensor[] {in[0].mul(in[1]).add(in[2]).gelu(), in[0].to(DType.F32).mul(3).exp()
+            .to(DType.BF16)};
+        try (Scope scope = Scope.open()) {
+            Tensor[] x = new Tensor[3];
+            for (int i = 0; i < x.length; i++) {
+                x[i] = normal(7, 9).to(DType.BF16);
+            }
+            try (Program program = Program.capture(null, work, x).program()) {
+                assertThat(program.size()).isEqualTo(2);
+                for (int i = 0; i < 3; i++) {
+                    Tensor[] expected = work.run(x);
+                    Tensor[] y = program.run(x);
+                    assertThat(y[0].toFloats()).isEqualTo(expected[0].toFloats());
+                    assertThat(y[1].toFloats()).isEqualTo(expected[1].toFloats());
+                }
+            }
+        }
+    }
+
+    @Test
+    void inputsOfSeveralTypesAreCopiedWhereverTheyLie() {
+        Program.Work work = in -> new Tensor[] {in[0].mul(2), in[1].add(1), in[2].neg(), in[3].to(DType.I64)};
+        try (Scope scope = Scope.open()) {
+            Tensor half = normal(9).to(DType.BF16);
+            Tensor whole = Tensor.of(new long[] {1, 2, 3, 4, 5}).to(GPU);
+            Tensor bytes = Tensor.of(new long[] {1, 2, 3, 4, 5, 6}).to(DType.U8).to(GPU);
+            Tensor wide = normal(4, 6);
+            Tensor[] x = {half.narrow(0, 0, 4), whole, wide.narrow(1, 0, 3), bytes.narrow(0, 0, 4)};
+            try (Program program = Program.capture(null, work, x).program()) {
+                for (int i = 0; i < 3; i++) {
+                    Tensor[] other = {half.narrow(0, 2 * i + 1, 4), whole.add(i), wide.narrow(1, i, 3),
+                        bytes.narrow(0, i, 4)};
+                    Tensor[] expected = work.run(other);
+                    Tensor[] y = program.run(other);
+                    for (int k = 0; k < y.length; k++) {
+                        assertThat(y[k].toDoubles()).isEqualTo(expected[k].toDoubles());
+                    }
+                }
             }
         }
     }

@@ -79,24 +79,32 @@ public final class UpdateKernels {
     }
 
     private void runLike(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
-        DType type = operands[first][0].dtype();
+        DType type = unit(ops[first], operands[first]);
         int arity = operands[first].length;
         Rule rule = rule(ops[first], arity);
         UpdateTable table = UpdateTable.of(arity, type.bytes(), chunk(type));
         for (int i = first; i < ops.length; i++) {
             Tensor[] of = operands[i];
-            if (done[i] || of.length != arity || of[0].dtype() != type || !ops[i].equals(ops[first])) {
+            if (done[i] || of.length != arity || !ops[i].equals(ops[first]) || unit(ops[i], of) != type) {
                 continue;
             }
             done[i] = true;
-            for (long from = 0; from < of[0].count(); from += Layout.MAX_COUNT) {
+            long count = of[0].spec().bytes() / type.bytes();
+            for (long from = 0; from < count; from += Layout.MAX_COUNT) {
                 if (table.isFull()) {
                     launch(rule, type, table, guard);
                 }
-                table.add(of, from, (int) Math.min(Layout.MAX_COUNT, of[0].count() - from));
+                table.add(of, from, (int) Math.min(Layout.MAX_COUNT, count - from));
             }
         }
         launch(rule, type, table, guard);
+    }
+
+    /** What memory is changed in units of: plain copies need not know of types. */
+    private static DType unit(Update op, Tensor[] flat) {
+        boolean words = op instanceof Update.Assign && flat[0].spec().bytes() % Integer.BYTES == 0
+                && (flat[0].address() | flat[1].address()) % Integer.BYTES == 0;
+        return words ? DType.I32 : flat[0].dtype();
     }
 
     private void launch(Rule rule, DType type, UpdateTable table, Tensor guard) {

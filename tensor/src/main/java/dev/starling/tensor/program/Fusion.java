@@ -104,11 +104,12 @@ final class Fusion {
         }
     }
 
-    /** Tells whether values between the two are of one shape, and in a type in which they are computed. */
+    /** Tells whether values between the two are of one shape, and of a type in which the device can hold them. */
     private boolean fits(int part, int i) {
         Spec inner = nodes.get(part).specs[0];
         boolean isHalf = inner.dtype().isFloating() && inner.dtype().bytes() == 2;
-        return inner.shape().equals(nodes.get(i).specs[0].shape()) && !isHalf;
+        return inner.shape().equals(nodes.get(i).specs[0].shape())
+                && (!isHalf || nodes.get(i).device.backend().fusesHalves());
     }
 
     /** Tells whether an update between the two nodes changes the memory of one of these values. */

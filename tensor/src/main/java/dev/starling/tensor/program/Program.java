@@ -10,7 +10,9 @@ import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.spi.Recording;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Supplier;
 
 /**
@@ -47,6 +49,12 @@ public final class Program implements AutoCloseable {
     private final boolean recordable;
     private final Arena arena = new Arena();
     private final Replay replay;
+    private final Update[] assigns;
+    /** Inputs and where they are copied to, as many as are {@link #pending}. */
+    private final Tensor[][] pairs;
+    private int pending;
+    /** What a recording changes in place. */
+    private final Tensor[] changed;
     private boolean planned;
     private boolean refused;
     private boolean closed;
@@ -79,6 +87,9 @@ public final class Program implements AutoCloseable {
         nodes = flow.nodes;
         marks = flow.marks;
         inputs = new Tensor[specimens.length];
+        assigns = new Update[inputs.length];
+        Arrays.fill(assigns, new Update.Assign());
+        pairs = new Tensor[inputs.length][2];
         this.outputs = outputs;
         this.generator = generator;
         results = new Tensor[outputs.length];
@@ -91,6 +102,9 @@ public final class Program implements AutoCloseable {
         for (Node node : nodes) {
             one &= node.isIdle() || node.device == device && !(node.op instanceof Transfer);
         }
+        changed = nodes.stream().filter(node -> node.op instanceof Update)
+                .map(node -> values[capture.group.get(node.inputs[0])]).filter(Objects::nonNull).distinct()
+                .toArray(Tensor[]::new);
         recordable = one && !device.backend().hostVisible();
         for (int i = 0; i < inputs.length; i++) {
             Tensor like = specimens[i];
@@ -230,8 +244,27 @@ public final class Program implements AutoCloseable {
             } else if (!here && given[i].device().backend().hostVisible()) {
                 to.device().backend().upload(given[i].contiguous().address(), to.address(), to.spec().bytes());
             } else {
-                Tensor.apply(new Update.Assign(), to, given[i].to(to.device()));
+                assign(to, given[i].to(to.device()));
             }
+        }
+        flush();
+    }
+
+    /** Copies an input to its place with the next {@link #flush}: a GPU does all of them at once. */
+    private void assign(Tensor to, Tensor from) {
+        if (pending > 0 && pairs[0][0].device() != to.device()) {
+            flush();
+        }
+        pairs[pending][0] = to;
+        pairs[pending++][1] = from;
+    }
+
+    private void flush() {
+        if (pending > 0) {
+            boolean all = pending == pairs.length;
+            Tensor.applyAll(all ? assigns : Arrays.copyOf(assigns, pending), all ? pairs : Arrays.copyOf(pairs, pending),
+                    null);
+            pending = 0;
         }
     }
 
@@ -272,6 +305,9 @@ public final class Program implements AutoCloseable {
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         recording.run();
+        for (Tensor tensor : changed) {
+            tensor.changed();
+        }
         if (event != null) {
             event.done("program", device, size() + " operations at one command");
         }

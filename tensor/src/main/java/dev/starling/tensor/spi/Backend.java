@@ -87,4 +87,9 @@ public interface Backend {
     default Chain.Kernel fuse(Chain chain) {
         return null;
     }
+
+    /** Tells whether chains may have results of 16 bits between their operations, rounded as if they were stored. */
+    default boolean fusesHalves() {
+        return false;
+    }
 }
