@@ -133,7 +133,9 @@ public final class WantedKernels {
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
             all.forEach(test -> pool.submit(() -> Threads.with(1, () -> attempt(test))));
             if (benchmarks) {
-                pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 1)));
+                // Sizes decide, too, which kernels are wanted.
+                pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 1), false));
+                pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 0), true));
             }
         }
         return WANTED.values();

@@ -12,6 +12,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.program.Program;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.function.Supplier;
@@ -22,6 +23,8 @@ final class Cases {
     private final String name;
     private final DType type;
     private final long[] sizes;
+    /** What a case has captured, or {@code null}. */
+    private Program program;
 
     private Cases(String[] words) {
         name = words[0];
@@ -32,13 +35,13 @@ final class Cases {
 
     /** Makes what a workload's order says. */
     static Case of(Workload workload) {
-        String[] words = workload.order().split(" ");
+        String[] words = workload.order().replaceFirst("^host ", "").split(" ");
         Cases cases = new Cases(words);
         if (workload.isTraining()) {
             return TrainingCase.of(words[0], cases.type, cases.sizes, words[words.length - 1].equals("captured"));
         }
         Scope inputs = Scope.open("inputs");
-        Supplier<?> work = cases.work();
+        Supplier<?> work = words[0].equals("chain") ? cases.chain() : cases.work();
         return new Case() {
             @Override
             public void run() {
@@ -49,9 +52,24 @@ final class Cases {
 
             @Override
             public void close() {
+                if (cases.program != null) {
+                    cases.program.close();
+                }
                 inputs.close();
             }
         };
+    }
+
+    /** A captured chain of elementwise operations; PyTorch's is compiled. */
+    private Supplier<?> chain() {
+        Tensor[] operands = {noise(sizes), noise(sizes), noise(sizes)};
+        // What goes in is copied each time; operands are not.
+        Tensor in = noise(1);
+        try (Scope first = Scope.open("capture")) {
+            program = Program.capture(null, none -> new Tensor[] {
+                operands[0].mul(operands[1]).add(operands[2]).gelu()}, in).program();
+        }
+        return () -> program.run(in);
     }
 
     private Supplier<?> work() {

@@ -11,8 +11,8 @@ import java.util.Locale;
  * @param note why a number is missing, or empty
  */
 record Finding(Workload workload, double ours, double theirs, double ofCopy, String note) {
-    private static final String HEADING = String.format(Locale.ROOT, "%-44s %10s %10s %6s %7s %5s %s", "case",
-            "Starling", "PyTorch", "ratio", "of copy", "goal", "unit");
+    private static final String HEADING = String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s", "",
+            "case", "Starling", "PyTorch", "ratio", "of copy", "goal", "unit");
 
     static String heading() {
         return HEADING;
@@ -23,16 +23,32 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
         return theirs / ours;
     }
 
-    /** Returns whether it failed, or was measured and is slower than its goal. */
-    boolean misses() {
-        return Double.isNaN(ours) || (Double.isNaN(ofCopy) ? ratio() : ofCopy) < workload.goal();
+    /** Whether a goal is reached. */
+    enum Verdict {
+        HELD, MISSED, FAILED,
+        /** There is nothing to compare it with. */
+        ALONE
+    }
+
+    Verdict verdict() {
+        if (Double.isNaN(ours)) {
+            return Verdict.FAILED;
+        }
+        if (workload.isHostTime()) {
+            return workload.rate(ours) <= workload.goal() ? Verdict.HELD : Verdict.MISSED;
+        }
+        double part = workload.isElementwise() ? ofCopy : ratio();
+        return Double.isNaN(part) ? Verdict.ALONE : part >= workload.goal() ? Verdict.HELD : Verdict.MISSED;
     }
 
     @Override
     public String toString() {
-        return String.format(Locale.ROOT, "%-44s %10s %10s %6s %7s %5s %s%s%s", workload.order(), number(ours),
-                number(theirs), part(ratio()), part(ofCopy), workload.goal(), workload.unit(),
-                misses() ? "  below" : "", note.isEmpty() ? "" : "  (" + note + ")");
+        Verdict verdict = verdict();
+        String said = verdict == Verdict.HELD || verdict == Verdict.ALONE ? verdict.name().toLowerCase(Locale.ROOT)
+                : verdict.name();
+        return String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s%s", said, workload.order(),
+                number(ours), number(theirs), part(ratio()), part(ofCopy), workload.goal(), workload.unit(),
+                note.isEmpty() ? "" : "  (" + note + ")");
     }
 
     private static String part(double part) {
@@ -46,9 +62,9 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
     /** Returns one JSON object. */
     String json() {
         return String.format(Locale.ROOT, "{\"case\":\"%s\",\"unit\":\"%s\",\"starling\":%s,\"pytorch\":%s,"
-                + "\"ratio\":%s,\"ofCopy\":%s,\"goal\":%s,\"note\":\"%s\"}", workload.order(), workload.unit(),
+                + "\"ratio\":%s,\"ofCopy\":%s,\"goal\":%s,\"verdict\":\"%s\",\"note\":\"%s\"}", workload.order(), workload.unit(),
                 value(ours), value(theirs), part(ratio()).replace("-", "null"), part(ofCopy).replace("-", "null"),
-                workload.goal(), note.replaceAll("[\"\\\\]", "'"));
+                workload.goal(), verdict(), note.replaceAll("[\"\\\\]", "'"));
     }
 
     private String value(double seconds) {

@@ -6,6 +6,8 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.Comparator;
 import jdk.jfr.Recording;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
@@ -14,30 +16,44 @@ import jdk.jfr.consumer.RecordingFile;
 final class HostTime {
     private HostTime() { }
 
-    /** Returns the seconds for which a run keeps the calling thread busy, the mean of so many. */
+    /**
+     * Returns the seconds for which a run keeps the calling thread busy, the median of so many.
+     *
+     * @throws IllegalStateException if some runs wait more often than others
+     */
     static double of(Case work, int runs) {
+        long[] nanos = new long[runs];
         try (Recording recording = new Recording()) {
             recording.enable(WaitEvent.NAME).withoutStackTrace().withThreshold(Duration.ZERO);
             recording.start();
-            long start = System.nanoTime();
             for (int i = 0; i < runs; i++) {
+                long start = System.nanoTime();
                 work.run();
+                nanos[i] = System.nanoTime() - start;
             }
-            long nanos = System.nanoTime() - start;
             recording.stop();
-            return (nanos - waited(recording)) / 1e9 / runs;
+            long[] waits = waits(recording);
+            if (waits.length % runs != 0) {
+                throw new IllegalStateException(runs + " runs wait " + waits.length + " times");
+            }
+            for (int i = 0; i < waits.length; i++) {
+                nanos[i / (waits.length / runs)] -= waits[i];
+            }
         }
+        Arrays.sort(nanos);
+        return nanos[runs / 2] / 1e9;
     }
 
-    /** Returns the sum of this thread's waits. */
-    private static long waited(Recording recording) {
+    /** Returns the nanoseconds of this thread's waits, in their order. */
+    private static long[] waits(Recording recording) {
         try {
             Path file = Files.createTempFile("starling-waits", ".jfr");
             try {
                 recording.dump(file);
                 return RecordingFile.readAllEvents(file).stream()
                         .filter(e -> e.getEventType().getName().equals(WaitEvent.NAME) && isMine(e))
-                        .mapToLong(e -> e.getDuration().toNanos()).sum();
+                        .sorted(Comparator.comparing(RecordedEvent::getStartTime))
+                        .mapToLong(e -> e.getDuration().toNanos()).toArray();
             } finally {
                 Files.delete(file);
             }

@@ -42,7 +42,7 @@ final class TrainingCase implements Case {
     /**
      * Makes a network and a batch on the current device.
      *
-     * @param sizes mlp: batch, width; resnet18: batch, width, side; gpt2: batch, length, width, depth, heads,
+     * @param sizes mlp: batch, width; resnet9: batch, width; resnet18: batch, width, side; gpt2: batch, length, width, depth, heads,
      *     vocabulary
      */
     static TrainingCase of(String network, DType type, long[] sizes, boolean captured) {
@@ -55,6 +55,12 @@ final class TrainingCase implements Case {
             return new TrainingCase(model, AdamW.over(model).rate(3e-4).build(), next, batch,
                     text.narrow(1, 0, sizes[1]).contiguous(), text.narrow(1, 1, sizes[1]).contiguous(),
                     Precision.of(type), captured);
+        }
+        if (network.equals("resnet9")) {
+            Layer model = Networks.resnet9(generator, 10, sizes[1]);
+            return new TrainingCase(model, AdamW.over(model).rate(6e-3).build(), Loss.crossEntropy(), batch,
+                    generator.uniform(sizes[0], 3, 32, 32), integers(generator, 10, sizes[0]), Precision.of(type),
+                    captured);
         }
         boolean mlp = network.equals("mlp");
         Layer model = mlp ? Networks.mlp(generator, 784, sizes[1], sizes[1], 10)

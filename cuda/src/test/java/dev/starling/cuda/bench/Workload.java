@@ -9,7 +9,8 @@ import java.util.List;
  * @param order what to do, in words that {@link Cases} and {@code peer.py} read alike
  * @param work what one run does, in {@code unit} times seconds; 0 if its time is what counts
  * @param unit of the rate; microseconds where work is 0
- * @param goal the least ratio of our rate to PyTorch's or, of an elementwise operation, to that of a copy
+ * @param goal the least ratio of our rate to PyTorch's or, of an elementwise operation, to that of a copy; for time of
+ *     the host the most microseconds
  */
 record Workload(String order, double work, String unit, double goal) {
     private static final String TERA = "TFLOP/s";
@@ -23,12 +24,17 @@ record Workload(String order, double work, String unit, double goal) {
 
     /** Returns whether it is a step of training. */
     boolean isTraining() {
-        return order.matches("(mlp|resnet18|gpt2) .*");
+        return order.matches("(host )?(mlp|resnet9|resnet18|gpt2) .*");
     }
 
     /** Returns whether it has to be as fast as memory. */
     boolean isElementwise() {
-        return work > 0 && order.matches("(add|gelu|bias|cast) .*");
+        return work > 0 && order.matches("(add|gelu|bias|cast|chain) .*");
+    }
+
+    /** Returns whether it is about how long the host is busy, which PyTorch is not asked. */
+    boolean isHostTime() {
+        return order.startsWith("host ");
     }
 
     /** Returns all that is measured: small enough for an emulator if {@code tiny}. */
@@ -68,6 +74,7 @@ record Workload(String order, double work, String unit, double goal) {
             all.add(new Workload("bias" + matrix, 2 * size, GIGA, 0.9));
             all.add(new Workload("transpose" + matrix, 2 * size, GIGA, 0.9));
             all.add(new Workload("cast " + type + " " + n, size + 8 * n / 1e9, GIGA, 0.9));
+            all.add(new Workload("chain " + type + " " + n, 4 * size, GIGA, 0.9));
             all.add(new Workload("softmax" + matrix, 2 * size, GIGA, 0.9));
             all.add(new Workload("layernorm" + matrix, 2 * size, GIGA, 0.9));
             all.add(new Workload("sum" + matrix, size, GIGA, 0.9));
@@ -76,8 +83,10 @@ record Workload(String order, double work, String unit, double goal) {
     }
 
     private static void training(List<Workload> all, boolean tiny) {
+        all.add(new Workload("host mlp f32 " + (tiny ? "4 8" : "128 1024") + " captured", 0, MICROS, 20));
         for (String mode : List.of("eager", "captured")) {
             all.add(step("mlp f32 " + (tiny ? "4 8" : "128 1024"), tiny ? 4 : 128, "images/s", mode));
+            all.add(step("resnet9 bf16 " + (tiny ? "2 2" : "512 32"), tiny ? 2 : 512, "images/s", mode));
             all.add(step("resnet18 bf16 " + (tiny ? "2 4 8" : "512 64 32"), tiny ? 2 : 512, "images/s", mode));
             all.add(step("gpt2 bf16 " + (tiny ? "2 6 8 2 2 11" : "8 1024 768 12 12 50304"), tiny ? 12 : 8192,
                     "tokens/s", mode));

@@ -48,6 +48,12 @@ def gelu(kind, n):
     return lambda: F.gelu(a)
 
 
+def chain(kind, n):
+    a, b, c = noise(kind, n), noise(kind, n), noise(kind, n)
+    run = torch.compile(lambda: F.gelu(a * b + c))
+    return run
+
+
 def bias(kind, rows, columns):
     a, b = noise(kind, rows, columns), noise(kind, columns)
     return lambda: a + b
@@ -114,6 +120,28 @@ class Block(nn.Module):
     def forward(self, x):
         y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+
+
+def normalised(inputs, outputs):
+    return [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+
+
+class Plain(nn.Module):
+    """A residual block of two normalised convolutions."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(*normalised(width, width), *normalised(width, width))
+
+    def forward(self, x):
+        return x + self.body(x)
+
+
+def small_resnet(width):
+    return nn.Sequential(*normalised(3, width), *normalised(width, 2 * width), nn.MaxPool2d(2), Plain(2 * width),
+                         *normalised(2 * width, 4 * width), nn.MaxPool2d(2),
+                         *normalised(4 * width, 8 * width), nn.MaxPool2d(2), Plain(8 * width),
+                         nn.MaxPool2d(4), nn.Flatten(), nn.Linear(8 * width, 10))
 
 
 def resnet(width):
@@ -192,6 +220,13 @@ def mlp(kind, batch, width, mode):
                  torch.randint(10, (batch,), device=DEVICE))
 
 
+def resnet9(kind, batch, width, mode):
+    images = torch.rand(batch, 3, 32, 32, device=DEVICE).to(memory_format=torch.channels_last)
+    return steps(kind, mode, small_resnet(width).to(memory_format=torch.channels_last),
+                 lambda p: torch.optim.AdamW(p, lr=6e-3, weight_decay=0.01, fused=True), F.cross_entropy, images,
+                 torch.randint(10, (batch,), device=DEVICE))
+
+
 def resnet18(kind, batch, width, side, mode):
     images = torch.rand(batch, 3, side, side, device=DEVICE).to(memory_format=torch.channels_last)
     return steps(kind, mode, resnet(width).to(memory_format=torch.channels_last), sgd, F.cross_entropy, images,
@@ -207,7 +242,7 @@ def gpt2(kind, batch, length, width, depth, heads, vocabulary, mode):
 
 
 CASES = {f.__name__: f for f in (copy, add, gelu, bias, transpose, cast, softmax, layernorm, matmul, conv, attention,
-                                 mlp, resnet18, gpt2)} | {"sum": total}
+                                 chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
 
 
 def main():

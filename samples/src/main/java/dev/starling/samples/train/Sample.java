@@ -10,7 +10,7 @@ import dev.starling.nn.layer.Flatten;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.MaxPool2d;
 import dev.starling.nn.layer.Relu;
-import dev.starling.nn.layer.Residual;
+import dev.starling.nn.model.Networks;
 import dev.starling.samples.data.Cifar10;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Mnist;
@@ -73,31 +73,8 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
      */
     static Sample fastCifar10() {
         Sample plain = cifar10();
-        return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation, Sample::residual, 8, 512,
-                6e-3);
-    }
-
-    /** Four normalised convolutions, pools behind the last three, and residual blocks behind the second and fourth. */
-    private static Layer residual(Generator generator) {
-        List<Layer> layers = new ArrayList<>();
-        normalised(layers, 3, 32, generator);
-        normalised(layers, 32, 64, generator);
-        layers.add(MaxPool2d.of(2));
-        layers.add(block(64, generator));
-        normalised(layers, 64, 128, generator);
-        layers.add(MaxPool2d.of(2));
-        normalised(layers, 128, 256, generator);
-        layers.add(MaxPool2d.of(2));
-        layers.add(block(256, generator));
-        layers.addAll(List.of(MaxPool2d.of(4), new Flatten(), Linear.of(256, 10, generator)));
-        return Sequential.of(layers);
-    }
-
-    private static Layer block(long width, Generator generator) {
-        List<Layer> body = new ArrayList<>();
-        normalised(body, width, width, generator);
-        normalised(body, width, width, generator);
-        return Residual.of(Sequential.of(body));
+        return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation,
+                g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3);
     }
 
     private static void normalised(List<Layer> layers, long in, long out, Generator generator) {
