@@ -329,7 +329,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void leave(Seat seat) {
         seats.remove(seat);
         seat.outbox.endpoint().attach(null);
-        if (!everStarted || onLoss == OnLoss.REFORM && suspicions.containsKey(seat.id)) {
+        // An epoch that waits for it never comes together.
+        if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(seat.id)) {
             stale = true;
         }
     }

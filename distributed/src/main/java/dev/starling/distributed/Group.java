@@ -9,10 +9,10 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
@@ -44,7 +44,7 @@ public final class Group implements AutoCloseable {
     private volatile Outbox coordinator;
     private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
     private final Handlers handlers = new Handlers();
-    private final List<Runnable> listeners = new ArrayList<>();
+    private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private volatile View view = new View(0, List.of());
     private volatile Collectives collectives;
@@ -217,9 +217,14 @@ public final class Group implements AutoCloseable {
         locked(() -> handlers.set(number, handler));
     }
 
-    /** Adds somebody who is told, under {@link #locked}, when the view or the connection to a member has changed. */
-    public void onChange(Runnable listener) {
+    /**
+     * Adds somebody who is told, under {@link #locked}, when the view or the connection to a member has changed.
+     *
+     * @return what takes it away again, from any thread, even while it is told; it is not told any more thereafter
+     */
+    public Runnable onChange(Runnable listener) {
         locked(() -> listeners.add(listener));
+        return () -> locked(() -> listeners.remove(listener));
     }
 
     /** Runs something while no other thread uses the transport. */
@@ -421,10 +426,7 @@ public final class Group implements AutoCloseable {
     }
 
     private int connect() {
-        if (readySent) {
-            return 0;
-        }
-        if (!view.members().stream().allMatch(this::isReached)) {
+        if (readySent || !view.members().stream().allMatch(this::isReached)) {
             return 0;
         }
         // From here on, messages of members that have started already are taken.
@@ -504,7 +506,7 @@ public final class Group implements AutoCloseable {
             progress.await(() -> coordinator.isEmpty() || !endpoint.isConnected(), Duration.ofSeconds(1));
         }
         progress.close();
-        end(new DistributedException("the group is closed"));
+        locked(() -> end(new DistributedException("the group is closed")));
         if (engine != null) {
             engine.close();
         }

@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -92,6 +93,29 @@ class GroupTest {
             }
         });
         assertThat(messages).containsExactly("1 lost", "", "1 lost");
+    }
+
+    @Test
+    void shouldTellOfChangesWhoeverWantsToKnow() {
+        new Cluster(TransportConfig.of("local", Secret.random()), 1, Coordinator.OnLoss.REFORM).run(group -> {
+            List<String> told = new CopyOnWriteArrayList<>();
+            Runnable[] end = new Runnable[1];
+            end[0] = group.onChange(() -> {
+                told.add("once");
+                end[0].run();
+            });
+            group.onChange(() -> told.add("always"));
+            for (int guests = 1; guests <= 2; guests++) {
+                int changes = guests;
+                try (Group guest = Group.join(group.config().wish(-1))) {
+                    assertThat(guest.world()).isEqualTo(2);
+                    assertThat(group.await(() -> told.size() > changes, SOON)).isTrue();
+                }
+            }
+            assertThat(told).startsWith("once", "always", "always").filteredOn("once"::equals).hasSize(1);
+            end[0].run();
+            return null;
+        });
     }
 
     @Test

@@ -50,6 +50,8 @@ public final class Gossip implements DistributionStrategy {
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
     private TrainingState state;
     private WeightLayout layout;
+    /** Ends that {@link #meet} is told of changes; {@code null} before the start and after the end. */
+    private Runnable unlisten;
     private MemoryRegion staging;
     private Tensor[] staged;
     private volatile boolean stagingBusy;
@@ -136,13 +138,13 @@ public final class Gossip implements DistributionStrategy {
         layout = new WeightLayout(state);
         // Newcomers never get rank 0 while others are there.
         seeded = group.rank() == 0;
-        group.channel(Channels.GOSSIP, this::take);
-        group.onChange(this::meet);
         group.locked(() -> {
             staging = group.transport().register(layout.bytes());
+            staged = layout.over(staging.memory());
+            unlisten = group.onChange(this::meet);
+            group.channel(Channels.GOSSIP, this::take);
             meet();
         });
-        staged = layout.over(staging.memory());
         if (!seeded) {
             boolean heard = group.await(() -> failure != null || group.isEnded() || peers.stream().anyMatch(
                     p -> p.arrived && p.notes != null), group.config().patience());
@@ -468,13 +470,16 @@ public final class Gossip implements DistributionStrategy {
     /** Gives the slots back; what has not been sent yet never will be. */
     @Override
     public void close() {
-        if (layout == null) {
+        if (unlisten == null) {
             return;
         }
-        group.channel(Channels.GOSSIP, null);
         group.locked(() -> {
+            group.channel(Channels.GOSSIP, null);
+            unlisten.run();
+            unlisten = null;
             peers.forEach(Peer::close);
             peers.clear();
+            near = 0;
             for (Tensor each : staged) {
                 each.close();
             }

@@ -41,6 +41,7 @@ final class DeviceReducer implements Reducer {
     private final Epoch epoch;
     private final Collectives collectives;
     private final Device device;
+    private final Runnable unlisten;
     private final SymmetricBuffer buffer;
     private final Work told;
     private final List<Tensor> memory = new ArrayList<>();
@@ -98,8 +99,9 @@ final class DeviceReducer implements Reducer {
         }
     }
 
-    private DeviceReducer(Epoch epoch, Collectives collectives, Device device, int vectorSize) {
+    private DeviceReducer(Epoch epoch, Collectives collectives, Device device, Runnable unlisten, int vectorSize) {
         this.epoch = epoch;
+        this.unlisten = unlisten;
         this.collectives = collectives;
         this.device = device;
         zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
@@ -130,12 +132,13 @@ final class DeviceReducer implements Reducer {
         int rank = group.rank();
         byte[] identifier = collectives.exchange(rank == 0 ? library.identifier() : own)[0];
         Epoch epoch = new Epoch(group, view.epoch(), library.join(identifier, rank, devices.length), patience);
-        group.onChange(epoch::abortIfOver);
+        Runnable unlisten = group.onChange(epoch::abortIfOver);
         try {
             epoch.await(patience, "devices to join");
             LOG.log(Level.DEBUG, "rank {0} of {1} sums gradients on {2}", rank, devices.length, device);
-            return new DeviceReducer(epoch, collectives, device, vectorSize);
+            return new DeviceReducer(epoch, collectives, device, unlisten, vectorSize);
         } catch (RuntimeException e) {
+            unlisten.run();
             epoch.ranks.abort();
             throw e;
         }
@@ -204,6 +207,7 @@ final class DeviceReducer implements Reducer {
 
     @Override
     public void close() {
+        unlisten.run();
         if (whole && told.isDone() && !epoch.isOver()) {
             epoch.ranks.close();
         } else {

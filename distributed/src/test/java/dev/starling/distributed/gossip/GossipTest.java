@@ -1,9 +1,12 @@
 package dev.starling.distributed.gossip;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.Channels;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.DataLoader;
@@ -15,19 +18,28 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import java.nio.ByteOrder;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+@Timeout(120)
 class GossipTest {
     private static final int EXAMPLES = 600;
+    private static final int OFFER_BYTES = 28;
+    private static final Duration SOON = Duration.ofSeconds(10);
     /** No worker is done before another has begun. */
     private static final TrainingListener SLOWLY = new TrainingListener() {
         @Override
@@ -81,6 +93,67 @@ class GossipTest {
             }
             return fit(group);
         }));
+    }
+
+    /** The group goes on after the training; members that come and go then are no business of the strategy's. */
+    @Test
+    void shouldMeetNobodyAfterTheEnd() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group -> {
+            AtomicInteger heard = new AtomicInteger();
+            try (Layer model = Linear.of(1, 1, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).build();
+                    Group stays = guest(group, heard)) {
+                TrainingState state = TrainingState.of(model, sgd);
+                Gossip first = Gossip.of(group);
+                first.close();
+                first.start(state);
+                assertThat(first.peers()).isEqualTo(1);
+                assertThat(stays.await(() -> heard.getAndSet(0) == 1, SOON)).isTrue();
+                first.close();
+                assertThat(first.peers()).isZero();
+                for (int guests = 1; guests <= 2; guests++) {
+                    long epoch = group.epoch();
+                    try (Group goes = guest(group, heard)) {
+                        assertThat(goes.world()).isEqualTo(3);
+                        assertThat(group.await(() -> group.failure() == null && group.epoch() > epoch, SOON)).isTrue();
+                    }
+                }
+                assertThat(stays.await(() -> heard.get() > 0, Duration.ofMillis(200))).isFalse();
+                assertThat(first.peers()).isZero();
+                try (Gossip second = Gossip.of(group)) {
+                    second.start(state);
+                    first.close();
+                    assertThat(second.peers()).isEqualTo(1);
+                    assertThat(stays.await(() -> heard.get() == 1, SOON)).isTrue();
+                    // It does not make the second deaf.
+                    stays.locked(() -> stays.endpoint(group.self().id()).send(offer("a tensor"), 0, OFFER_BYTES));
+                    assertThatThrownBy(() -> {
+                        for (long begin = System.nanoTime(); System.nanoTime() - begin < SOON.toNanos();) {
+                            second.afterStep();
+                        }
+                    }).isInstanceOf(DistributedException.class).hasMessageContaining("another model: it has a tensor");
+                }
+            }
+            return null;
+        });
+    }
+
+    /** What a worker says that trains a model of one tensor. */
+    private static UnsafeBuffer offer(String tensor) {
+        UnsafeBuffer offer = new UnsafeBuffer(new byte[OFFER_BYTES]);
+        offer.putInt(0, Channels.GOSSIP, ByteOrder.LITTLE_ENDIAN);
+        offer.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
+        offer.putInt(16, tensor.length(), ByteOrder.LITTLE_ENDIAN);
+        offer.putStringWithoutLengthAscii(20, tensor);
+        return offer;
+    }
+
+    /** Joins a group, and counts what gossip tells it. */
+    private static Group guest(Group group, AtomicInteger heard) {
+        Group guest = Group.join(group.config().wish(-1));
+        guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> heard.incrementAndGet());
+        return guest;
     }
 
     private static void assertAgree(List<double[]> lines) {

@@ -5,12 +5,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Device;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
 import java.util.List;
 import java.util.function.IntFunction;
 import java.util.function.UnaryOperator;
@@ -24,10 +29,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class DeviceRingTest {
     private static final float ROUNDING = 5e-5f;
+    private static final Duration SOON = Duration.ofSeconds(10);
 
     @BeforeEach
     void forget() {
         PlayedDevices.SUMS.set(0);
+        PlayedDevices.LATE.set(0);
     }
 
     private static List<Outcome> ring(Cluster cluster, IntFunction<Device> device,
@@ -87,5 +94,23 @@ class DeviceRingTest {
                         b -> b.listeners(group.rank() == 1 ? leaves : new TrainingListener() { })))))
                 .isInstanceOfSatisfying(PeerLostException.class, e -> assertThat(e.rank()).isEqualTo(1));
         assertThat(PlayedDevices.SUMS.get()).isPositive();
+    }
+
+    /** The group goes on after the training, and tells of changes. */
+    @Test
+    void shouldNotHearOfChangesAfterTheEnd() {
+        Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()), 2, Coordinator.OnLoss.REFORM);
+        cluster.run(group -> {
+            Device.with(PlayedDevices.of(group.rank()), () -> Runs.train(Runs::cnn,
+                    RingAllReduce.over(group).build(), b -> { }));
+            group.collectives().barrier().await(SOON);
+            long epoch = group.epoch();
+            try (Group guest = group.rank() == 1 ? null : Group.join(group.config().wish(-1))) {
+                assertThat(group.await(() -> group.epoch() > epoch, SOON)).isTrue();
+            }
+            return null;
+        });
+        assertThat(PlayedDevices.SUMS.get()).isPositive();
+        assertThat(PlayedDevices.LATE).hasValue(0);
     }
 }

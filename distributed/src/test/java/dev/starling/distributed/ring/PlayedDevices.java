@@ -27,6 +27,9 @@ public final class PlayedDevices implements BackendProvider {
     /** How many sums there were. */
     static final AtomicLong SUMS = new AtomicLong();
 
+    /** How many were to be aborted that had been left before. */
+    static final AtomicLong LATE = new AtomicLong();
+
     private static final Map<String, Team> TEAMS = new ConcurrentHashMap<>();
     private static final AtomicLong NEXT = new AtomicLong();
 
@@ -135,6 +138,7 @@ public final class PlayedDevices implements BackendProvider {
         private final Team team;
         private final Queue<Tensor> asked = new ArrayDeque<>();
         private boolean gone;
+        private boolean left;
 
         Place(Team team) {
             this.team = team;
@@ -166,6 +170,7 @@ public final class PlayedDevices implements BackendProvider {
         @Override
         public void abort() {
             synchronized (team) {
+                LATE.addAndGet(left ? 1 : 0);
                 gone = true;
                 asked.clear();
             }
@@ -173,7 +178,10 @@ public final class PlayedDevices implements BackendProvider {
 
         @Override
         public void close() {
-            abort();
+            synchronized (team) {
+                abort();
+                left = true;
+            }
         }
     }
 }
