@@ -125,16 +125,17 @@ final class CudaBackend implements Backend {
         update = new UpdateKernels(launcher);
         reduction = new ReductionKernels(launcher);
         scan = new ScanKernels(launcher);
-        softmax = new SoftmaxKernels(launcher);
+        softmax = new SoftmaxKernels(launcher, libraries.softmaxer(gpu, launcher.stream()));
         attention = new AttentionKernels(launcher, libraries.attender(gpu, launcher.stream(), workspaces));
         crossEntropy = new CrossEntropyKernels(launcher);
-        normalization = new NormalizationKernels(launcher);
+        normalization = new NormalizationKernels(launcher,
+                libraries.normalizer(gpu, launcher.stream(), workspaces));
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
         convolution = new ConvolutionKernels(launcher, reduction,
                 libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
-        pooling = new PoolingKernels(launcher);
+        pooling = new PoolingKernels(launcher, libraries.pooler(gpu, launcher.stream()));
     }
 
     Gpu gpu() {

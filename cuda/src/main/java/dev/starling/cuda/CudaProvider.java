@@ -83,6 +83,6 @@ public final class CudaProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.NVIDIA);
+        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.nvidia(CudnnFamily.wanted()));
     }
 }

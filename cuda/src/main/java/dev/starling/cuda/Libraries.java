@@ -4,40 +4,63 @@ import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.blas.CublasLt;
 import dev.starling.cuda.dnn.Attender;
 import dev.starling.cuda.dnn.Convolver;
-import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.dnn.CudnnAttender;
+import dev.starling.cuda.dnn.CudnnConvolver;
+import dev.starling.cuda.dnn.CudnnFunctions;
+import dev.starling.cuda.dnn.CudnnNormalizer;
+import dev.starling.cuda.dnn.Normalizer;
+import dev.starling.cuda.dnn.Pooler;
+import dev.starling.cuda.dnn.Softmaxer;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.nccl.Nccl;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.DeviceCollectives;
+import java.util.Set;
 
 /** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
     /** None: all is done by our own kernels. */
     Libraries NONE = new Libraries() { };
 
-    /** NVIDIA's, as far as they are installed. */
-    Libraries NVIDIA = new Libraries() {
-        @Override
-        public Blas blas(Gpu gpu, Gpu.Stream stream) {
-            return CublasLt.open(gpu, stream);
-        }
+    /** NVIDIA's, as far as they are installed, cuDNN for some families of operations. */
+    static Libraries nvidia(Set<CudnnFamily> families) {
+        return new Libraries() {
+            @Override
+            public Blas blas(Gpu gpu, Gpu.Stream stream) {
+                return CublasLt.open(gpu, stream);
+            }
 
-        @Override
-        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
-            return Cudnn.open(gpu, stream, memory);
-        }
+            @Override
+            public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+                return families.contains(CudnnFamily.CONVOLUTION) ? CudnnConvolver.open(gpu, stream, memory) : null;
+            }
 
-        @Override
-        public Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
-            return CudnnAttender.open(gpu, stream, memory);
-        }
+            @Override
+            public Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+                return families.contains(CudnnFamily.ATTENTION) ? CudnnAttender.open(gpu, stream, memory) : null;
+            }
 
-        @Override
-        public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
-            return Nccl.open(gpu, stream);
-        }
-    };
+            @Override
+            public Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+                return families.contains(CudnnFamily.NORMALIZATION) ? CudnnNormalizer.open(gpu, stream, memory) : null;
+            }
+
+            @Override
+            public Pooler pooler(Gpu gpu, Gpu.Stream stream) {
+                return families.contains(CudnnFamily.POOLING) ? CudnnFunctions.open(gpu, stream) : null;
+            }
+
+            @Override
+            public Softmaxer softmaxer(Gpu gpu, Gpu.Stream stream) {
+                return families.contains(CudnnFamily.SOFTMAX) ? CudnnFunctions.open(gpu, stream) : null;
+            }
+
+            @Override
+            public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
+                return Nccl.open(gpu, stream);
+            }
+        };
+    }
 
     /** Returns what multiplies matrices. */
     default Blas blas(Gpu gpu, Gpu.Stream stream) {
@@ -51,6 +74,21 @@ interface Libraries {
 
     /** Returns what attends, and takes memory to work in for the time of a call. */
     default Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+        return null;
+    }
+
+    /** Returns what normalises, and takes memory to work in for the time of a call. */
+    default Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+        return null;
+    }
+
+    /** Returns what averages windows. */
+    default Pooler pooler(Gpu gpu, Gpu.Stream stream) {
+        return null;
+    }
+
+    /** Returns what normalises exponentials. */
+    default Softmaxer softmaxer(Gpu gpu, Gpu.Stream stream) {
         return null;
     }
 

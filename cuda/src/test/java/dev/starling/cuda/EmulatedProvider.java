@@ -6,6 +6,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
+import java.util.EnumSet;
 
 /**
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
@@ -32,6 +33,7 @@ public final class EmulatedProvider implements BackendProvider {
         if (played) {
             PlayedLibraries.load();
         }
-        return new CudaBackend(device, Emulation.gpu(), played ? Libraries.NVIDIA : Libraries.NONE);
+        return new CudaBackend(device, Emulation.gpu(), played ? Libraries.nvidia(EnumSet.allOf(CudnnFamily.class))
+                : Libraries.NONE);
     }
 }

@@ -14,10 +14,10 @@ public interface Convolver {
     /** Tells whether it convolves a type. */
     boolean takes(DType type);
 
-    /** Convolves {@code x} with {@code weight} to {@code y}, to whose former values it adds if {@code adds}. */
-    boolean forward(ConvolutionCall call, long x, long weight, boolean adds, long y);
-
-    /** Convolves {@code x} with {@code weight}, adds {@code bias}, replaces negative sums by 0 if {@code relu}. */
+    /**
+     * Convolves {@code x} with {@code weight}, adds {@code bias} unless that is 0, and replaces negative sums by 0 if
+     * {@code relu}.
+     */
     boolean forward(ConvolutionCall call, long x, long weight, long bias, boolean relu, long y);
 
     /** Sets {@code x} to its gradient from {@code g}, that of y. */

@@ -16,7 +16,10 @@ public final class Graph {
     public enum Place { MEMORY, VIRTUAL, CONSTANT }
 
     /** Functions of elements; {@link #INDEX} gives an element's place along a dimension. */
-    public enum Function { ADD, SUB, MUL, DIV, EXP, LOG, GREATER_EQUAL, SELECT, INDEX, IDENTITY }
+    public enum Function { ADD, SUB, MUL, DIV, EXP, LOG, RELU, GREATER_EQUAL, SELECT, INDEX, IDENTITY }
+
+    /** What a convolution is computed for. */
+    public enum Pass { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT }
 
     /**
      * A tensor of four dimensions.
@@ -55,6 +58,28 @@ public final class Graph {
     /** The last two dimensions exchanged, in another type where {@code y} has one. */
     public record Transposition(Operand x, Operand y) implements Operation { }
 
+    /**
+     * A convolution, or one of its gradients.
+     *
+     * @param pass which of the operands is the result
+     * @param padding zeros on both sides, of each spatial dimension
+     * @param stride distance of neighbouring places, of each spatial dimension
+     * @param dilation distance of the weight's elements, of each spatial dimension
+     * @param x the images, or their gradient
+     * @param weight the weight, or its gradient
+     * @param y the results, or their gradient
+     */
+    public record Convolution(Pass pass, long[] padding, long[] stride, long[] dilation, Operand x, Operand weight,
+            Operand y) implements Operation { }
+
+    /** Normalisation over all dimensions but the second, or over all but the first: those of size 1 in the means. */
+    public record Normalization(boolean batch, Operand x, Operand gamma, Operand beta, Operand epsilon, Operand mean,
+            Operand inverse, Operand y) implements Operation { }
+
+    /** The gradient of a normalisation from {@code g}, that of its results. */
+    public record NormalizationGradient(boolean batch, Operand g, Operand x, Operand gamma, Operand mean,
+            Operand inverse, Operand dx, Operand dgamma, Operand dbeta) implements Operation { }
+
     /** Returns all operands, by number. */
     public List<Operand> operands() {
         return operands;
@@ -77,7 +102,12 @@ public final class Graph {
 
     /** Adds what only passes from one operation to others. */
     Operand virtual(DType type, long[] sizes) {
-        return add(type, sizes, dense(sizes), Place.VIRTUAL, 0);
+        return virtual(type, sizes, dense(sizes));
+    }
+
+    /** Adds what only passes from one operation to others, as it would lie in memory. */
+    Operand virtual(DType type, long[] sizes, long[] strides) {
+        return add(type, sizes, strides, Place.VIRTUAL, 0);
     }
 
     /** Adds a function of elements and returns its result, of the sizes and type of {@code x}. */
@@ -120,6 +150,11 @@ public final class Graph {
         return y;
     }
 
+    /** Adds an operation whose result is one of its operands. */
+    void add(Operation operation) {
+        operations.add(operation);
+    }
+
     private Operand add(DType type, long[] sizes, long[] strides, Place place, float value) {
         Operand operand = new Operand(operands.size(), type, sizes, strides, place, value);
         operands.add(operand);
@@ -129,5 +164,10 @@ public final class Graph {
     /** Returns the strides of a row-major tensor of four dimensions. */
     static long[] dense(long[] sizes) {
         return new long[] {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
+    }
+
+    /** Returns the strides of a tensor of four dimensions whose second one is the innermost. */
+    static long[] channelsLast(long... sizes) {
+        return new long[] {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]};
     }
 }

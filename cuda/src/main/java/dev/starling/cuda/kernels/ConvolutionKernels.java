@@ -12,7 +12,6 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
-import java.util.Arrays;
 
 /**
  * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the
@@ -26,7 +25,6 @@ public final class ConvolutionKernels {
     private static final long LEAST_SHARE = 256;
     /** The set of the dimension that holds channels. */
     private static final int CHANNELS = 1 << 1;
-    private static final double[] NO_PARAMETERS = {};
 
     private final Launcher launcher;
     private final ReductionKernels sums;
@@ -177,40 +175,13 @@ public final class ConvolutionKernels {
         Tensor image = channelsLast(x);
         Tensor weight = channelsLast(w);
         ConvolutionCall call = ConvolutionCall.of(op.geometry(), y.dtype(), x.shape(), w.shape(), y.shape());
-        boolean done = bias != null ? forwardByLibrary(call, image, weight, bias, relu, y)
-                : library.forward(call, image.address(), weight.address(), false, y.address());
-        if (done && relu && bias == null) {
-            rectify(y);
-        }
+        Tensor shift = bias == null || bias.isContiguous() && isAligned(bias) ? bias : launcher.copied(bias);
+        boolean done = library.forward(call, image.address(), weight.address(), shift == null ? 0 : shift.address(),
+                relu, y.address());
         close(image, x);
         close(weight, w);
-        return done;
-    }
-
-    private boolean forwardByLibrary(ConvolutionCall call, Tensor image, Tensor weight, Tensor bias, boolean relu,
-            Tensor y) {
-        Tensor shift = bias.isContiguous() && isAligned(bias) ? bias : launcher.copied(bias);
-        boolean fused = library.forward(call, image.address(), weight.address(), shift.address(), relu, y.address());
         close(shift, bias);
-        if (fused) {
-            return true;
-        }
-        // The sum with what y holds is rounded once, too: it has the sign that it should have.
-        long[] dims = new long[y.rank() - 1];
-        Arrays.fill(dims, 1);
-        dims[0] = bias.count();
-        long[] strides = new long[dims.length];
-        strides[0] = bias.strides()[0];
-        launcher.assign(y, bias.view(Shape.of(dims), strides, bias.offset()));
-        boolean done = library.forward(call, image.address(), weight.address(), true, y.address());
-        if (done && relu) {
-            rectify(y);
-        }
         return done;
-    }
-
-    private void rectify(Tensor y) {
-        launcher.elementwise().apply("a <= 0 ? C(0) : a", NO_PARAMETERS, y, y);
     }
 
     private boolean inputGradientByLibrary(Convolution.ConvInputGradient op, Tensor g, Tensor w, Tensor x) {

@@ -1,10 +1,16 @@
 // cuDNN's graphs, played: descriptors keep their attributes; a plan is carried out operation by operation, in double.
 #include <map>
 
-enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_HEURISTIC = 8,
-    TYPE_POINTWISE = 14, TYPE_DESCRIPTOR = 15, TYPE_REDUCTION = 18 };
-enum { POINTWISE, ENGINE = 3, HEURISTIC, PLAN, POINTWISE_OPERATION = 13, OPERATION_GRAPH = 15, PACK, TENSOR,
-    MATMUL, MATMUL_OPERATION, REDUCTION = 21, REDUCTION_OPERATION, RESHAPE_OPERATION = 31 };
+enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_CONVOLUTION,
+    TYPE_HEURISTIC, TYPE_NAN = 10, TYPE_NOTE, TYPE_POINTWISE = 14, TYPE_DESCRIPTOR = 15, TYPE_REDUCTION = 18,
+    TYPE_NORM = 27, TYPE_PHASE };
+enum { POINTWISE, CONVOLUTION, ENGINE, CONFIGURATION, HEURISTIC, PLAN, CONV_FORWARD = 10, CONV_WEIGHT, CONV_INPUT,
+    POINTWISE_OPERATION, OPERATION_GRAPH = 15, PACK, TENSOR, MATMUL, MATMUL_OPERATION, REDUCTION = 21,
+    REDUCTION_OPERATION, NORM = 29, NORM_GRADIENT, RESHAPE_OPERATION };
+// Engines as they are offered: one that cannot be planned with, one that sums in few bits, one whose bits differ from
+// run to run, one with tensor cores, and one without faults.
+enum { UNPLANNABLE, FEW_BITS, ANY_BITS, TENSOR_CORES, PLAIN, ENGINES };
+static const int NOTES[] = {-1, 2, 4, 0, -1};
 
 struct Descriptor {
     int type;
@@ -20,7 +26,14 @@ struct Descriptor {
 static int type_of(int attribute) {
     switch (attribute) {
         case 0: return TYPE_POINTWISE;
-        case 1: case 901: case 1500: case 1601: return TYPE_DATA;
+        case 2: return TYPE_NAN;
+        case 101: return TYPE_CONVOLUTION;
+        case 700: case 701: case 706: case 707: case 712: case 713: return TYPE_FLOAT;
+        case 1303: return TYPE_NOTE;
+        case 2000: case 2100: return TYPE_NORM;
+        case 2001: return TYPE_PHASE;
+        case 1: case 100: case 901: case 1500: case 1601: return TYPE_DATA;
+        case 102: case 103: case 104: case 105: case 106: return TYPE_INT64;
         case 9: case 900: case 902: case 903: case 906: case 1000: return TYPE_INT64;
         case 200: return TYPE_HEURISTIC;
         case 400: case 800: return TYPE_HANDLE;
@@ -53,7 +66,33 @@ API int cudnnBackendSetAttribute(Descriptor* d, int attribute, int type, int64_t
     return DNN_OK;
 }
 
-// The first of two engines is one that cannot be planned with.
+static bool is_convolution(const Descriptor* o) { return o->type >= CONV_FORWARD && o->type <= CONV_INPUT; }
+
+// The type of a convolution's images.
+static int64_t image_type(const Descriptor* o) {
+    return o->to(o->type == CONV_FORWARD ? 704 : o->type == CONV_INPUT ? 710 : 716)->at(901);
+}
+
+// Batch normalisation wants channels that fill 16 bytes. Bias and ReLU behind a convolution are refused for f16, and
+// normalisation of rows of three elements, so that what is done then is tried, too.
+static bool has_engines(const Descriptor* graph) {
+    bool f16 = false, pointwise = false;
+    for (int64_t each : graph->values.at(801)) {
+        Descriptor* o = (Descriptor*) each;
+        f16 |= is_convolution(o) && image_type(o) == 2;
+        pointwise |= o->type == POINTWISE_OPERATION;
+        if (o->type == NORM || o->type == NORM_GRADIENT) {
+            Descriptor* x = o->to(o->type == NORM ? 2002 : 2101);
+            int64_t channels = x->values.at(902)[1];
+            bool batch = o->at(o->type == NORM ? 2000 : 2100) == 2;
+            if (batch ? channels * (x->at(901) == 0 ? 4 : 2) % 16 != 0 : channels == 3) {
+                return false;
+            }
+        }
+    }
+    return !(f16 && pointwise);
+}
+
 API int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, int64_t most, int64_t* count, void* p) {
     REQUIRE(d->final, 2000);
     if (attribute == 402) {
@@ -62,25 +101,51 @@ API int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, int64_t
         *count = 1;
         return DNN_OK;
     }
-    REQUIRE(attribute == 202 && d->type == HEURISTIC && type == TYPE_DESCRIPTOR && most >= 2, 2000);
-    for (int64_t i = 0; i < 2; i++) {
-        Descriptor* engine = ((Descriptor**) p)[i];
-        REQUIRE(engine->type == ENGINE, 2000);
+    if (attribute == 300) {
+        REQUIRE(d->type == CONFIGURATION && type == TYPE_DESCRIPTOR && most == 1, 2000);
+        Descriptor* engine = *(Descriptor**) p;
+        REQUIRE(engine->type == ENGINE && !engine->final, 2000);
         engine->final = true;
-        engine->values[0] = { i, d->at(201) };
+        engine->values[0] = { d->at(0) };
+        *count = 1;
+        return DNN_OK;
     }
-    *count = 2;
+    if (attribute == 1303) {
+        REQUIRE(d->type == ENGINE && type == TYPE_NOTE && most > 0, 2000);
+        *(int*) p = NOTES[d->at(0)];
+        *count = NOTES[d->at(0)] >= 0;
+        return DNN_OK;
+    }
+    REQUIRE(attribute == 202 && d->type == HEURISTIC && type == TYPE_DESCRIPTOR && most >= ENGINES, 2000);
+    *count = d->at(200) == 3 && has_engines(d->to(201)) ? ENGINES : 0;
+    for (int64_t i = 0; i < *count; i++) {
+        Descriptor* configuration = ((Descriptor**) p)[i];
+        REQUIRE(configuration->type == CONFIGURATION, 2000);
+        configuration->final = true;
+        configuration->values[0] = { i, d->at(201) };
+    }
     return DNN_OK;
 }
 
 API int cudnnBackendFinalize(Descriptor* d) {
     REQUIRE(!d->final, 2000);
-    if (d->type == PLAN && d->to(401)->at(0) == 0) {
+    if (d->type == PLAN && d->to(401)->at(0) == UNPLANNABLE) {
         return 3000;
     }
     if (d->type == TENSOR) {
         REQUIRE(d->values[902].size() == 4 && d->values[903].size() == 4 && d->has(901) && d->has(906), 2000);
         REQUIRE(d->at(900) == 16, 2000);
+    }
+    if (d->type == HEURISTIC) {
+        REQUIRE(d->at(200) == 3 || d->at(200) == 2, 2000);
+    }
+    if (d->type == POINTWISE && d->at(0) == 100) {
+        REQUIRE(d->at(2) == 1, 2000);
+    }
+    if (d->type == CONVOLUTION) {
+        REQUIRE(d->at(100) == 0 && d->at(101) == 1 && d->at(106) == 2, 2000);
+        REQUIRE(d->values[102].size() == 2 && d->values[103].size() == 2, 2000);
+        REQUIRE(d->values[104].size() == 2 && d->values[104] == d->values[105], 2000);
     }
     d->final = true;
     return DNN_OK;
@@ -128,6 +193,7 @@ static double pointwise(int mode, double x, double b, double t) {
         case 13: return exp(x);
         case 15: return log(x);
         case 21: return x;
+        case 100: return x <= 0 ? 0 : x;
         case 303: return x >= b;
         case 601: return t != 0 ? x : b;
     }
@@ -190,7 +256,148 @@ static void play_reshape(Descriptor* o, Operands& all) {
     }
 }
 
+static bool is_f32(const Descriptor* t) { return t->at(901) == 0; }
+
+// A convolution's operands are those of the forward pass: x, w and y, of which one is computed.
+static int play_convolution(Descriptor* o, Operands& all) {
+    int first = o->type == CONV_FORWARD ? 700 : o->type == CONV_INPUT ? 706 : 712;
+    int32_t one = (int32_t) o->at(first);
+    REQUIRE(one == 0x3f800000 && o->at(first + 1) == 0, 2000);
+    Descriptor* how = o->to(first + 2);
+    Values& w = all[o->to(first + 3)];
+    Values& x = all[o->to(first + 4)];
+    Values& y = all[o->to(first + 5)];
+    REQUIRE(x.size(1) % w.size(1) == 0 && w.size(0) == y.size(1) && x.size(0) == y.size(0), 2000);
+    int64_t groups = x.size(1) / w.size(1);
+    REQUIRE(y.size(1) % groups == 0, 2000);
+    for (int d = 0; d < 2; d++) {
+        int64_t span = x.size(2 + d) + 2 * how->values[104][d] - how->values[102][d] * (w.size(2 + d) - 1) - 1;
+        REQUIRE(y.size(2 + d) == span / how->values[103][d] + 1, 2000);
+    }
+    Values& to = o->type == CONV_FORWARD ? y : o->type == CONV_INPUT ? x : w;
+    to.at.assign(to.at.size(), 0);
+    for (int64_t i = 0; i < y.count(); i++) {
+        int64_t p[4];
+        y.place(i, p);
+        for (int64_t k = 0; k < w.count() / w.size(0); k++) {
+            int64_t q[4];
+            w.place(k, q);
+            int64_t row = p[2] * how->values[103][0] - how->values[104][0] + q[2] * how->values[102][0];
+            int64_t column = p[3] * how->values[103][1] - how->values[104][1] + q[3] * how->values[102][1];
+            if (row < 0 || row >= x.size(2) || column < 0 || column >= x.size(3)) {
+                continue;
+            }
+            int64_t channel = p[1] / (y.size(1) / groups) * w.size(1) + q[1];
+            int64_t from = x.number({p[0], channel, row, column}), weight = w.number({p[1], q[1], q[2], q[3]});
+            switch (o->type) {
+                case CONV_FORWARD: y.at[i] += x.at[from] * w.at[weight]; break;
+                case CONV_INPUT: x.at[from] += y.at[i] * w.at[weight]; break;
+                default: w.at[weight] += x.at[from] * y.at[i];
+            }
+        }
+    }
+    return DNN_OK;
+}
+
+static int check_norm(bool batch, const Values& x, const Values& weight, const Values& mean) {
+    REQUIRE(is_f32(weight.tensor) && is_f32(mean.tensor), 2000);
+    REQUIRE(weight.size(0) == 1 && weight.size(1) == x.size(1) && weight.size(2) == 1 && weight.size(3) == 1, 2000);
+    REQUIRE(mean.size(0) == (batch ? 1 : x.size(0)) && mean.size(1) == (batch ? x.size(1) : 1), 2000);
+    REQUIRE(mean.size(2) == 1 && mean.size(3) == 1 && (batch || x.size(2) * x.size(3) == 1), 2000);
+    REQUIRE(x.stride(1) == 1 && x.stride(0) == x.count() / x.size(0), 2000);
+    return DNN_OK;
+}
+
+static int play_norm(Descriptor* o, Operands& all) {
+    Values& x = all[o->to(2002)];
+    Values& mean = all[o->to(2003)];
+    Values& inverse = all[o->to(2004)];
+    Values& gamma = all[o->to(2005)];
+    Values& beta = all[o->to(2006)];
+    Values& y = all[o->to(2013)];
+    REQUIRE(o->at(2001) == 1 && o->to(2007)->at(908), 2000);
+    if (int error = check_norm(o->at(2000) == 2, x, gamma, mean)) {
+        return error;
+    }
+    double epsilon = all[o->to(2007)].at[0];
+    double size = (double) x.count() / mean.count();
+    mean.at.assign(mean.at.size(), 0);
+    inverse.at.assign(inverse.at.size(), 0);
+    int64_t p[4];
+    for (int64_t i = 0; i < x.count(); i++) {
+        x.place(i, p);
+        mean.at[mean.number(p)] += x.at[i] / size;
+    }
+    for (int64_t i = 0; i < x.count(); i++) {
+        x.place(i, p);
+        double distance = x.at[i] - mean.at[mean.number(p)];
+        inverse.at[mean.number(p)] += distance * distance / size;
+    }
+    for (double& each : inverse.at) {
+        each = 1 / sqrt(each + epsilon);
+    }
+    for (int64_t i = 0; i < x.count(); i++) {
+        x.place(i, p);
+        int64_t s = mean.number(p), w = gamma.number(p);
+        y.at[i] = (x.at[i] - mean.at[s]) * inverse.at[s] * gamma.at[w] + beta.at[w];
+    }
+    return DNN_OK;
+}
+
+static int play_norm_gradient(Descriptor* o, Operands& all) {
+    Values& x = all[o->to(2101)];
+    Values& mean = all[o->to(2102)];
+    Values& inverse = all[o->to(2103)];
+    Values& g = all[o->to(2104)];
+    Values& gamma = all[o->to(2105)];
+    Values& dgamma = all[o->to(2107)];
+    Values& dbeta = all[o->to(2108)];
+    Values& dx = all[o->to(2109)];
+    if (int error = check_norm(o->at(2100) == 2, x, gamma, mean)) {
+        return error;
+    }
+    double size = (double) x.count() / mean.count();
+    std::vector<double> sum(mean.count()), slope(mean.count());
+    dgamma.at.assign(dgamma.at.size(), 0);
+    dbeta.at.assign(dbeta.at.size(), 0);
+    int64_t p[4];
+    for (int64_t i = 0; i < x.count(); i++) {
+        x.place(i, p);
+        int64_t s = mean.number(p), w = gamma.number(p);
+        double normal = (x.at[i] - mean.at[s]) * inverse.at[s];
+        dgamma.at[w] += g.at[i] * normal;
+        dbeta.at[w] += g.at[i];
+        sum[s] += g.at[i] * gamma.at[w] / size;
+        slope[s] += g.at[i] * gamma.at[w] * normal / size;
+    }
+    for (int64_t i = 0; i < x.count(); i++) {
+        x.place(i, p);
+        int64_t s = mean.number(p), w = gamma.number(p);
+        double normal = (x.at[i] - mean.at[s]) * inverse.at[s];
+        dx.at[i] = (g.at[i] * gamma.at[w] - sum[s] - normal * slope[s]) * inverse.at[s];
+    }
+    return DNN_OK;
+}
+
+// Whether the engine of a plan does what is promised of the operations in its graph.
+static bool suits(int64_t engine, const Descriptor* graph) {
+    for (int64_t each : graph->values.at(801)) {
+        Descriptor* o = (Descriptor*) each;
+        bool norm = o->type == NORM || o->type == NORM_GRADIENT;
+        bool wide = is_convolution(o) && image_type(o) == 0;
+        if (engine < (wide ? PLAIN : norm || is_convolution(o) ? TENSOR_CORES : ANY_BITS)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int memory_type(int64_t type) { return type == 0 ? F32 : type == 2 ? F16 : type == 9 ? BF16 : -1; }
+
+// Booleans are bits, the lowest of a byte first.
+static double element(const Descriptor* t, const void* p, int64_t i) {
+    return t->at(901) == 11 ? ((const uint8_t*) p)[i / 8] >> i % 8 & 1 : get(memory_type(t->at(901)), p, i);
+}
 
 API int cudnnBackendExecute(Dnn*, Descriptor* plan, Descriptor* pack) {
     REQUIRE(plan->type == PLAN && plan->final && pack->type == PACK && pack->final, 2000);
@@ -200,12 +407,14 @@ API int cudnnBackendExecute(Dnn*, Descriptor* plan, Descriptor* pack) {
         memory[pack->values[1000][i]] = (void*) pack->values[1001][i];
     }
     Descriptor* graph = (Descriptor*) plan->to(401)->values[0][1];
+    REQUIRE(suits(plan->to(401)->at(0), graph), 2000);
+    memset((void*) pack->at(1003), 0xff, 256);
     Operands all;
     std::map<Descriptor*, bool> written;
     for (int64_t o : graph->values[801]) {
         for (auto& [attribute, values] : ((Descriptor*) o)->values) {
             Descriptor* t = (Descriptor*) values[0];
-            if (t->type != TENSOR || all.count(t)) {
+            if (attribute == 0 || type_of(attribute) != TYPE_DESCRIPTOR || t->type != TENSOR || all.count(t)) {
                 continue;
             }
             Values& x = all[t] = Values { t, {} };
@@ -213,18 +422,31 @@ API int cudnnBackendExecute(Dnn*, Descriptor* plan, Descriptor* pack) {
             REQUIRE((t->at(907) != 0) == (memory.count(t->at(906)) == 0), 2000);
             REQUIRE(t->at(907) || t->at(908) || aligned(memory[t->at(906)], 16), 2000);
             for (int64_t i = 0; !t->at(907) && i < x.count(); i++) {
-                x.at[i] = get(memory_type(t->at(901)), memory[t->at(906)], x.offset(i));
+                x.at[i] = element(t, memory[t->at(906)], x.offset(i));
             }
         }
     }
+    int error = DNN_OK;
     for (int64_t o : graph->values[801]) {
         Descriptor* d = (Descriptor*) o;
+        std::vector<int> results;
         switch (d->type) {
-            case POINTWISE_OPERATION: play_pointwise(d, all); written[d->to(753)] = true; break;
-            case MATMUL_OPERATION: play_product(d, all); written[d->to(1522)] = true; break;
-            case REDUCTION_OPERATION: play_reduction(d, all); written[d->to(1611)] = true; break;
-            case RESHAPE_OPERATION: play_reshape(d, all); written[d->to(2201)] = true; break;
+            case CONV_FORWARD: error = play_convolution(d, all); results = {705}; break;
+            case CONV_INPUT: error = play_convolution(d, all); results = {710}; break;
+            case CONV_WEIGHT: error = play_convolution(d, all); results = {715}; break;
+            case NORM: error = play_norm(d, all); results = {2003, 2004, 2013}; break;
+            case NORM_GRADIENT: error = play_norm_gradient(d, all); results = {2107, 2108, 2109}; break;
+            case POINTWISE_OPERATION: play_pointwise(d, all); results = {753}; break;
+            case MATMUL_OPERATION: play_product(d, all); results = {1522}; break;
+            case REDUCTION_OPERATION: play_reduction(d, all); results = {1611}; break;
+            case RESHAPE_OPERATION: play_reshape(d, all); results = {2201}; break;
             default: return refuse("an operation of the graph", 3000);
+        }
+        if (error != DNN_OK) {
+            return error;
+        }
+        for (int each : results) {
+            written[d->to(each)] = true;
         }
     }
     for (auto& [t, x] : all) {

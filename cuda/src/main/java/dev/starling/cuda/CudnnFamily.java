@@ -1,0 +1,35 @@
+package dev.starling.cuda;
+
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.Locale;
+import java.util.Set;
+
+/** The families of operations that cuDNN can be asked for. What it is not asked for, kernels of our own do. */
+enum CudnnFamily {
+    CONVOLUTION, ATTENTION, NORMALIZATION, POOLING, SOFTMAX;
+
+    private static final String PROPERTY = "starling.cuda.cudnn";
+
+    /** Returns those that the property {@code starling.cuda.cudnn} lists: names with commas between, or "all". */
+    static Set<CudnnFamily> wanted() {
+        return parse(System.getProperty(PROPERTY, "convolution,attention"));
+    }
+
+    /** Returns the families that a text lists, or throws {@link IllegalArgumentException}. */
+    static Set<CudnnFamily> parse(String text) {
+        Set<CudnnFamily> families = EnumSet.noneOf(CudnnFamily.class);
+        for (String name : text.split(",")) {
+            String word = name.strip().toUpperCase(Locale.ROOT);
+            if (word.equals("ALL")) {
+                return EnumSet.allOf(CudnnFamily.class);
+            }
+            if (!word.isEmpty()) {
+                families.add(Arrays.stream(values()).filter(f -> f.name().equals(word)).findAny().orElseThrow(
+                        () -> new IllegalArgumentException(PROPERTY + " lists '" + name + "': give \"all\", or some of "
+                                + Arrays.toString(values()).toLowerCase(Locale.ROOT))));
+            }
+        }
+        return families;
+    }
+}

@@ -1,0 +1,137 @@
+package dev.starling.cuda.dnn;
+
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_BFLOAT16;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_BOOLEAN;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_FLOAT;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_HALF;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_INT32;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_BOOLEAN;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_DATA_TYPE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_FLOAT;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_INT64;
+import static org.bytedeco.cuda.global.cudnn.cudnnBackendCreateDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnBackendDestroyDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnBackendFinalize;
+import static org.bytedeco.cuda.global.cudnn.cudnnBackendGetAttribute;
+import static org.bytedeco.cuda.global.cudnn.cudnnBackendSetAttribute;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetErrorString;
+
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.tensor.DType;
+import java.util.List;
+import org.bytedeco.cuda.cudnn.cudnnBackendDescriptor_t;
+import org.bytedeco.javacpp.BytePointer;
+import org.bytedeco.javacpp.FloatPointer;
+import org.bytedeco.javacpp.IntPointer;
+import org.bytedeco.javacpp.LongPointer;
+import org.bytedeco.javacpp.Pointer;
+
+/** An object of cuDNN's backend interface: it is made, given attributes, and finished before others refer to it. */
+final class Descriptor {
+    private final cudnnBackendDescriptor_t descriptor = new cudnnBackendDescriptor_t();
+
+    private Descriptor(int type) {
+        check(cudnnBackendCreateDescriptor(type, descriptor), "cudnnBackendCreateDescriptor");
+    }
+
+    /** Makes one of a type of {@code cudnnBackendDescriptorType_t} and adds it to a list. */
+    static Descriptor make(List<Descriptor> made, int type) {
+        Descriptor d = new Descriptor(type);
+        made.add(d);
+        return d;
+    }
+
+    /** Returns what the bindings take. */
+    cudnnBackendDescriptor_t pointer() {
+        return descriptor;
+    }
+
+    long address() {
+        return descriptor.address();
+    }
+
+    Descriptor set(int attribute, Descriptor... values) {
+        long[] addresses = new long[values.length];
+        for (int i = 0; i < values.length; i++) {
+            addresses[i] = values[i].address();
+        }
+        return set(attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, addresses);
+    }
+
+    /** Sets an attribute of 64-bit values: numbers, handles or pointers. */
+    Descriptor set(int attribute, int type, long... values) {
+        try (LongPointer p = new LongPointer(values)) {
+            return set(attribute, type, values.length, p);
+        }
+    }
+
+    Descriptor longs(int attribute, long... values) {
+        return set(attribute, CUDNN_TYPE_INT64, values);
+    }
+
+    /** Sets an attribute of an enumeration, whose type is given. */
+    Descriptor choice(int attribute, int type, int value) {
+        try (IntPointer p = new IntPointer(new int[] {value})) {
+            return set(attribute, type, 1, p);
+        }
+    }
+
+    Descriptor number(int attribute, float value) {
+        try (FloatPointer p = new FloatPointer(value)) {
+            return set(attribute, CUDNN_TYPE_FLOAT, 1, p);
+        }
+    }
+
+    Descriptor flag(int attribute, boolean value) {
+        try (BytePointer p = new BytePointer(new byte[] {(byte) (value ? 1 : 0)})) {
+            return set(attribute, CUDNN_TYPE_BOOLEAN, 1, p);
+        }
+    }
+
+    Descriptor type(int attribute, DType type) {
+        return choice(attribute, CUDNN_TYPE_DATA_TYPE, switch (type) {
+            case F32 -> CUDNN_DATA_FLOAT;
+            case BF16 -> CUDNN_DATA_BFLOAT16;
+            case F16 -> CUDNN_DATA_HALF;
+            case I32 -> CUDNN_DATA_INT32;
+            case BOOL -> CUDNN_DATA_BOOLEAN;
+            case F64, I64, I8, U8 -> throw new IllegalArgumentException("graphs have no " + type);
+        });
+    }
+
+    Descriptor set(int attribute, int type, long count, Pointer values) {
+        check(cudnnBackendSetAttribute(descriptor, attribute, type, count, values), "attribute " + attribute);
+        return this;
+    }
+
+    /** Finishes it, or throws with its name. */
+    Descriptor finish(String name) {
+        check(cudnnBackendFinalize(descriptor), name);
+        return this;
+    }
+
+    /** Finishes it and returns whether the library takes it. */
+    boolean isFinished() {
+        return cudnnBackendFinalize(descriptor) == CUDNN_STATUS_SUCCESS;
+    }
+
+    /** Reads at most so many values of an attribute and returns how many there are. */
+    int get(int attribute, int type, int most, Pointer values) {
+        long[] count = new long[1];
+        check(cudnnBackendGetAttribute(descriptor, attribute, type, most, count, values), "attribute " + attribute);
+        return (int) Math.min(count[0], most);
+    }
+
+    void destroy() {
+        cudnnBackendDestroyDescriptor(descriptor);
+    }
+
+    static void check(int status, String what) {
+        if (status != CUDNN_STATUS_SUCCESS) {
+            throw new GpuException("cuDNN, " + what + ": status " + status + ", "
+                    + cudnnGetErrorString(status).getString());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+package dev.starling.cuda.dnn;
+
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_COMP_TYPE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_CONV_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_DILATIONS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_MATMUL_COMP_TYPE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_ADESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_BDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_CDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_XDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_PHASE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_XDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_YDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_BDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_TDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_XDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_YDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_REDUCTION_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_REDUCTION_XDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_REDUCTION_YDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_RESHAPE_XDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_RESHAPE_YDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_POINTWISE_AXIS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_POINTWISE_MATH_PREC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_POINTWISE_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_POINTWISE_NAN_PROPAGATION;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_REDUCTION_COMP_TYPE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_REDUCTION_OPERATOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_DATA_TYPE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_DIMENSIONS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_IS_BY_VALUE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_IS_VIRTUAL;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_STRIDES;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_TENSOR_UNIQUE_ID;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_MATMUL_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_POINTWISE_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_REDUCTION_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_TENSOR_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BATCH_NORM;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_CROSS_CORRELATION;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_LAYER_NORM;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_NORM_FWD_TRAINING;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_ADD;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_BINARY_SELECT;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_CMP_GE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_DIV;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_EXP;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_GEN_INDEX;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_IDENTITY;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_LOG;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_MUL;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_RELU_FWD;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_SUB;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_PROPAGATE_NAN;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_REDUCE_TENSOR_ADD;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_REDUCE_TENSOR_MAX;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_CONVOLUTION_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NAN_PROPOGATION;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NORM_FWD_PHASE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NORM_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_POINTWISE_MODE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+
+import dev.starling.cuda.dnn.Graph.Operand;
+import dev.starling.cuda.dnn.Graph.Place;
+import dev.starling.tensor.DType;
+import java.util.List;
+
+/** The descriptors of a {@link Graph}'s operands and operations. All computes in f32. */
+final class GraphOperations {
+    private static final long ALIGNMENT = 16;
+
+    private final List<Descriptor> made;
+    private final Descriptor[] operands;
+
+    /** Describes a graph's operands; what is made is added to a list. */
+    GraphOperations(Graph graph, List<Descriptor> made) {
+        this.made = made;
+        operands = graph.operands().stream().map(this::describe).toArray(Descriptor[]::new);
+    }
+
+    /** The number by which the library knows an operand; they begin at 1. */
+    static long id(Operand o) {
+        return o.id() + 1L;
+    }
+
+    private Descriptor make(int type) {
+        return Descriptor.make(made, type);
+    }
+
+    private Descriptor of(Operand o) {
+        return operands[o.id()];
+    }
+
+    private Descriptor describe(Operand o) {
+        return make(CUDNN_BACKEND_TENSOR_DESCRIPTOR).type(CUDNN_ATTR_TENSOR_DATA_TYPE, o.type())
+                .longs(CUDNN_ATTR_TENSOR_DIMENSIONS, o.sizes())
+                .longs(CUDNN_ATTR_TENSOR_STRIDES, o.strides())
+                .longs(CUDNN_ATTR_TENSOR_UNIQUE_ID, id(o))
+                .longs(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, ALIGNMENT)
+                .flag(CUDNN_ATTR_TENSOR_IS_VIRTUAL, o.place() == Place.VIRTUAL)
+                .flag(CUDNN_ATTR_TENSOR_IS_BY_VALUE, o.place() == Place.CONSTANT).finish("tensor");
+    }
+
+    Descriptor describe(Graph.Operation operation) {
+        return switch (operation) {
+            case Graph.Pointwise p -> pointwise(p);
+            case Graph.Product(Operand a, Operand b, Operand y) -> make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, of(a))
+                    .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, of(b))
+                    .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, of(y))
+                    .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, make(CUDNN_BACKEND_MATMUL_DESCRIPTOR)
+                            .type(CUDNN_ATTR_MATMUL_COMP_TYPE, DType.F32).finish("matmul"))
+                    .finish("matmul operation");
+            case Graph.Reduction(boolean greatest, Operand x, Operand y) ->
+                make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, of(x))
+                    .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, of(y))
+                    .set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR)
+                            .choice(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
+                                    greatest ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD)
+                            .type(CUDNN_ATTR_REDUCTION_COMP_TYPE, DType.F32).finish("reduction"))
+                    .finish("reduction operation");
+            case Graph.Transposition(Operand x, Operand y) -> make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, of(x))
+                    .set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, of(y)).finish("reshape operation");
+            case Graph.Convolution c -> convolution(c);
+            case Graph.Normalization n -> normalization(n);
+            case Graph.NormalizationGradient n -> normalization(n);
+        };
+    }
+
+    private Descriptor pointwise(Graph.Pointwise p) {
+        Descriptor how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+                .choice(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode(p.function()))
+                .type(CUDNN_ATTR_POINTWISE_MATH_PREC,
+                        p.function() == Graph.Function.GREATER_EQUAL ? DType.BOOL : DType.F32);
+        if (p.function() == Graph.Function.RELU) {
+            how.choice(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
+        }
+        if (p.axis() >= 0) {
+            how.longs(CUDNN_ATTR_POINTWISE_AXIS, p.axis());
+        }
+        Descriptor d = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+                .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how.finish("pointwise"))
+                .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(p.x()));
+        if (p.b() != null) {
+            d.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, of(p.b()));
+        }
+        if (p.t() != null) {
+            d.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, of(p.t()));
+        }
+        return d.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, of(p.y())).finish("pointwise operation");
+    }
+
+    private static int mode(Graph.Function function) {
+        return switch (function) {
+            case ADD -> CUDNN_POINTWISE_ADD;
+            case SUB -> CUDNN_POINTWISE_SUB;
+            case MUL -> CUDNN_POINTWISE_MUL;
+            case DIV -> CUDNN_POINTWISE_DIV;
+            case EXP -> CUDNN_POINTWISE_EXP;
+            case LOG -> CUDNN_POINTWISE_LOG;
+            case RELU -> CUDNN_POINTWISE_RELU_FWD;
+            case GREATER_EQUAL -> CUDNN_POINTWISE_CMP_GE;
+            case SELECT -> CUDNN_POINTWISE_BINARY_SELECT;
+            case INDEX -> CUDNN_POINTWISE_GEN_INDEX;
+            case IDENTITY -> CUDNN_POINTWISE_IDENTITY;
+        };
+    }
+
+    private Descriptor convolution(Graph.Convolution c) {
+        Descriptor how = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+                .type(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, DType.F32)
+                .choice(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+                .longs(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, c.stride().length)
+                .longs(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, c.padding())
+                .longs(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, c.padding())
+                .longs(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, c.stride())
+                .longs(CUDNN_ATTR_CONVOLUTION_DILATIONS, c.dilation()).finish("convolution");
+        return switch (c.pass()) {
+            case FORWARD -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, of(c.x()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, of(c.weight()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, of(c.y()))
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1)
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0).finish("convolution forward");
+            case INPUT_GRADIENT -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, of(c.x()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, of(c.weight()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, of(c.y()))
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1)
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0).finish("convolution's input gradient");
+            case WEIGHT_GRADIENT -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, of(c.x()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, of(c.weight()))
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, of(c.y()))
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1)
+                    .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0)
+                    .finish("convolution's weight gradient");
+        };
+    }
+
+    private Descriptor normalization(Graph.Normalization n) {
+        return make(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR)
+                .choice(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, mode(n.batch()))
+                .choice(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, CUDNN_NORM_FWD_TRAINING)
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, of(n.x()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, of(n.mean()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, of(n.inverse()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, of(n.gamma()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, of(n.beta()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, of(n.epsilon()))
+                .set(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, of(n.y())).finish("normalization");
+    }
+
+    private Descriptor normalization(Graph.NormalizationGradient n) {
+        return make(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR)
+                .choice(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, mode(n.batch()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, of(n.x()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, of(n.mean()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, of(n.inverse()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, of(n.g()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, of(n.gamma()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, of(n.dgamma()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, of(n.dbeta()))
+                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, of(n.dx())).finish("normalization's gradient");
+    }
+
+    private static int mode(boolean batch) {
+        return batch ? CUDNN_BATCH_NORM : CUDNN_LAYER_NORM;
+    }
+}
