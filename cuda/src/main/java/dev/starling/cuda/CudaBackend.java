@@ -320,10 +320,12 @@ final class CudaBackend implements Backend {
 
     @Override
     public void download(long deviceAddress, long hostAddress, long bytes) {
-        transfer("download", () -> staging.download(deviceAddress, hostAddress, bytes));
-        if (bytes > 0) {
-            launcher.checkIndices();
-        }
+        transfer("download", () -> {
+            staging.download(deviceAddress, hostAddress, bytes);
+            if (bytes > 0) {
+                launcher.checkIndices();
+            }
+        });
     }
 
     private void settle() {

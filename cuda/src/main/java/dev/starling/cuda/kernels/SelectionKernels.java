@@ -23,7 +23,6 @@ public final class SelectionKernels {
 
     private final Launcher launcher;
     private final SortingKernels sorting;
-    private final ThreadLocal<Long> total;
 
     /** A kernel for elements of a type of a C++ name and indices of another type. */
     private record SelectionKernel(String function, String type, DType index, boolean add) implements Kernel {
@@ -38,7 +37,6 @@ public final class SelectionKernels {
     public SelectionKernels(Launcher launcher, SortingKernels sorting) {
         this.launcher = launcher;
         this.sorting = sorting;
-        total = ThreadLocal.withInitial(() -> launcher.gpu().allocatePinned(Long.BYTES));
     }
 
     /** Returns the results. */
@@ -161,7 +159,7 @@ public final class SelectionKernels {
         Tensor from = launcher.dense(x);
         Tensor counts = Tensor.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
         String type = Types.of(x.dtype());
-        long found = total.get();
+        long found = launcher.faults().answer();
         launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)
                 .i64(x.count()).blocks(chunks, THREADS, 0);
         launcher.launch(new SelectionKernel("sum_counts", type, DType.I64, false)).tensor(counts).i64(chunks)

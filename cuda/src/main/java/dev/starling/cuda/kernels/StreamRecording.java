@@ -15,6 +15,7 @@ public final class StreamRecording {
     private final IntConsumer part;
     /** By part, the number of its first kernel, and at the end of all. */
     private final int[] first;
+    private final Runnable release;
     private Gpu.Graph graph;
     private int next;
 
@@ -22,6 +23,7 @@ public final class StreamRecording {
         this.launcher = launcher;
         this.part = part;
         first = new int[parts + 1];
+        release = launcher.faults().hold();
     }
 
     /**
@@ -52,12 +54,13 @@ public final class StreamRecording {
         try {
             graph = launcher.gpu().endCapture(launcher.stream());
         } catch (GpuException e) {
+            release.run();
             if (complete) {
                 throw e;
             }
         }
         if (!complete && graph != null) {
-            graph.close();
+            close();
         }
     }
 
@@ -95,5 +98,6 @@ public final class StreamRecording {
     /** Gives the graph back. */
     public void close() {
         graph.close();
+        release.run();
     }
 }
