@@ -2,9 +2,10 @@ package dev.starling.distributed.collective;
 
 /**
  * Walks over the pieces that one rank sends or receives around a ring. The elements are divided into chunks and each
- * chunk into pieces; in step s a rank sends the chunk that it received in step s - 1. To bound how much is on its way
- * between two steps, the pieces may be divided into segments, each of which goes through all steps before the next.
- * Sender and receiver walk alike: by segment, then by step, then by piece.
+ * chunk into pieces; in step s a rank sends the chunk that it received in step s - 1. Pieces are divided into segments,
+ * so that what a rank receives is sent on soon. Sender and receiver walk alike, by turns; in turn t, one step after the
+ * other, segment t - s goes through step s if segments overlap. If they do not, each goes through all steps before the
+ * next, one a turn: that bounds how much is on its way between two steps.
  */
 final class PieceCursor {
     private static final long LINE = 64;
@@ -16,8 +17,10 @@ final class PieceCursor {
     private int base;
     private int steps;
     private int firstStep;
-    private long segmentPieces;
+    private int segmentPieces;
+    private boolean overlapped;
 
+    private long turn;
     private long segment;
     private int step;
     private long piece;
@@ -34,9 +37,10 @@ final class PieceCursor {
      * @param to step behind the last
      * @param pieceLength in bytes, of the longest pieces
      * @param segmentLength in pieces of each chunk
+     * @param segmentsOverlap whether a segment begins before the one before it has gone through all steps
      */
     void begin(long totalBytes, int chunkCount, boolean isEqual, int chunk, int from, int to, long pieceLength,
-            long segmentLength) {
+            int segmentLength, boolean segmentsOverlap) {
         pieceBytes = pieceLength;
         bytes = totalBytes;
         chunks = chunkCount;
@@ -45,7 +49,8 @@ final class PieceCursor {
         firstStep = from;
         steps = to;
         segmentPieces = segmentLength;
-        segment = 0;
+        overlapped = segmentsOverlap;
+        turn = 0;
         step = from;
         ended = from >= to;
         if (!ended) {
@@ -60,6 +65,7 @@ final class PieceCursor {
     }
 
     private void enter() {
+        segment = overlapped ? turn - (step - firstStep) : turn;
         int chunk = Math.floorMod(base - step, chunks);
         chunkStart = start(chunk);
         chunkEnd = start(chunk + 1);
@@ -79,15 +85,21 @@ final class PieceCursor {
 
     /** Goes on to the next step that has a piece, or to the end. */
     private void settle() {
-        while (!ended && (offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
+        while (!ended && (segment < 0 || offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
             step++;
             if (step == steps) {
                 step = firstStep;
-                segment++;
-                ended = segment * segmentPieces * pieceBytes >= longest();
+                turn++;
+                long oldest = overlapped ? turn - (steps - 1 - firstStep) : turn;
+                ended = oldest >= segments();
             }
             enter();
         }
+    }
+
+    private long segments() {
+        long segmentBytes = segmentPieces * pieceBytes;
+        return (longest() + segmentBytes - 1) / segmentBytes;
     }
 
     private long longest() {
@@ -119,10 +131,11 @@ final class PieceCursor {
 
     /** Returns whether the piece that the other sends next has been walked over here, one step before. */
     boolean isPast(PieceCursor other) {
-        if (ended || segment != other.segment) {
-            return ended || segment > other.segment;
-        }
         int before = other.step - 1;
+        long then = overlapped ? other.turn - 1 : other.turn;
+        if (ended || turn != then) {
+            return ended || turn > then;
+        }
         return step != before ? step > before : piece > other.piece;
     }
 }

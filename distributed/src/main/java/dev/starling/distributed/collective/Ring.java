@@ -12,7 +12,8 @@ import java.util.Arrays;
  * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so
  * that one is reduced while the next is on its way. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)
  *
- * <p>Partial sums travel to scratch slots of the successor, final values straight to where they belong.
+ * <p>Partial sums travel to scratch slots of the successor, final values straight to where they belong. What a rank
+ * receives it sends on a few pieces later, while that is still in the processor's cache.
  *
  * <p><b>Why no slot is overwritten too early.</b> Slots are used in turns, and numbers of pieces only grow, from one
  * collective to the next. The predecessor sends piece n only when it was told that piece n - SLOTS was reduced; so it
@@ -39,7 +40,6 @@ final class Ring {
 
     private static final int CREDIT_EVERY = SLOTS / 4;
     private static final int AT_ONCE = 4;
-    private static final long ALL_PIECES = Long.MAX_VALUE / PIECE / 4;
 
     private final Fabric fabric;
     private final int rank;
@@ -132,23 +132,23 @@ final class Ring {
     private void begin(boolean equal, int chunk, int steps, int reducingSteps) {
         reductions = reducingSteps;
         int piece = wide ? PIECE / 2 : PIECE;
-        long segment = keepsApart ? SEGMENT : ALL_PIECES;
-        sending.begin(call.bytes(), world, equal, chunk, 0, steps, piece, segment);
-        receiving.begin(call.bytes(), world, equal, chunk - 1, 0, steps, piece, segment);
+        int segment = keepsApart ? SEGMENT : 1;
+        sending.begin(call.bytes(), world, equal, chunk, 0, steps, piece, segment, !keepsApart);
+        receiving.begin(call.bytes(), world, equal, chunk - 1, 0, steps, piece, segment, !keepsApart);
     }
 
     /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
     private void beginBroadcast(long bytes) {
         reductions = 0;
         if (rank == call.root()) {
-            sending.begin(bytes, 1, true, 0, 0, 1, PIECE, ALL_PIECES);
+            sending.begin(bytes, 1, true, 0, 0, 1, PIECE, 1, false);
             receiving.beginEmpty();
         } else {
-            receiving.begin(bytes, 1, true, 0, 0, 1, PIECE, ALL_PIECES);
+            receiving.begin(bytes, 1, true, 0, 0, 1, PIECE, 1, false);
             if ((rank + 1) % world == call.root()) {
                 sending.beginEmpty();
             } else {
-                sending.begin(bytes, 1, true, 0, 1, 2, PIECE, ALL_PIECES);
+                sending.begin(bytes, 1, true, 0, 1, 2, PIECE, 1, false);
             }
         }
     }

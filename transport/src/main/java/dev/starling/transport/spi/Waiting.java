@@ -4,12 +4,12 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * How threads wait that have nothing to do: they spin for as long as the answer may come within a round trip, then
- * give way, then sleep. Where threads outnumber processors, spinning keeps the one that is waited for from running, so
- * there they give way at once.
+ * give way, then sleep, before giving way again and again takes a processor from those who work. Where threads
+ * outnumber processors, spinning keeps the one that is waited for from running, so there they give way at once.
  */
 public final class Waiting {
     private static final long SPIN_NS = 20_000;
-    private static final long YIELD_NS = 2_000_000;
+    private static final long YIELD_NS = 100_000;
     private static final long SHORTEST_SLEEP_NS = 20_000;
     private static final long LONGEST_SLEEP_NS = 500_000;
 

@@ -18,6 +18,7 @@ import org.openucx.jucx.ucs.UcsConstants;
  */
 final class UcxLink implements Link {
     private static final int RING_CAPACITY = 4 << 20;
+    private static final int BULK = 64 << 10;
     private static final long MIN_RETRY_NS = 5_000_000;
     private static final long MAX_RETRY_NS = 200_000_000;
     private static final long GOODBYE_NS = 20_000_000;
@@ -31,6 +32,7 @@ final class UcxLink implements Link {
     private Puts puts;
     private UcpRequest connecting;
     private boolean failed;
+    private boolean unpaced;
     private long id;
     private long sequence;
     private long retryNs = MIN_RETRY_NS;
@@ -72,6 +74,11 @@ final class UcxLink implements Link {
 
     /** Sends a piece of a put. The piece is not copied. */
     int write(long registration, long token, long offset, boolean last, long address, int length) {
+        if (!unpaced && length >= BULK) {
+            // By now UCX has made its connections.
+            unpaced = true;
+            wire.doNotPace(this);
+        }
         int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH);
         if (at < 0) {
             return Wire.BACK_PRESSURED;

@@ -298,6 +298,14 @@ final class UcxWire implements Wire, RemoteWrites {
         return arrivals.keepsMessages();
     }
 
+    /** Has the connections of a link that begins to send much not paced if its peer is on this host. */
+    void doNotPace(UcxLink link) {
+        if (link.isLocal()) {
+            int sockets = HostSockets.doNotPace();
+            LOG.log(Level.DEBUG, "{0} connections within the host are not paced", sockets);
+        }
+    }
+
     boolean isAt(InetAddress host) {
         return listener.getAddress().getAddress().equals(host);
     }
