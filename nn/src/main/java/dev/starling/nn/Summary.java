@@ -9,6 +9,7 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
@@ -109,6 +110,10 @@ public record Summary(List<Row> rows, long parameters, long flops) {
             case Contraction.MatMul _ -> 2 * out[0].count() * in[0].size(-1);
             case Contraction.Linear _ -> 2 * out[0].count() * in[1].size(1) + bias(in, out[0]);
             case Convolution.Conv _ -> 2 * out[0].count() * perPlace(in[1]) + bias(in, out[0]);
+            case Recurrence.Forward r -> {
+                Recurrence.Operands<Tensor> o = r.operands(in);
+                yield 2 * o.x().size(0) * o.x().size(1) * (o.weight().count() + o.recurrentWeight().count());
+            }
             case Convolution.ConvInputGradient _ -> 2 * in[0].count() * perPlace(in[1]);
             default -> {
                 long most = 0;

@@ -15,8 +15,10 @@ import dev.starling.nn.layer.Conv2d;
 import dev.starling.nn.layer.Dropout;
 import dev.starling.nn.layer.Flatten;
 import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.Gru;
 import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Lstm;
 import dev.starling.nn.layer.MaxPool2d;
 import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.nn.layer.Relu;
@@ -43,6 +45,8 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** The step without a program is the oracle of the one with it: all weights, state and losses are the same bits. */
 @Timeout(120)
@@ -66,6 +70,12 @@ class CapturedStepTest {
         return Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), MultiHeadAttention.of(16, 4, g).causal()
                 .dropout(0.1))), Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 32, g), new Gelu(),
                 Linear.of(32, 16, g), new Dropout(0.2))), new Flatten(), Linear.of(6 * 16, CLASSES, g));
+    }
+
+    private static Layer recurrent() {
+        Generator g = Generator.seeded(4);
+        return Sequential.of(Lstm.of(4, 9).bidirectional().build(g), Gru.of(18, 6).layers(2).dropout(0.2).last()
+                .build(g), Linear.of(6, CLASSES, g));
     }
 
     /** What a run ends with. */
@@ -131,6 +141,13 @@ class CapturedStepTest {
     void anAttentionBlockWithClippedGradients() {
         compare(CapturedStepTest::transformer, m -> ClipByNorm.of(AdamW.over(m)
                 .rate(Schedule.constant(0.01).warmUp(10)).build(), 0.5), 4, 6, 16);
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
+    void aRecurrentNetwork(DType type) {
+        compare(Precision.of(type), CapturedStepTest::recurrent, m -> ClipByNorm.of(Adam.over(m).rate(0.01).build(),
+                1), 5, 7, 4);
     }
 
     @Test

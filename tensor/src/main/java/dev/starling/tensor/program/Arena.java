@@ -52,6 +52,11 @@ final class Arena {
             best.taken = true;
             return best;
         }
+        return fresh(device, bytes);
+    }
+
+    /** Returns a block that nothing has lived in. */
+    Slot fresh(Device device, long bytes) {
         Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
         Slot fresh = new Slot(Interceptor.with(null, () -> Scope.detached(() -> Tensor.allocate(spec))));
         slots.add(fresh);

@@ -112,7 +112,9 @@ final class Replay implements Interceptor {
             if (asked == fresh.length) {
                 fresh = Arrays.copyOf(fresh, asked * 2);
             }
-            fresh[asked] = arena.take(spec.device(), spec.bytes());
+            // What is made in the first run alone must not lie where later runs put values before that place.
+            fresh[asked] = active.constant ? arena.fresh(spec.device(), spec.bytes())
+                    : arena.take(spec.device(), spec.bytes());
             Tensor tensor = fresh[asked++].lend(spec, strides);
             active.made.add(tensor);
             return tensor;

@@ -85,6 +85,13 @@ class ProgramTest {
         }
     }
 
+    /** It is there when earlier values of the next run are. */
+    @Test
+    void aConstantMadeLateSharesNoMemory() {
+        check(in -> new Tensor[] {in[0].softmax(0).softmax(1).softmax(0).softmax(1).matmul(Tensor.ones(5, 5))}, 4, 5,
+                5);
+    }
+
     @Test
     void updatesKeepTheirOrderAndSeeThePresentElements() {
         try (Scope scope = Scope.open()) {
