@@ -212,14 +212,32 @@ final class EmbeddingRows implements AutoCloseable {
      */
     private void spill(long stamp) {
         Cut taker = cut;
-        for (int i = 0; i < changes; i++) {
-            if (taker != null) {
-                handOver(changedKeys[i], taker);
+        if (taker == null) {
+            for (int i = 0; i < changes; i++) {
+                restore(changedKeys[i], changed, i * stride, stamp);
             }
-            restore(changedKeys[i], changed, i * stride, stamp);
+        } else {
+            spillBackwards(stamp, taker);
         }
         changes = 0;
         places.clear();
+    }
+
+    /** Goes through the segments against the direction of {@link #scan}, so that one waits for the other once. */
+    private void spillBackwards(long stamp, Cut taker) {
+        long[] bySegment = new long[changes];
+        for (int i = 0; i < changes; i++) {
+            keyView.putLong(0, changedKeys[i]);
+            try (ExternalMapQueryContext<byte[], byte[], ?> row = map.queryContext(key)) {
+                bySegment[i] = (long) row.segmentIndex() << Integer.SIZE | i;
+            }
+        }
+        Arrays.sort(bySegment);
+        for (int i = changes - 1; i >= 0; i--) {
+            int place = (int) bySegment[i];
+            handOver(changedKeys[place], taker);
+            restore(changedKeys[place], changed, place * stride, stamp);
+        }
     }
 
     // ---- a cut ----

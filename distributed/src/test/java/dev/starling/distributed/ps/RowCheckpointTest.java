@@ -1,23 +1,37 @@
 package dev.starling.distributed.ps;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.checkpoint.Part;
+import dev.starling.nn.checkpoint.Parts;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.stream.LongStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -39,6 +53,7 @@ class RowCheckpointTest {
     @TempDir
     Path directory;
     private Path checkpoints;
+    private Function<Path, ServerConfig> config = ServerConfig::in;
     private int runs;
 
     @BeforeEach
@@ -56,10 +71,10 @@ class RowCheckpointTest {
     /** Trains with servers whose directories are empty. */
     private List<Run> train(int workers, int servers, Consistency consistency, ServerOptimizer rule, int epochs,
             Consumer<Trainer.Builder> more) {
-        Path files = directory.resolve("servers-" + runs++);
+        ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
         return Cluster.local(workers + servers).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, ServerConfig.in(files));
+                ParameterServer.serve(group, group.rank() - workers, own);
                 return null;
             }
             EmbeddingTable rows = EmbeddingTable.of("rows", 10_000, WIDTH).scale(0.5).optimizer(rule).build();
@@ -117,5 +132,145 @@ class RowCheckpointTest {
         Run whole = train(1, 1, TOGETHER, null, ALL, b -> { }).getFirst();
         train(3, 2, TOGETHER, null, FIRST, this::saving);
         assertAlike(train(2, 1, TOGETHER, null, ALL, this::resuming).getFirst(), whole, 5e-4f);
+    }
+
+    private List<Path> files(String end) throws IOException {
+        try (Stream<Path> all = Files.list(checkpoints)) {
+            return all.filter(path -> path.toString().endsWith(end)).sorted().toList();
+        }
+    }
+
+    /** Each is of one step, though training went on while it was written, and caches were too small for the rows. */
+    @Test
+    void everyCheckpointOfARunLeadsToTheSameEnd() throws IOException {
+        config = files -> ServerConfig.in(files).cacheBytes(1);
+        Run whole = train(2, 2, TOGETHER, null, ALL, b -> b.checkpoints(checkpoints, 1).keep(100)).getFirst();
+        List<Path> manifests = files(".json");
+        assertThat(manifests).hasSize(5 * ALL);
+        assertThat(files(".rows")).hasSize(2 * 5 * ALL);
+        for (int step = 5 * ALL - 1; step > 0; step--) {
+            Files.delete(manifests.get(step));
+            if (step % 6 == 1) {
+                assertAlike(train(2, 1 + step % 4, TOGETHER, null, ALL, this::resumingWithoutSaving).getFirst(), whole,
+                        0);
+            }
+        }
+    }
+
+    /** Reads checkpoints from a copy, as the run saves its own. */
+    private void resumingWithoutSaving(Trainer.Builder builder) {
+        Path copy = directory.resolve("copy-" + runs);
+        try {
+            Files.createDirectories(copy);
+            for (Path each : files("")) {
+                Files.copy(each, copy.resolve(each.getFileName()), StandardCopyOption.REPLACE_EXISTING);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        builder.checkpoints(copy).resume();
+    }
+
+    @Test
+    void filesGoWithTheirCheckpoint() throws IOException {
+        train(1, 3, TOGETHER, null, FIRST, b -> b.checkpoints(checkpoints, 2).keep(2));
+        assertThat(files(".json")).hasSize(2);
+        // The last step was saved twice, by the interval and at the end.
+        assertThat(files(".rows")).hasSize(2 * 3);
+        assertThat(files("")).hasSize(2 * (2 + 3));
+    }
+
+    @Test
+    void whatIsNotAsItWasIsNamedAndHarmsNoServer() throws IOException {
+        Run whole = train(1, 2, TOGETHER, null, ALL, b -> { }).getFirst();
+        train(1, 2, TOGETHER, null, FIRST, this::saving);
+        List<Path> parts = files(".rows");
+        assertThat(parts).hasSize(4);
+        Path last = parts.getLast();
+        byte[] bytes = Files.readAllBytes(last);
+        byte[] flipped = bytes.clone();
+        flipped[bytes.length - 20] ^= 1;
+        Files.write(last, flipped);
+        // One server reads both parts: the first is good.
+        Path servers = directory.resolve("kept");
+        config = files -> ServerConfig.in(servers);
+        assertRefused(last, "is damaged", "put an intact copy back");
+        config = ServerConfig::in;
+        Files.write(last, Files.readAllBytes(parts.get(1)));
+        assertRefused(last, "is of another checkpoint", "put an intact copy back");
+        Files.delete(last);
+        assertRefused(last, "is missing", "delete the manifest");
+        Files.write(last, bytes);
+        // What the first server has read is forgotten; it has waited for another worker until now.
+        Cluster.awaitEarlier();
+        config = files -> ServerConfig.in(servers);
+        assertAlike(train(1, 1, TOGETHER, null, ALL, this::resuming).getFirst(), whole, 0);
+    }
+
+    private void assertRefused(Path part, String... told) {
+        assertThatThrownBy(() -> train(1, 1, TOGETHER, null, ALL, this::resuming))
+                .isInstanceOf(CheckpointException.class).hasMessageContaining(part.toString())
+                .hasMessageContainingAll(told);
+    }
+
+    /** Rows that workers change whenever they like come as they were at one moment, with the number of their steps. */
+    @Test
+    void whereNobodyWaitsRowsAreWhole() {
+        int n = 2000;
+        long[] ids = LongStream.range(0, n).toArray();
+        Cluster.local(4).run(group -> {
+            if (group.rank() > 1) {
+                ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(directory).cacheBytes(20_000));
+                return null;
+            }
+            EmbeddingTable table = EmbeddingTable.of("rows", n, 3).build();
+            try (Scope scope = Scope.open("test");
+                    Optimizer sgd = Sgd.over(table).rate(1).build();
+                    ParameterServer servers = ParameterServer.worker(group, group.rank()).workers(2).servers(2)
+                            .build()) {
+                servers.start(TrainingState.of(table, sgd));
+                Tensor ones = Tensor.full(DType.F32, 1, n, 3);
+                for (int step = 0; step < 30; step++) {
+                    table.push(ids, ones);
+                    servers.beforeStep(new Tensor[1]);
+                    if (group.rank() == 0 && step % 5 == 4) {
+                        Parts parts = servers.saveParts(checkpoints);
+                        table.push(ids, ones);
+                        servers.beforeStep(new Tensor[1]);
+                        assertWhole(parts.await().orElseThrow(), n);
+                    }
+                }
+                if (group.rank() == 0) {
+                    assertThatThrownBy(() -> servers.saveParts(Path.of("/proc")).await())
+                            .isInstanceOf(CheckpointException.class).hasMessageContaining("/proc/step-")
+                            .hasMessageContaining("told by server").hasMessageContaining("what was saved before is");
+                }
+                servers.finish();
+                return null;
+            }
+        });
+    }
+
+    private void assertWhole(List<Part> parts, int rows) throws IOException {
+        int found = 0;
+        float least = Float.MAX_VALUE;
+        float most = 0;
+        for (Part part : parts) {
+            try (RowFile in = new RowFile(checkpoints.resolve(part.file()))) {
+                while (in.next()) {
+                    float steps = in.row().getFloat(12);
+                    for (int i = 0; i < 3; i++) {
+                        assertThat(in.row().getFloat(4 * i)).isEqualTo(-steps);
+                    }
+                    least = Math.min(least, steps);
+                    most = Math.max(most, steps);
+                    found++;
+                }
+                in.verify(part.checksum());
+            }
+        }
+        assertThat(found).isGreaterThanOrEqualTo(rows);
+        assertThat(most).isBetween(5f, 66f);
+        assertThat(least).isGreaterThanOrEqualTo(5f);
     }
 }

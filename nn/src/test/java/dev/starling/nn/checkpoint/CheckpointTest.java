@@ -12,9 +12,11 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -81,6 +83,68 @@ class CheckpointTest {
         Checkpoint.prune(directory, 2);
         assertThat(directory.toFile().list()).hasSize(5).contains("notes.txt", "step-0000000004.json",
                 "step-0000000005.json");
+    }
+
+    /** Writes what another process would have written. */
+    private Parts parts(long step, int save, String... contents) throws IOException {
+        List<Part> parts = new ArrayList<>();
+        for (int i = 0; i < contents.length; i++) {
+            parts.add(new Part(Part.name(step, save, i), contents[i].length(), "of " + contents[i]));
+            Files.writeString(directory.resolve(parts.getLast().file()), contents[i]);
+        }
+        return () -> Optional.of(parts);
+    }
+
+    @Test
+    void partsBelongToTheirCheckpoint() throws IOException {
+        Parts first = parts(1, 0xabc, "one", "\"two\"");
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), first);
+        assertThat(Checkpoint.latest(directory).orElseThrow().parts()).isEqualTo(first.await().orElseThrow())
+                .extracting(Part::file).containsExactly("step-0000000001-00000abc-0.rows",
+                "step-0000000001-00000abc-1.rows");
+        // Saved again with fewer, and with the same weights.
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), parts(1, 0xdef, "three"));
+        assertThat(Checkpoint.latest(directory).orElseThrow().parts()).hasSize(1);
+        assertThat(directory.toFile().list()).hasSize(3);
+        Checkpoint.save(directory, 2, Map.of("w", weight), Map.of(), parts(2, 1, "four"));
+        Files.writeString(directory.resolve("step-0000000001-01234567-4.rows.tmp"), "left by a crash");
+        Files.writeString(directory.resolve("step-0000000001-01234567-5.rows"), "left by a crash");
+        Files.writeString(directory.resolve("step-0000000003-01234567-0.rows.tmp"), "being written");
+        Checkpoint.prune(directory, 2);
+        assertThat(directory.toFile().list()).hasSize(7);
+        Checkpoint.prune(directory, 1);
+        assertThat(directory.toFile().list()).hasSize(4).contains("step-0000000002-00000001-0.rows",
+                "step-0000000003-01234567-0.rows.tmp");
+        assertRestores(1, 2, 3);
+    }
+
+    @Test
+    void withoutAllItsPartsACheckpointIsNone() throws IOException {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), parts(1, 1, "one"));
+        assertThat(Checkpoint.save(directory, 2, Map.of("w", weight), Map.of(), Optional::empty)).isEmpty();
+        CheckpointException failure = new CheckpointException(directory, "cannot be written", "do something", null);
+        assertThatThrownBy(() -> Checkpoint.save(directory, 3, Map.of("w", weight), Map.of(), () -> {
+            throw failure;
+        })).isSameAs(failure);
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(1);
+        try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
+            writer.save(4, Map.of("w", weight), Map.of(), Optional::empty);
+            assertThat(writer.await()).isNull();
+            writer.save(5, Map.of("w", weight), Map.of(), parts(5, 5, "five"));
+            assertThat(writer.await()).isEqualTo(directory.resolve("step-0000000005.json"));
+        }
+        Path part = directory.resolve(Part.name(5, 5, 0));
+        Files.writeString(part, "fiv");
+        assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining(part.toString()).hasMessageContaining("has 3 bytes, the manifest says 4");
+        Files.delete(part);
+        assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining(part.toString()).hasMessageContaining("is missing; put it back, or delete");
+        Files.writeString(directory.resolve("step-0000000009.json"), "{\"file\": \"f\", \"bytes\": 1, "
+                + "\"sha256\": \"252f10c83610ebca1a059c0bae8255eba2f95be4d1d7bcfa89d7248a82d9f111\", \"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": \"\"}]}");
+        Files.writeString(directory.resolve("f"), "f");
+        assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("must have file, bytes and checksum of each part");
     }
 
     /** Rank 0 was stopped in its save of step 2, and wakes up while its successor saves step 3. */
