@@ -2,7 +2,6 @@ package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.cuda.emulated.Emulation;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
@@ -18,13 +17,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** Batches that the loader's workers upload. */
-@EnabledIf("isThere")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class DeliveryTest {
-    private static final Device DEVICE = Device.of("cuda-emulated", 0);
-
-    static boolean isThere() {
-        return Emulation.isPossible();
-    }
+    private static final Device DEVICE = AnyGpu.device();
 
     private static List<String> run(DataLoader loader, Device expected) {
         List<String> seen = new ArrayList<>();

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.condition.EnabledIf;
 /** The backend on a real GPU, or on the device of another type that the property {@code starling.device} names. */
 @EnabledIf(value = "isThere", disabledReason = "needs an NVIDIA GPU with a driver for CUDA 13 and its libraries")
 class GpuConformanceTest {
-    private static final Device DEVICE = Device.of(System.getProperty("starling.device", "cuda"), 0);
+    static final Device DEVICE = Device.of(System.getProperty("starling.device", "cuda"), 0);
 
     static boolean isThere() {
         return Device.probes().get(DEVICE.type()) instanceof Probe.Ready;

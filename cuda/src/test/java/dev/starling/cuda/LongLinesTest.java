@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** Lines that do not fit into a block's shared memory, so that runs are merged; against the reference. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class LongLinesTest {
     private static final int N = 9001;
 
@@ -41,7 +41,7 @@ class LongLinesTest {
     private static void compare(Op op, Tensor... inputs) {
         try (Scope scope = Scope.open()) {
             Tensor[] expected = Tensor.apply(op, on(Device.reference(), inputs));
-            Tensor[] actual = Tensor.apply(op, on(Device.of("cuda-emulated", 0), inputs));
+            Tensor[] actual = Tensor.apply(op, on(AnyGpu.device(), inputs));
             for (int i = 0; i < expected.length; i++) {
                 assertArrayEquals(expected[i].toDoubles(), actual[i].to(Device.reference()).toDoubles());
             }

@@ -19,9 +19,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Lengths that change how threads share rows, up to those that registers do not hold; against the reference. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class LongRowsTest {
-    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final Device GPU = AnyGpu.device();
 
     @ParameterizedTest
     @ValueSource(ints = {513, 8192, 9001, 16384, 20004, 20005})

@@ -3,10 +3,16 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.tensor.Device;
+import java.awt.image.BufferedImage;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.Arrays;
+import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
 
 /** What {@code gpu-check} does for long on a GPU, in short on an emulated one. */
 @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
@@ -14,8 +20,12 @@ class LongTrainingTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
 
     @Test
-    void trainingGivesTheCpusCurve() {
-        assertThat(Parity.run(DEVICE, null, 4, true)).isTrue();
+    void trainingGivesTheCpusCurve(@TempDir Path pictures) throws IOException {
+        assertThat(Parity.runTiny(DEVICE, pictures)).isTrue();
+        BufferedImage picture = ImageIO.read(pictures.resolve("curves-mnist.png").toFile());
+        // A line for each curve, the last ones above the others.
+        assertThat(Arrays.stream(picture.getRGB(0, 0, picture.getWidth(), picture.getHeight(), null, 0,
+                picture.getWidth())).distinct().count()).isGreaterThan(3);
     }
 
     @Test

@@ -30,9 +30,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Training in 16 bits on a GPU, which the host does not see into, against the same on the processor. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class MixedPrecisionTest {
-    private static final Device GPU = Device.of("cuda-emulated", 0);
+    private static final Device GPU = AnyGpu.device();
     private static final int STEPS = 4;
 
     private static Layer network() {

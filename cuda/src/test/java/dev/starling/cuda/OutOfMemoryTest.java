@@ -3,6 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.cuda.emulated.Emulation;
+import dev.starling.cuda.gpu.Gpu;
 import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Networks;
@@ -19,26 +20,60 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
-/** Memory runs out in the middle of a step. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+/** Memory runs out in the middle of a step: on a real GPU because nearly all of it is taken. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class OutOfMemoryTest {
-    private static final Device DEVICE = Device.of("cuda-emulated", 0);
+    private static final Device DEVICE = AnyGpu.device();
+    private static final boolean REAL = DEVICE.type().equals("cuda");
     private static final int SMALL = 4;
-    /** Its activations take blocks of their own, of 1 MiB and more. */
-    private static final int LARGE = 4096;
+    /** Its activations take blocks of their own, of 1 MiB and more; a real GPU's, of 25 MiB and more. */
+    private static final int LARGE = REAL ? 1 << 16 : 4096;
     private static final int IN = 65;
-    private static final long BLOCK = 5L << 18;
+    private static final long BLOCK = REAL ? 8L << 20 : 5L << 18;
+    /** What a real GPU's memory is taken with, in pieces that get smaller. */
+    private static final long LEAST_PIECE = 2L << 20;
 
-    @AfterEach
-    void lift() {
-        Emulation.leaveAll();
+    private boolean captured;
+    private final List<Long> ballast = new ArrayList<>();
+
+    /** Leaves so much memory to be asked for. */
+    private void leave(long bytes) {
+        if (!REAL) {
+            Emulation.leave(bytes);
+            return;
+        }
+        Gpu gpu = ((CudaBackend) DEVICE.backend()).gpu();
+        for (long piece = 64L << 30; piece >= LEAST_PIECE; piece /= 2) {
+            while (gpu.freeBytes() >= bytes + piece) {
+                long address = gpu.allocate(piece);
+                if (address == 0) {
+                    break;
+                }
+                ballast.add(address);
+            }
+        }
     }
 
-    @Test
-    void leavesWeightsAndOptimiserAsTheyWere() {
+    @AfterEach
+    void leaveAll() {
+        if (REAL) {
+            ballast.forEach(((CudaBackend) DEVICE.backend()).gpu()::free);
+            ballast.clear();
+        } else {
+            Emulation.leaveAll();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void leavesWeightsAndOptimiserAsTheyWere(boolean captured) {
+        this.captured = captured;
+        // What the first step of its size loads, once and for all.
+        assertThat(losses(100)).isNull();
         List<Double> undisturbed = losses(-1);
         int failures = 0;
         boolean fits = false;
@@ -62,21 +97,25 @@ class OutOfMemoryTest {
      * @param blocks negative: no large batch
      * @return the losses of the small ones, or {@code null} if the large one went well
      */
-    private static List<Double> losses(int blocks) {
+    private List<Double> losses(int blocks) {
         List<Double> losses = new ArrayList<>();
         try (Layer model = Networks.mlp(Generator.seeded(1), IN, 100, 10).to(DEVICE);
                 Optimizer optimizer = Adam.over(model).rate(0.01).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(2))) {
+            if (captured) {
+                step.captured();
+            }
             step(step, SMALL, 0, losses);
             step(step, SMALL, 1, losses);
             Map<String, float[]> before = state(model, optimizer);
             if (blocks >= 0) {
-                Emulation.leave(blocks * BLOCK);
+                DEVICE.backend().memory().trim();
+                leave(blocks * BLOCK);
                 try {
                     step(step, LARGE, 2, new ArrayList<>());
                     return null;
                 } catch (TensorException e) {
-                    Emulation.leaveAll();
+                    leaveAll();
                     assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
                     assertThat(e).hasMessageContaining("live").hasMessageContaining("cached");
                     Map<String, float[]> after = state(model, optimizer);
@@ -88,7 +127,7 @@ class OutOfMemoryTest {
             step(step, SMALL, 3, losses);
             step(step, SMALL, 4, losses);
         } finally {
-            Emulation.leaveAll();
+            leaveAll();
         }
         return losses;
     }
