@@ -17,7 +17,8 @@ public final class CudnnAttender implements Attender {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     /** The first version whose engines take infinite masks and clear their memory themselves. */
     private static final long LEAST_VERSION = 91000;
-    private static final GraphPlan.Demands DEMANDS = new GraphPlan.Demands(false, false, 1L << 28);
+    private static final GraphPlan.Demands SAME_BITS = new GraphPlan.Demands(true, false, 1L << 28);
+    private static final GraphPlan.Demands ANY_BITS = new GraphPlan.Demands(false, false, 1L << 28);
 
     private final CudnnGraphs graphs;
     private final boolean anyBits = Boolean.getBoolean("starling.cuda.nondeterministic");
@@ -47,7 +48,7 @@ public final class CudnnAttender implements Attender {
 
     @Override
     public boolean forward(AttentionCall call, long q, long k, long v, long y, long logs) {
-        return graphs.run(call, DEMANDS, () -> AttentionGraph.forward(call), q, k, v, y, logs);
+        return graphs.run(call, SAME_BITS, () -> AttentionGraph.forward(call), q, k, v, y, logs);
     }
 
     @Override
@@ -56,7 +57,8 @@ public final class CudnnAttender implements Attender {
         for (boolean exact : new boolean[] {!anyBits, anyBits}) {
             long[] operands = exact ? new long[] {q, k, v, y, logs, g, dq, dk, dv, sums}
                     : new long[] {q, k, v, y, logs, g, dq, dk, dv, sums, slopes};
-            if (graphs.run(new Backward(call, exact), DEMANDS, () -> AttentionGraph.backward(call, exact), operands)) {
+            if (graphs.run(new Backward(call, exact), exact ? SAME_BITS : ANY_BITS,
+                    () -> AttentionGraph.backward(call, exact), operands)) {
                 return true;
             }
         }

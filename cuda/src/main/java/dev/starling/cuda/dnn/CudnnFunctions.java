@@ -98,7 +98,8 @@ public final class CudnnFunctions implements Pooler, Softmaxer {
         gpu.enter();
         Window w = windows.computeIfAbsent(call, CudnnFunctions::window);
         // Means do not depend on y and x, for which memory of their sizes stands.
-        return done(call, cudnnPoolingBackward(handle, w.window, one, w.y, a.to(g), w.y, a, w.x, b.to(x), zero, w.x, b));
+        return done(call, cudnnPoolingBackward(handle, w.window, one, w.y, a.to(g), w.y, a, w.x, b.to(x), zero, w.x,
+                b));
     }
 
     @Override

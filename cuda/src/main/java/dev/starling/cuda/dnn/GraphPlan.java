@@ -25,6 +25,7 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_I
 import static org.bytedeco.cuda.global.cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_BAD_PARAM;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_HANDLE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_HEUR_MODE;
@@ -97,10 +98,10 @@ final class GraphPlan {
         }
     }
 
-    /** Returns a plan for a graph, or {@code null} if the library has no engine for it that is as demanded. */
-    static GraphPlan of(cudnnContext handle, Graph graph, Demands demands) {
+    /** Returns plans for a graph, the one that the library expects to be the fastest first; none if it has none. */
+    static List<GraphPlan> of(cudnnContext handle, Graph graph, Demands demands, int most) {
         List<Descriptor> made = new ArrayList<>();
-        GraphPlan plan = null;
+        List<GraphPlan> plans = new ArrayList<>();
         try {
             GraphOperations operations = new GraphOperations(graph, made);
             Descriptor all = Descriptor.make(made, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
@@ -109,46 +110,46 @@ final class GraphPlan {
                             graph.operations().stream().map(operations::describe).toArray(Descriptor[]::new));
             if (all.isFinished()) {
                 for (int advice : new int[] {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-                    plan = plan == null ? fastest(made, handle, graph, all, advice, demands) : plan;
+                    if (plans.isEmpty()) {
+                        add(plans, most, made, handle, graph, all, advice, demands);
+                    }
                 }
             }
-            return plan;
+            return plans;
         } finally {
-            if (plan == null) {
+            if (plans.isEmpty()) {
                 made.forEach(Descriptor::destroy);
             }
         }
     }
 
-    /** Tries engines in the order in which the library expects them to be fast. */
-    private static GraphPlan fastest(List<Descriptor> made, cudnnContext handle, Graph graph, Descriptor all,
-            int advice, Demands demands) {
+    /** Adds plans by engines in the order in which the library expects them to be fast. */
+    private static void add(List<GraphPlan> plans, int most, List<Descriptor> made, cudnnContext handle, Graph graph,
+            Descriptor all, int advice, Demands demands) {
         Descriptor adviser = Descriptor.make(made, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
                 .set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all)
                 .choice(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, advice);
         if (!adviser.isFinished()) {
-            return null;
+            return;
         }
         List<Descriptor> engines = new ArrayList<>();
+        List<Descriptor> used = new ArrayList<>();
         try (LongPointer addresses = new LongPointer(MOST_ENGINES)) {
             for (int i = 0; i < MOST_ENGINES; i++) {
                 addresses.put(i, Descriptor.make(engines, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).address());
             }
             int found = adviser.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES,
                     addresses);
-            for (Descriptor engine : engines.subList(0, found)) {
-                if (suits(engine, demands)) {
-                    GraphPlan plan = of(engine, handle, graph, demands.mostWorkspaceBytes);
-                    if (plan != null) {
-                        made.add(engine);
-                        engines.remove(engine);
-                        return plan;
-                    }
+            for (int i = 0; i < found && plans.size() < most; i++) {
+                GraphPlan plan = suits(engines.get(i), demands)
+                        ? of(engines.get(i), handle, graph, demands.mostWorkspaceBytes) : null;
+                if (plan != null) {
+                    plans.add(plan);
+                    used.add(engines.get(i));
                 }
             }
-            return null;
         } finally {
-            engines.forEach(Descriptor::destroy);
+            engines.stream().filter(e -> !used.contains(e)).forEach(Descriptor::destroy);
         }
     }
 
@@ -208,8 +209,9 @@ final class GraphPlan {
             int n = memories + constants.size();
             pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids)
                     .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, addresses)
-                    .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace).finish("variant pack");
-            return cudnnBackendExecute(handle, plan.pointer(), pack.pointer());
+                    .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+            return !pack.isFinished() ? CUDNN_STATUS_BAD_PARAM
+                    : cudnnBackendExecute(handle, plan.pointer(), pack.pointer());
         } finally {
             pack.destroy();
         }

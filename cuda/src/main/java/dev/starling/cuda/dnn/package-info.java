@@ -1,2 +1,2 @@
-/** Convolutions by the machine's library. */
+/** Convolutions, attention, normalisation, pooling and softmax by the machine's library. */
 package dev.starling.cuda.dnn;

@@ -12,6 +12,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.program.Program;
 import java.util.Arrays;
 import java.util.Locale;
@@ -73,7 +74,7 @@ final class Cases {
     }
 
     private Supplier<?> work() {
-        Tensor a = name.equals("conv") || name.equals("attention") ? null
+        Tensor a = name.matches("conv|attention|batchnorm") ? null
                 : name.equals("matmul") ? noise(sizes[0], sizes[0]) : noise(sizes);
         return switch (name) {
             case "copy" -> a::copy;
@@ -100,6 +101,7 @@ final class Cases {
                 yield () -> a.matmul(b);
             }
             case "conv" -> convolution();
+            case "batchnorm" -> batchNorm();
             case "attention" -> attention();
             default -> throw new IllegalArgumentException("there is no case " + name);
         };
@@ -107,10 +109,25 @@ final class Cases {
 
     /** A 3×3 convolution and both its gradients; sizes are batch, inputs, outputs, side. */
     private Supplier<?> convolution() {
-        Tensor x = noise(sizes[0], sizes[1], sizes[3], sizes[3]);
+        Tensor x = images(sizes[0], sizes[1], sizes[3]);
         Tensor weight = noise(sizes[2], sizes[1], 3, 3);
         return differentiated(() -> Convolutions.conv2d(x, weight, null, 1, 1, 1, 1),
-                noise(sizes[0], sizes[2], sizes[3], sizes[3]), x, weight);
+                images(sizes[0], sizes[2], sizes[3]), x, weight);
+    }
+
+    /** Batch normalisation with ReLU and its gradients; sizes are batch, channels, side. */
+    private Supplier<?> batchNorm() {
+        Tensor x = images(sizes[0], sizes[1], sizes[2]);
+        Spec weights = new Spec(DType.F32, Shape.of(sizes[1]), Device.current());
+        Tensor gamma = generator.uniform(weights, -1, 1);
+        Tensor beta = generator.uniform(weights, -1, 1);
+        return differentiated(() -> Norms.batchNorm(x, gamma, beta, 1e-5, Epilogue.RELU).y(),
+                images(sizes[0], sizes[1], sizes[2]), x, gamma, beta);
+    }
+
+    /** Square images that lie channels last. */
+    private Tensor images(long batch, long channels, long side) {
+        return noise(batch, side, side, channels).permute(0, 3, 1, 2);
     }
 
     /** Causal attention and its gradients; sizes are batch, heads, length, width of a head. */

@@ -79,6 +79,10 @@ record Workload(String order, double work, String unit, double goal) {
             all.add(new Workload("layernorm" + matrix, 2 * size, GIGA, 0.9));
             all.add(new Workload("sum" + matrix, size, GIGA, 0.9));
         }
+        long[] images = tiny ? new long[] {2, 8, 4} : new long[] {512, 64, 32};
+        // Read x, write y; read x and y's gradient, write x's.
+        double size = 5.0 * 2 * images[0] * images[1] * images[2] * images[2];
+        all.add(new Workload("batchnorm bf16 " + words(images), size / 1e9, GIGA, 1));
         all.add(new Workload("add f32 1", 0, MICROS, 1));
     }
 

@@ -96,6 +96,13 @@ def conv(kind, batch, inputs, outputs, side):
     return lambda: torch.autograd.grad(F.conv2d(x, w, padding=1), (x, w), up)
 
 
+def batchnorm(kind, batch, channels, side):
+    x = noise(kind, batch, channels, side, side).to(memory_format=torch.channels_last).requires_grad_()
+    w, b = noise("f32", channels).requires_grad_(), noise("f32", channels).requires_grad_()
+    up = noise(kind, batch, channels, side, side).to(memory_format=torch.channels_last)
+    return lambda: torch.autograd.grad(F.relu(F.batch_norm(x, None, None, w, b, True)), (x, w, b), up)
+
+
 def attention(kind, batch, heads, length, width):
     q, k, v = (noise(kind, batch, heads, length, width).requires_grad_() for _ in range(3))
     up = noise(kind, batch, heads, length, width)
@@ -241,8 +248,8 @@ def gpt2(kind, batch, length, width, depth, heads, vocabulary, mode):
                  text[:, :-1].contiguous(), text[:, 1:].contiguous())
 
 
-CASES = {f.__name__: f for f in (copy, add, gelu, bias, transpose, cast, softmax, layernorm, matmul, conv, attention,
-                                 chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
+CASES = {f.__name__: f for f in (copy, add, gelu, bias, transpose, cast, softmax, layernorm, batchnorm, matmul, conv,
+                                 attention, chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
 
 
 def main():
