@@ -10,6 +10,7 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.stream.Stream;
 
 /**
@@ -39,8 +40,8 @@ record Holdings(long step, long heap, long resident, long allocations, long file
 
     /** Measures; to be called by a training thread. */
     static Holdings of(long step) {
+        long before = made();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-        long before = threads.getCurrentThreadAllocatedBytes();
         long heap = Long.MAX_VALUE;
         for (int i = 0; i < LOOKS; i++) {
             System.gc();
@@ -54,7 +55,7 @@ record Holdings(long step, long heap, long resident, long allocations, long file
             long[] groups = Thread.getAllStackTraces().keySet().stream()
                     .filter(t -> t.getName().startsWith("starling-")).mapToLong(Thread::threadId).toArray();
             return new Holdings(step, heap, resident, Device.cpu().memory().allocations(), files.count(),
-                    threads.getThreadCount(), before, threads.getCurrentThreadAllocatedBytes(),
+                    threads.getThreadCount(), before, made(),
                     Arrays.stream(threads.getThreadAllocatedBytes(groups)).sum());
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -81,17 +82,46 @@ record Holdings(long step, long heap, long resident, long allocations, long file
         return (background - earlier.background) / (double) (step - earlier.step);
     }
 
+    /** Returns how many bytes of objects the calling thread has made so far. */
+    static long made() {
+        return ((ThreadMXBean) ManagementFactory.getThreadMXBean()).getCurrentThreadAllocatedBytes();
+    }
+
     /** Checks that a run takes no more the longer it lasts. */
     static void assertFlat(Holdings early, Holdings middle, Holdings late) {
         String all = early + "\n" + middle + "\n" + late;
-        assertThat(late.heap - early.heap).as("heap in\n%s", all).isLessThan(MORE_HEAP);
-        assertThat(late.allocations - early.allocations).as("native allocations in\n%s", all).isZero();
-        assertThat(late.files).as("files in\n%s", all).isEqualTo(early.files);
-        assertThat(late.threads).as("threads in\n%s", all).isEqualTo(early.threads);
+        assertSame(early, late, all);
         assertThat(late.perStepSince(middle)).as("objects a step in\n%s", all)
                 .isLessThan(MORE_A_STEP * middle.perStepSince(early));
         assertThat(late.backgroundSince(middle)).as("objects of the group a step in\n%s", all)
                 .isLessThan(middle.backgroundSince(early) + MORE_IN_BACKGROUND);
+    }
+
+    private static void assertSame(Holdings early, Holdings late, String all) {
+        assertThat(late.heap - early.heap).as("heap in\n%s", all).isLessThan(MORE_HEAP);
+        assertThat(late.allocations - early.allocations).as("native allocations in\n%s", all).isZero();
+        assertThat(late.files).as("files in\n%s", all).isEqualTo(early.files);
+        assertThat(late.threads).as("threads in\n%s", all).isEqualTo(early.threads);
+    }
+
+    /**
+     * Steps between which nobody has come or gone.
+     *
+     * @param least bytes of objects that the training thread has made in one of them. Others may have had more to do:
+     *     how many hear from a peer, and what share of the examples each computes, depends on who else has a processor
+     */
+    record Calm(Holdings begin, Holdings end, long least) {
+        /** Checks that these steps take no more the more others have come and gone before. */
+        static void assertFlat(List<Calm> all) {
+            Calm early = all.getFirst();
+            Calm middle = all.get(all.size() / 2);
+            Calm late = all.getLast();
+            String text = early + "\n" + middle + "\n" + late;
+            assertSame(early.end, late.end, text);
+            assertThat((double) late.least).as("objects a step in\n%s", text).isLessThan(MORE_A_STEP * middle.least);
+            assertThat(late.end.backgroundSince(late.begin)).as("objects of the group a step in\n%s", text)
+                    .isLessThan(middle.end.backgroundSince(middle.begin) + MORE_IN_BACKGROUND);
+        }
     }
 
     /** As {@link #assertFlat}, of a process that does nothing else. */

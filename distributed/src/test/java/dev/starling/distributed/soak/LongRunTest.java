@@ -19,6 +19,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -35,6 +36,10 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** A run takes no more the longer it lasts, and leaves nothing behind; ranks are threads of this process. */
 @Timeout(300)
 class LongRunTest {
+    private static final int WARM_STEPS = 1_000;
+    private static final int SETTLING_STEPS = 50;
+    private static final int CALM_STEPS = 200;
+
     private Set<String> before;
 
     @BeforeEach
@@ -137,15 +142,21 @@ class LongRunTest {
         assertFlatWithGuests(strategy, 100);
     }
 
-    /** Two train, and are measured whenever a tenth, half or all of the guests have come, trained a while and gone. */
+    /**
+     * Two train, and are measured whenever a tenth, half or all of the guests have come, trained a while and gone; then
+     * nobody comes for a while. Code that is not compiled yet makes ten times as many objects, so nobody comes early.
+     */
     private static void assertFlatWithGuests(String strategy, int guests) {
         TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(20));
-        List<Holdings> held = new CopyOnWriteArrayList<>();
+        List<Holdings.Calm> held = new CopyOnWriteArrayList<>();
+        CountDownLatch warm = new CountDownLatch(WARM_STEPS);
         AtomicInteger gone = new AtomicInteger();
         new Cluster(transport, 2, OnLoss.REFORM).run(group -> {
             boolean measures = group.rank() == 0;
-            long[] calm = new long[1];
             Thread host = measures ? Thread.ofPlatform().daemon().name("rank-guests").start(() -> {
+                while (warm.getCount() > 0) {
+                    LockSupport.parkNanos(1_000_000);
+                }
                 for (int guest = 1; guest <= guests; guest++) {
                     visit(group.config(), strategy);
                     gone.set(guest);
@@ -154,19 +165,47 @@ class LongRunTest {
                     }
                 }
             }) : null;
-            int[] seen = new int[1];
+            Quiet quiet = new Quiet();
             LongRun.train(group, strategy, step -> {
                 LockSupport.parkNanos(100_000);
-                int now = gone.get();
-                calm[0] = now == seen[0] ? calm[0] + 1 : 0;
-                seen[0] = now;
-                if (measures && calm[0] > 50 && held.size() < due(now, guests)) {
-                    held.add(Holdings.of(step));
+                if (measures) {
+                    warm.countDown();
+                    int now = gone.get();
+                    Holdings.Calm calm = quiet.step(step, now);
+                    if (calm != null && held.size() < due(now, guests)) {
+                        held.add(calm);
+                    }
                 }
             }, () -> held.size() == 3);
             return host;
         });
-        Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
+        Holdings.Calm.assertFlat(held);
+    }
+
+    /** Looks for steps in a row between which no guest has gone. */
+    private static final class Quiet {
+        private int gone;
+        private int steps;
+        private Holdings begin;
+        private long before;
+        private long least;
+
+        /** Takes note of a step and of how many guests have gone; returns what was measured at the end of a row. */
+        Holdings.Calm step(long step, int nowGone) {
+            long made = Holdings.made() - before;
+            steps = nowGone == gone ? steps + 1 : 0;
+            gone = nowGone;
+            Holdings.Calm calm = null;
+            if (steps == SETTLING_STEPS) {
+                begin = Holdings.of(step);
+                least = Long.MAX_VALUE;
+            } else if (steps > SETTLING_STEPS) {
+                least = Math.min(least, made);
+                calm = steps == SETTLING_STEPS + CALM_STEPS ? new Holdings.Calm(begin, Holdings.of(step), least) : null;
+            }
+            before = Holdings.made();
+            return calm;
+        }
     }
 
     private static int due(int gone, int guests) {
