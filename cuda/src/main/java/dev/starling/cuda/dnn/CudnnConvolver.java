@@ -22,7 +22,8 @@ public final class CudnnConvolver implements Convolver {
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
     private final boolean sameBits = !Boolean.getBoolean("starling.cuda.nondeterministic");
 
-    private record Work(ConvolutionCall call, Pass pass, boolean biased, boolean relu) { }
+    /** A convolution or one of its gradients. */
+    record Work(ConvolutionCall call, Pass pass, boolean biased, boolean relu) { }
 
     private CudnnConvolver(CudnnGraphs graphs) {
         this.graphs = graphs;
@@ -61,12 +62,15 @@ public final class CudnnConvolver implements Convolver {
     }
 
     private boolean run(Work work, long... operands) {
-        GraphPlan.Demands demands = new GraphPlan.Demands(sameBits, work.call.type() == DType.F32 && !tf32,
-                MOST_WORKSPACE_BYTES);
-        return graphs.run(work, demands, () -> graph(work), operands);
+        return graphs.run(work, demands(work.call.type() == DType.F32 && !tf32, sameBits), () -> graph(work), operands);
     }
 
-    private static Graph graph(Work work) {
+    static GraphPlan.Demands demands(boolean fullPrecision, boolean sameBits) {
+        return new GraphPlan.Demands(sameBits, fullPrecision, MOST_WORKSPACE_BYTES);
+    }
+
+    /** Returns the graph of a work: of images, weight, results and, if there is one, bias. */
+    static Graph graph(Work work) {
         ConvolutionCall c = work.call;
         Graph graph = new Graph();
         Operand x = memory(graph, c, c.images(), c.channels(), c.height(), c.width());

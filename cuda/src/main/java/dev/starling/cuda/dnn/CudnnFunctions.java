@@ -41,6 +41,7 @@ import org.bytedeco.javacpp.FloatPointer;
 import org.bytedeco.javacpp.Pointer;
 
 /** Average pooling and softmax by single functions of NVIDIA's cuDNN 9; they work in no memory but their operands'. */
+@SuppressWarnings("deprecation") // cuDNN 9 calls these functions its legacy interface and keeps them
 public final class CudnnFunctions implements Pooler, Softmaxer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
 

@@ -32,7 +32,7 @@ final class CudnnGraphs {
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Allocator memory;
-    private final cudnnContext handle = new cudnnContext();
+    private final GraphPlan.Target target;
     private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MOST_TRIES : 1;
     /** By call: none where the library has none, several that are to be timed. */
     private final Map<Record, List<GraphPlan>> plans = new HashMap<>();
@@ -43,8 +43,10 @@ final class CudnnGraphs {
         this.stream = stream;
         this.memory = memory;
         gpu.enter();
+        cudnnContext handle = new cudnnContext();
         Descriptor.check(cudnnCreate(handle), "cudnnCreate");
         Descriptor.check(cudnnSetStream(handle, NvidiaGpu.handle(stream)), "cudnnSetStream");
+        target = new GraphPlan.Target(handle, null);
     }
 
     /**
@@ -81,7 +83,7 @@ final class CudnnGraphs {
 
     private List<GraphPlan> plan(Record call, GraphPlan.Demands demands, Graph graph) {
         try {
-            List<GraphPlan> found = GraphPlan.of(handle, graph, demands, tries);
+            List<GraphPlan> found = GraphPlan.of(target, graph, demands, tries);
             if (found.isEmpty()) {
                 LOG.log(System.Logger.Level.DEBUG, "cuDNN has no engine for {0}", call);
             }

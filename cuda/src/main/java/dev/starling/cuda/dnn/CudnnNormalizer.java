@@ -53,7 +53,8 @@ public final class CudnnNormalizer implements Normalizer {
         return graphs.run(new Backward(call), demands, () -> backward(call), operands);
     }
 
-    private static Graph forward(NormalizationCall call) {
+    /** Returns the graph of {@link Normalizer#forward}. */
+    static Graph forward(NormalizationCall call) {
         Graph graph = new Graph();
         Operand x = values(graph, call);
         Operand gamma = weights(graph, call);
@@ -70,7 +71,8 @@ public final class CudnnNormalizer implements Normalizer {
         return graph;
     }
 
-    private static Graph backward(NormalizationCall call) {
+    /** Returns the graph of {@link Normalizer#backward}; what was positive comes last. */
+    static Graph backward(NormalizationCall call) {
         Graph graph = new Graph();
         Operand g = values(graph, call);
         Operand x = values(graph, call);

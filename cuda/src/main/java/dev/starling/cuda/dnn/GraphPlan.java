@@ -1,10 +1,12 @@
 package dev.starling.cuda.dnn;
 
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINECFG_ENGINE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINEHEUR_DEVICEPROP;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINEHEUR_MODE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINEHEUR_RESULTS;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE;
@@ -78,6 +80,14 @@ final class GraphPlan {
         }
     }
 
+    /**
+     * What plans are for: the device of a handle or, to learn what there would be, one that is described.
+     *
+     * @param handle the library's, or {@code null}
+     * @param device the description, or {@code null}; plans for it cannot be run
+     */
+    record Target(cudnnContext handle, Descriptor device) { }
+
     private GraphPlan(cudnnContext handle, Graph graph, Descriptor plan, long workspaceBytes) {
         this.handle = handle;
         this.plan = plan;
@@ -99,19 +109,21 @@ final class GraphPlan {
     }
 
     /** Returns plans for a graph, the one that the library expects to be the fastest first; none if it has none. */
-    static List<GraphPlan> of(cudnnContext handle, Graph graph, Demands demands, int most) {
+    static List<GraphPlan> of(Target target, Graph graph, Demands demands, int most) {
         List<Descriptor> made = new ArrayList<>();
         List<GraphPlan> plans = new ArrayList<>();
         try {
             GraphOperations operations = new GraphOperations(graph, made);
             Descriptor all = Descriptor.make(made, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
-                    .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle.address())
                     .set(CUDNN_ATTR_OPERATIONGRAPH_OPS,
                             graph.operations().stream().map(operations::describe).toArray(Descriptor[]::new));
+            if (target.handle != null) {
+                all.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle.address());
+            }
             if (all.isFinished()) {
                 for (int advice : new int[] {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
                     if (plans.isEmpty()) {
-                        add(plans, most, made, handle, graph, all, advice, demands);
+                        add(plans, most, made, target, graph, all, advice, demands);
                     }
                 }
             }
@@ -124,11 +136,14 @@ final class GraphPlan {
     }
 
     /** Adds plans by engines in the order in which the library expects them to be fast. */
-    private static void add(List<GraphPlan> plans, int most, List<Descriptor> made, cudnnContext handle, Graph graph,
+    private static void add(List<GraphPlan> plans, int most, List<Descriptor> made, Target target, Graph graph,
             Descriptor all, int advice, Demands demands) {
         Descriptor adviser = Descriptor.make(made, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
                 .set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all)
                 .choice(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, advice);
+        if (target.device != null) {
+            adviser.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.device);
+        }
         if (!adviser.isFinished()) {
             return;
         }
@@ -142,7 +157,7 @@ final class GraphPlan {
                     addresses);
             for (int i = 0; i < found && plans.size() < most; i++) {
                 GraphPlan plan = suits(engines.get(i), demands)
-                        ? of(engines.get(i), handle, graph, demands.mostWorkspaceBytes) : null;
+                        ? of(engines.get(i), target, graph, demands.mostWorkspaceBytes) : null;
                 if (plan != null) {
                     plans.add(plan);
                     used.add(engines.get(i));
@@ -171,16 +186,20 @@ final class GraphPlan {
         }
     }
 
-    private static GraphPlan of(Descriptor engine, cudnnContext handle, Graph graph, long mostWorkspaceBytes) {
+    private static GraphPlan of(Descriptor engine, Target target, Graph graph, long mostWorkspaceBytes) {
         List<Descriptor> made = new ArrayList<>(1);
         Descriptor plan = Descriptor.make(made, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
-                .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle.address())
                 .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
+        if (target.handle != null) {
+            plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle.address());
+        } else {
+            plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.device);
+        }
         if (plan.isFinished()) {
             try (LongPointer bytes = new LongPointer(1)) {
                 plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, bytes);
                 if (bytes.get() <= mostWorkspaceBytes) {
-                    return new GraphPlan(handle, graph, plan, bytes.get());
+                    return new GraphPlan(target.handle, graph, plan, bytes.get());
                 }
             }
         }

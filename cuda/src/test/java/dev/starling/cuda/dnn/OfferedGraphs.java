@@ -1,0 +1,111 @@
+package dev.starling.cuda.dnn;
+
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_CHAR;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetVersion;
+
+import dev.starling.tensor.DType;
+import java.util.ArrayList;
+import java.util.List;
+import org.bytedeco.javacpp.BytePointer;
+
+/** Offers our graphs to NVIDIA's cuDNN, for a GPU that is described to it: says for which of them it has no engine. */
+public final class OfferedGraphs {
+    private static final String H200 = """
+            {"deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "pciDeviceId": 0,
+            "multiProcessorCount": 132, "smCountOrigin": 0, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
+            "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+            "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxSharedMemoryPerBlock": 49152,
+            "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "l2CacheSize": 62914560,
+            "totalGlobalMem": 150000000000, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
+            "isTccDriver": 0, "supportCoopLaunch": 1}""";
+    private static final DType[] TYPES = {DType.BF16, DType.F16, DType.F32};
+    /** Images, channels, side, outputs, side of the kernel, stride, dilation and groups; padding keeps the side. */
+    private static final int[][] CONVOLUTIONS = {{512, 3, 32, 64, 3, 1, 1, 1}, {512, 64, 32, 64, 3, 1, 1, 1},
+        {512, 64, 32, 128, 3, 2, 1, 1}, {512, 64, 32, 128, 1, 2, 1, 1}, {512, 256, 8, 512, 3, 2, 1, 1},
+        {64, 32, 28, 32, 3, 1, 1, 32}, {2, 4, 9, 6, 3, 1, 2, 2}, {128, 1, 28, 32, 3, 1, 1, 1}};
+    /** Sequences, heads, queries, keys, width. */
+    private static final long[][] ATTENTIONS = {{8, 12, 1024, 1024, 64}, {2, 3, 9, 9, 16}, {8, 12, 1000, 300, 64}};
+
+    private final GraphPlan.Target target;
+    private int offered;
+    private int refused;
+
+    private OfferedGraphs() {
+        try (BytePointer text = new BytePointer(H200)) {
+            target = new GraphPlan.Target(null, Descriptor.make(new ArrayList<>(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
+                    .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, H200.length(), text)
+                    .finish("device"));
+        }
+    }
+
+    private void offer(Record call, Graph graph, GraphPlan.Demands demands) {
+        offered++;
+        if (GraphPlan.of(target, graph, demands, 1).isEmpty()) {
+            refused++;
+            System.out.println("no engine for " + graph.operations().size() + " operations of " + call);
+        }
+    }
+
+    private void convolutions(DType type) {
+        for (int[] c : CONVOLUTIONS) {
+            int padding = c[4] / 2;
+            int out = (c[2] + 2 * padding - c[6] * (c[4] - 1) - 1) / c[5] + 1;
+            ConvolutionCall call = new ConvolutionCall(type, c[0], c[1], c[2], c[2], c[3], c[4], c[4], out, out, c[5],
+                    c[5], padding, padding, c[6], c[6], c[7]);
+            GraphPlan.Demands demands = CudnnConvolver.demands(type == DType.F32, true);
+            for (boolean biased : new boolean[] {false, true}) {
+                for (boolean relu : new boolean[] {false, true}) {
+                    CudnnConvolver.Work work = new CudnnConvolver.Work(call, Graph.Pass.FORWARD, biased, relu);
+                    offer(work, CudnnConvolver.graph(work), demands);
+                }
+            }
+            for (Graph.Pass pass : List.of(Graph.Pass.INPUT_GRADIENT, Graph.Pass.WEIGHT_GRADIENT)) {
+                CudnnConvolver.Work work = new CudnnConvolver.Work(call, pass, false, false);
+                offer(work, CudnnConvolver.graph(work), demands);
+            }
+        }
+    }
+
+    private void normalizations(DType type) {
+        GraphPlan.Demands demands = new GraphPlan.Demands(true, false, 1L << 28);
+        for (NormalizationCall call : List.of(new NormalizationCall(type, true, 512, 1024, 64, 1e-5f, false),
+                new NormalizationCall(type, true, 512, 1024, 64, 1e-5f, true),
+                new NormalizationCall(type, true, 6, 1, 16, 1e-5f, true),
+                new NormalizationCall(type, false, 8192, 1, 768, 1e-5f, false),
+                new NormalizationCall(type, false, 5, 1, 7, 1e-5f, false))) {
+            offer(call, CudnnNormalizer.forward(call), demands);
+            offer(call, CudnnNormalizer.backward(call), demands);
+        }
+    }
+
+    private void attentions(DType type) {
+        GraphPlan.Demands demands = new GraphPlan.Demands(true, false, 1L << 28);
+        for (long[] n : ATTENTIONS) {
+            AttentionCall.Rows queries = new AttentionCall.Rows(n[1] * n[2] * n[4], n[4], n[1] * n[4]);
+            AttentionCall.Rows keys = new AttentionCall.Rows(n[1] * n[3] * n[4], n[4], n[1] * n[4]);
+            for (boolean causal : n[2] == n[3] ? new boolean[] {false, true} : new boolean[] {false}) {
+                AttentionCall call = new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal,
+                        queries, keys, keys, queries, queries);
+                offer(call, AttentionGraph.forward(call), demands);
+                offer(call, AttentionGraph.backward(call, true), demands);
+            }
+        }
+    }
+
+    /** Runs; the exit code tells whether there is an engine for all of them. */
+    public static void main(String[] arguments) {
+        OfferedGraphs all = new OfferedGraphs();
+        for (DType type : TYPES) {
+            all.convolutions(type);
+            all.normalizations(type);
+            if (type != DType.F32) {
+                all.attentions(type);
+            }
+        }
+        System.out.println(all.offered + " graphs offered to cuDNN " + cudnnGetVersion() + ", " + all.refused
+                + " refused");
+        System.exit(all.refused == 0 ? 0 : 1);
+    }
+}
