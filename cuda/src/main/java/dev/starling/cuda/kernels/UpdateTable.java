@@ -10,6 +10,7 @@ final class UpdateTable {
     /** Of four operands; 4096 bytes hold these, the guard, and a rule. */
     static final int MOST = 96;
 
+    private static final int FEW = 16;
     private static final int MOST_OPERANDS = 4;
     private static final ThreadLocal<UpdateTable> MINE = ThreadLocal.withInitial(UpdateTable::new);
 
@@ -24,7 +25,7 @@ final class UpdateTable {
 
     private UpdateTable() { }
 
-    /** Returns an empty table for tensors whose elements have so many bytes, of which a block works on {@code chunk}. */
+    /** Returns an empty table for tensors of elements of so many bytes, of which a block works on {@code chunk}. */
     static UpdateTable of(int operands, int elementBytes, int chunk) {
         UpdateTable table = MINE.get();
         table.operands = operands;
@@ -43,9 +44,9 @@ final class UpdateTable {
         return blocks;
     }
 
-    /** Returns how many entries the kernel's table has: 1, so that a single tensor is a small launch, or all. */
+    /** Returns how many entries the kernel's table has: no more than need be, for all of it goes with the launch. */
     int capacity() {
-        return entries == 1 ? 1 : MOST;
+        return entries == 1 ? 1 : entries <= FEW ? FEW : MOST;
     }
 
     /** Tells whether a launch is due; blocks are counted with 31 bits, too. */

@@ -21,8 +21,17 @@ public final class Staging {
     private final long piece;
     private int turn;
 
-    /** A pinned buffer and the copy that it was used for last. */
-    private record Buffer(long address, Gpu.Event done) { }
+    /** A pinned buffer, the copy that it was used for last, and whether that may be under way. */
+    private static final class Buffer {
+        private final long address;
+        private final Gpu.Event done;
+        private boolean busy;
+
+        Buffer(long address, Gpu.Event done) {
+            this.address = address;
+            this.done = done;
+        }
+    }
 
     /** Makes up to {@code count} buffers, when they are first needed, for copies in the order of {@code stream}. */
     public Staging(Gpu gpu, Gpu.Stream stream, int count) {
@@ -42,7 +51,10 @@ public final class Staging {
         if (buffers[turn] == null) {
             buffers[turn] = new Buffer(gpu.allocatePinned(piece), gpu.event());
         }
-        Waits.await(gpu, buffers[turn].done, "pinned buffer");
+        if (buffers[turn].busy) {
+            Waits.await(gpu, buffers[turn].done, "pinned buffer");
+            buffers[turn].busy = false;
+        }
         return buffers[turn];
     }
 
@@ -53,18 +65,25 @@ public final class Staging {
             Buffer buffer = next();
             MemorySegment.copy(ALL, host + at, ALL, buffer.address, n);
             gpu.upload(buffer.address, device + at, n, stream);
-            gpu.record(buffer.done, stream);
+            record(buffer);
         }
     }
 
     /** Copies to the host, after all that was queued before; returns when the bytes are there. */
     public synchronized void download(long device, long host, long bytes) {
+        if (bytes > 0 && bytes <= piece) {
+            Buffer buffer = next();
+            gpu.download(device, buffer.address, bytes, stream);
+            Waits.synchronize(gpu, stream, "download");
+            MemorySegment.copy(ALL, buffer.address, ALL, host, bytes);
+            return;
+        }
         Buffer before = null;
         long beforeAt = 0;
         for (long at = 0; at < bytes; at += piece) {
             Buffer buffer = next();
             gpu.download(device + at, buffer.address, Math.min(piece, bytes - at), stream);
-            gpu.record(buffer.done, stream);
+            record(buffer);
             if (before != null) {
                 deliver(before, host + beforeAt, piece);
             }
@@ -76,8 +95,14 @@ public final class Staging {
         }
     }
 
+    private void record(Buffer buffer) {
+        buffer.busy = true;
+        gpu.record(buffer.done, stream);
+    }
+
     private void deliver(Buffer buffer, long host, long bytes) {
         Waits.await(gpu, buffer.done, "download");
+        buffer.busy = false;
         MemorySegment.copy(ALL, buffer.address, ALL, host, bytes);
     }
 }

@@ -42,8 +42,8 @@ final class TrainingCase implements Case {
     /**
      * Makes a network and a batch on the current device.
      *
-     * @param sizes mlp: batch, width; resnet9: batch, width; resnet18: batch, width, side; gpt2: batch, length, width, depth, heads,
-     *     vocabulary
+     * @param sizes mlp: batch, width; resnet9: batch, width; resnet18: batch, width, side; gpt2: batch,
+     *     length, width, depth, heads, vocabulary
      */
     static TrainingCase of(String network, DType type, long[] sizes, boolean captured) {
         Generator generator = Generator.seeded(5);

@@ -5,8 +5,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A GPU that does nothing: its memory is addresses alone, of which as many are lent as anybody wants, and copies from it
- * are zeros.
+ * A GPU that does nothing: its memory is addresses alone, of which as many are lent as anybody wants, and copies from
+ * it are zeros.
  */
 public final class IdleGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);

@@ -262,8 +262,8 @@ public final class Program implements AutoCloseable {
     private void flush() {
         if (pending > 0) {
             boolean all = pending == pairs.length;
-            Tensor.applyAll(all ? assigns : Arrays.copyOf(assigns, pending), all ? pairs : Arrays.copyOf(pairs, pending),
-                    null);
+            Tensor.applyAll(all ? assigns : Arrays.copyOf(assigns, pending),
+                    all ? pairs : Arrays.copyOf(pairs, pending), null);
             pending = 0;
         }
     }
