@@ -15,6 +15,7 @@ import dev.starling.cuda.kernels.MovementKernels;
 import dev.starling.cuda.kernels.NormalizationKernels;
 import dev.starling.cuda.kernels.PoolingKernels;
 import dev.starling.cuda.kernels.RandomKernels;
+import dev.starling.cuda.kernels.RecurrenceKernels;
 import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.cuda.kernels.ScanKernels;
 import dev.starling.cuda.kernels.SelectionKernels;
@@ -88,6 +89,7 @@ final class CudaBackend implements Backend {
     private final RandomKernels random;
     private final UpdateKernels update;
     private final ContractionKernels contraction;
+    private final RecurrenceKernels recurrence;
     private final ConvolutionKernels convolution;
     private final PoolingKernels pooling;
     private final SortingKernels sorting;
@@ -131,6 +133,7 @@ final class CudaBackend implements Backend {
         normalization = new NormalizationKernels(launcher,
                 libraries.normalizer(gpu, launcher.stream(), workspaces));
         contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
+        recurrence = new RecurrenceKernels(launcher, contraction, reduction);
         convolution = new ConvolutionKernels(launcher, reduction,
                 libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);
@@ -294,7 +297,7 @@ final class CudaBackend implements Backend {
             case Softmax s -> orHost(softmax.run(s, inputs, outputs[0]), op, inputs, outputs);
             case CrossEntropy c -> orHost(crossEntropy.run(c, inputs, outputs), op, inputs, outputs);
             case Attention a -> orHost(attention.run(a, inputs, outputs), op, inputs, outputs);
-            case Recurrence r -> host.run(r, inputs, outputs);
+            case Recurrence r -> orHost(recurrence.run(r, inputs, outputs), op, inputs, outputs);
             case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
             case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
         };

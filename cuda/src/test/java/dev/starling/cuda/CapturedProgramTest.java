@@ -14,6 +14,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
 import org.junit.jupiter.api.Test;
@@ -56,6 +57,31 @@ class CapturedProgramTest {
                 assertThat(program.isRecorded()).isEqualTo(i > 0);
             }
         }
+    }
+
+    @Test
+    void lengthsOfSequencesAreReadInEveryRun() {
+        try (Scope scope = Scope.open()) {
+            Tensor h = normal(3, 5);
+            Tensor w = normal(15, 4);
+            Tensor u = normal(15, 5);
+            Program.Work work = in -> Tensor.apply(new Recurrence.Gru(true, true), in[0], h, w, u, in[1]);
+            try (Program program = Program.capture(null, work, normal(6, 3, 4), lengths(6, 1, 3)).program()) {
+                for (long length = 0; length < 4; length++) {
+                    Tensor[] in = {normal(6, 3, 4), lengths(length, 5, 2 * length)};
+                    Tensor[] expected = work.run(in);
+                    Tensor[] y = program.run(in);
+                    for (int i = 0; i < y.length; i++) {
+                        assertSame(y[i], expected[i]);
+                    }
+                }
+                assertThat(program.isRecorded()).isTrue();
+            }
+        }
+    }
+
+    private static Tensor lengths(long... lengths) {
+        return Tensor.of(lengths).to(GPU);
     }
 
     @Test

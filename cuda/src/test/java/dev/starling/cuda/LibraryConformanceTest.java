@@ -19,7 +19,7 @@ class LibraryConformanceTest {
     Stream<DynamicTest> conforms() {
         return Conformance.of(Device.of("cuda-emulated", 1)).filter(
                 t -> t.getDisplayName().matches("(gradient of )?(matMul|linear"
-                        + "|conv|attention|batchNorm|layerNorm|avgPool|softmax|logSoftmax).*"));
+                        + "|conv|attention|batchNorm|layerNorm|avgPool|lstm|gru|rnn|softmax|logSoftmax).*"));
     }
 
     @AfterEach

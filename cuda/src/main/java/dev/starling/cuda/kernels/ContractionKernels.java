@@ -55,6 +55,13 @@ public final class ContractionKernels {
         return new Tensor[] {y};
     }
 
+    /** Sets a dense matrix to the product of two others. */
+    void multiply(Tensor a, Tensor b, Tensor y) {
+        if (y.count() > 0) {
+            multiply(a, b, null, false, false, y);
+        }
+    }
+
     private void multiply(Tensor a, Tensor b, Tensor bias, boolean relu, boolean layer, Tensor y) {
         Product product = product(a, b, layer, y);
         if (library == null || !library.takes(y.dtype()) || product.k() == 0) {

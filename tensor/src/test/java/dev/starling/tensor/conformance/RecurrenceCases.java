@@ -3,6 +3,8 @@ package dev.starling.tensor.conformance;
 import static dev.starling.tensor.conformance.ConformanceCases.inLayouts;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import java.util.ArrayList;
@@ -40,7 +42,12 @@ final class RecurrenceCases {
                 cases.add(Case.of(op, TOLERANCE, operands(type, op, false, DType.I32, 3, 7, 17, 16)));
             }
         }
-        return cases.stream();
+        return cases.stream().map(c -> rectifiedHalf(type, c.on(Device.reference())) ? c.valuesOnly() : c);
+    }
+
+    /** Rounding to 16 bits decides on which side of the rectifier's kink a small sum lies. */
+    private static boolean rectifiedHalf(DType type, Op op) {
+        return type.bytes() == 2 && op instanceof Recurrence.Rnn layer && layer.rectified();
     }
 
     /** Sizes are of steps, batch, inputs and units; some are empty, some share the batch out among threads. */

@@ -1,0 +1,226 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.Recurrence;
+import dev.starling.tensor.op.Recurrence.Cell;
+import dev.starling.tensor.op.Reduction;
+
+/**
+ * Kernels of {@link Recurrence} operations: one product of all steps with the weight of the input, then for each step
+ * one with that of the state, and one kernel for the cell; gradients go back through the steps likewise, and are one
+ * product of all steps for each weight. Lengths are read on the device. An LSTM's c and what gradients carry past the
+ * weights are kept in f32 between steps of 16-bit layers; sums of products are rounded to the type.
+ */
+public final class RecurrenceKernels {
+    private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
+
+    private final Launcher launcher;
+    private final ContractionKernels products;
+    private final ReductionKernels sums;
+
+    private record RecurrenceKernel(String function, DType type, Cell cell) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("recurrence", function, "T", Types.of(type), "C", Types.wide(type), "CELL",
+                    cell.name());
+        }
+    }
+
+    /** Makes the family's kernels for a device, which also take those of products and of sums. */
+    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums) {
+        this.launcher = launcher;
+        this.products = products;
+        this.sums = sums;
+    }
+
+    /** Returns the results, or {@code null} where there are too many sequences, units or steps. */
+    public Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
+        Recurrence.Operands<Tensor> given = op.operands(inputs);
+        long rows = given.x().size(0) * given.x().size(1);
+        if (rows > Layout.MAX_COUNT || given.h().count() > Layout.MAX_COUNT) {
+            return null;
+        }
+        Tensor[] dense = new Tensor[inputs.length];
+        Tensor[] results = new Tensor[outputs.length];
+        for (int i = 0; i < dense.length; i++) {
+            dense[i] = inputs[i] == given.lengths() ? wide(inputs[i], DType.I64) : launcher.dense(inputs[i]);
+        }
+        for (int i = 0; i < results.length; i++) {
+            results[i] = Tensor.allocate(outputs[i]);
+        }
+        Layer layer = new Layer(op, op.operands(dense));
+        switch (op) {
+            case Recurrence.Forward _ -> forward(layer, results);
+            case Recurrence.Gradient g -> backward(layer, g, dense, results);
+        }
+        for (int i = 0; i < dense.length; i++) {
+            close(dense[i], inputs[i]);
+        }
+        return results;
+    }
+
+    /** A layer with dense operands, and lengths in i64. */
+    private record Layer(Recurrence op, Recurrence.Operands<Tensor> in) {
+        int steps() {
+            return Math.toIntExact(in.x().size(0));
+        }
+
+        long rows() {
+            return in.x().size(0) * in.x().size(1);
+        }
+
+        long gates() {
+            return in.weight().size(0);
+        }
+
+        /** Returns which step comes {@code i}-th; sequences that are shorter sit out the ones they lack. */
+        int step(int i) {
+            return op.reverse() ? steps() - 1 - i : i;
+        }
+
+        Tensor allocate(long... dims) {
+            return Tensor.allocate(in.x().spec().with(Shape.of(dims)));
+        }
+
+        /** Appends the struct {@code Sizes}. */
+        Launch sizes(Launch launch) {
+            return launch.i32(steps()).i32((int) in.h().size(0)).i32((int) in.h().size(1));
+        }
+    }
+
+    private Launch launch(String function, Layer layer) {
+        return launcher.launch(new RecurrenceKernel(function, layer.in.x().dtype(), layer.op.cell()));
+    }
+
+    /** Returns a dense tensor with the same values in the given type, or the tensor itself if it is one. */
+    private Tensor wide(Tensor x, DType type) {
+        if (x.dtype() == type && x.isContiguous()) {
+            return x;
+        }
+        Tensor y = Tensor.allocate(new Spec(type, x.shape(), x.device()));
+        launcher.assign(y, x);
+        return y;
+    }
+
+    private static DType wide(DType type) {
+        return type == DType.F64 ? DType.F64 : DType.F32;
+    }
+
+    private static void close(Tensor copy, Tensor original) {
+        if (copy != original) {
+            copy.close();
+        }
+    }
+
+    private static Tensor matrix(Tensor x, long rows, long columns, long from) {
+        return x.view(Shape.of(rows, columns), new long[] {columns, 1}, from * columns);
+    }
+
+    private static Tensor transposed(Tensor x, long rows, long columns) {
+        return x.view(Shape.of(columns, rows), new long[] {1, columns}, 0);
+    }
+
+    private void forward(Layer layer, Tensor[] out) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        Tensor h = out[1];
+        launcher.assign(h, in.h());
+        Tensor last = in.c() == null ? null : out[2];
+        Tensor c = in.c() == null ? null : state(in.c(), last);
+        if (layer.rows() > 0 && h.count() > 0) {
+            long batch = in.h().size(0);
+            long inputs = in.x().size(2);
+            Tensor reserve = out[out.length - 1].count() == 0 ? null : out[out.length - 1];
+            try (Tensor a = layer.allocate(layer.rows(), layer.gates());
+                    Tensor u = layer.allocate(batch, layer.gates())) {
+                products.multiply(matrix(in.x(), layer.rows(), inputs, 0),
+                        transposed(in.weight(), layer.gates(), inputs), a);
+                Tensor weight = transposed(in.recurrentWeight(), layer.gates(), in.h().size(1));
+                for (int i = 0; i < layer.steps(); i++) {
+                    products.multiply(h, weight, u);
+                    layer.sizes(launch("step", layer).tensor(out[0]).tensor(h).tensor(c).tensor(reserve).tensor(a)
+                            .tensor(u).tensor(in.bias()).tensor(in.recurrentBias()).tensor(in.lengths())
+                            .i32(layer.step(i))).threads(h.count());
+                }
+            }
+        }
+        if (c != last) {
+            launcher.assign(last, c);
+            c.close();
+        }
+    }
+
+    /** Returns {@code to} itself if a state is kept in its type between steps, else another tensor; set to a start. */
+    private Tensor state(Tensor from, Tensor to) {
+        DType type = wide(to.dtype());
+        Tensor state = to.dtype() == type ? to : Tensor.allocate(new Spec(type, to.shape(), to.device()));
+        launcher.assign(state, from);
+        return state;
+    }
+
+    /** Operands are gradients of y, h and maybe c, then y and the reserve, then the layer's. */
+    private void backward(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        int states = in.c() == null ? 1 : 2;
+        Tensor dh = out[1];
+        Tensor carried = state(all[1], dh);
+        Tensor dc = states == 1 ? null : state(all[2], out[2]);
+        try (Tensor slopes = layer.allocate(layer.rows(), layer.gates());
+                Tensor others = op.cell() == Cell.GRU ? layer.allocate(layer.rows(), layer.gates()) : null;
+                Tensor before = layer.allocate(layer.rows(), in.h().size(1));
+                Tensor flow = layer.allocate(in.h().shape().dims())) {
+            Tensor recurrent = others == null ? slopes : others;
+            if (slopes.count() > 0) {
+                steps(layer, all, carried, dc, slopes, recurrent, before, flow);
+                layer.sizes(launch("join", layer).tensor(dh).tensor(carried).tensor(flow)).threads(dh.count());
+            } else {
+                launcher.assign(dh, carried);
+            }
+            if (op.input()) {
+                long inputs = in.x().size(2);
+                products.multiply(slopes, in.weight(), matrix(out[0], layer.rows(), inputs, 0));
+            }
+            products.multiply(transposed(slopes, layer.rows(), layer.gates()),
+                    matrix(in.x(), layer.rows(), in.x().size(2), 0), out[states + 1]);
+            products.multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
+            if (in.bias() != null) {
+                sum(slopes, out[states + 3]);
+                if (others == null) {
+                    launcher.assign(out[states + 4], out[states + 3]);
+                } else {
+                    sum(recurrent, out[states + 4]);
+                }
+            }
+        }
+        close(carried, dh);
+        if (dc != null && dc != out[2]) {
+            launcher.assign(out[2], dc);
+            dc.close();
+        }
+    }
+
+    private void steps(Layer layer, Tensor[] all, Tensor carried, Tensor dc, Tensor slopes, Tensor recurrent,
+            Tensor before, Tensor flow) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        int states = in.c() == null ? 1 : 2;
+        long batch = in.h().size(0);
+        for (int i = layer.steps() - 1; i >= 0; i--) {
+            int t = layer.step(i);
+            layer.sizes(launch("gradient", layer).tensor(slopes).tensor(recurrent).tensor(before).tensor(carried)
+                    .tensor(dc).tensor(i == layer.steps() - 1 ? null : flow).tensor(all[0]).tensor(all[states + 1])
+                    .tensor(all[states + 2]).tensor(in.h()).tensor(in.c()).tensor(in.lengths()).i32(t)
+                    .bool(layer.op.reverse()).align(4)).threads(carried.count());
+            products.multiply(matrix(recurrent, batch, layer.gates(), t * batch), in.recurrentWeight(), flow);
+        }
+    }
+
+    private void sum(Tensor slopes, Tensor to) {
+        try (Tensor sum = sums.run(OVER_ROWS, new Tensor[] {slopes}, to.spec())[0]) {
+            launcher.assign(to, sum);
+        }
+    }
+}
