@@ -69,12 +69,16 @@ class NormalizationLibraryTest {
     @Test
     void shouldDoWithoutElsewhere() {
         try (Scope scope = Scope.open()) {
-            for (Tensor x : new Tensor[] {lastly(random(DType.BF16, Shape.of(3, 4, 5, 3))),
+            for (Tensor other : new Tensor[] {lastly(random(DType.BF16, Shape.of(3, 4, 5, 3))),
                 random(DType.F32, Shape.of(3, 8, 5, 3)), lastly(random(DType.F64, Shape.of(3, 8, 5, 3)))}) {
-                DType weights = x.dtype() == DType.F64 ? DType.F64 : DType.F32;
-                compared(0, new Normalization.BatchNorm(1e-3, Epilogue.RELU), x,
-                        random(weights, Shape.of(x.size(1))), random(weights, Shape.of(x.size(1))));
+                DType weights = other.dtype() == DType.F64 ? DType.F64 : DType.F32;
+                compared(0, new Normalization.BatchNorm(1e-3, Epilogue.RELU), other,
+                        random(weights, Shape.of(other.size(1))), random(weights, Shape.of(other.size(1))));
             }
+            Tensor x = lastly(random(DType.BF16, Shape.of(2, 24, 5)));
+            Tensor gamma = random(DType.F32, Shape.of(24));
+            Tensor[] y = compared(0, new Normalization.BatchNorm(1e-3, Epilogue.RELU), x, gamma, gamma);
+            compared(0, new Normalization.BatchNormGradient(Epilogue.RELU), x, x, gamma, y[0], y[1], y[2]);
             compared(0, new Normalization.LayerNorm(1e-3), random(DType.BF16, Shape.of(4, 8)),
                     random(DType.BF16, Shape.of(8)), random(DType.BF16, Shape.of(8)));
             compared(0, new Normalization.LayerNorm(1e-3), random(DType.F32, Shape.of(4, 3)),

@@ -36,8 +36,9 @@ public final class CudnnNormalizer implements Normalizer {
     }
 
     @Override
-    public boolean takes(DType type, DType weights) {
-        return weights == DType.F32 && (type == DType.F32 || type == DType.BF16 || type == DType.F16);
+    public boolean takes(DType type, DType weights, boolean batch, long channels) {
+        return weights == DType.F32 && (type == DType.F32 || type == DType.BF16 || type == DType.F16)
+                && (!batch || channels * type.bytes() % ALIGNMENT == 0);
     }
 
     @Override

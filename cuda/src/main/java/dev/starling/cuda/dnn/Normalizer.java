@@ -11,8 +11,8 @@ public interface Normalizer {
     /** What every address is a multiple of. */
     int ALIGNMENT = 16;
 
-    /** Tells whether it normalises a type beside weights of another. */
-    boolean takes(DType type, DType weights);
+    /** Tells whether it normalises a type beside weights of another, batches or else rows of so many channels. */
+    boolean takes(DType type, DType weights, boolean batch, long channels);
 
     /** Sets {@code y}, the means and the inverse deviations, of the biased variance and epsilon. */
     boolean forward(NormalizationCall call, long x, long gamma, long beta, long y, long mean, long inverse);

@@ -221,11 +221,11 @@ public final class NormalizationKernels {
 
     /** Returns what a library is asked for, or {@code null} where it does not take the operands. */
     private NormalizationCall call(boolean batch, Tensor x, Tensor gamma, double epsilon, boolean relu) {
-        if (library == null || !library.takes(x.dtype(), gamma.dtype()) || x.count() == 0
+        long channels = gamma.count();
+        if (library == null || !library.takes(x.dtype(), gamma.dtype(), batch, channels) || x.count() == 0
                 || x.count() > Integer.MAX_VALUE) {
             return null;
         }
-        long channels = gamma.count();
         long images = batch ? x.size(0) : x.count() / channels;
         return new NormalizationCall(x.dtype(), batch, images, x.count() / channels / images, channels,
                 (float) epsilon, relu);

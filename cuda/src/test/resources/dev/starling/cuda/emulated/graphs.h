@@ -74,7 +74,7 @@ static int64_t image_type(const Descriptor* o) {
 }
 
 // Batch normalisation wants channels that fill 16 bytes. Bias and ReLU behind a convolution are refused for f16, and
-// normalisation of rows of three elements, so that what is done then is tried, too.
+// normalisation of rows of three elements and of 24 channels, so that what is done then is tried, too.
 static bool has_engines(const Descriptor* graph) {
     bool f16 = false, pointwise = false;
     for (int64_t each : graph->values.at(801)) {
@@ -85,7 +85,11 @@ static bool has_engines(const Descriptor* graph) {
             Descriptor* x = o->to(o->type == NORM ? 2002 : 2101);
             int64_t channels = x->values.at(902)[1];
             bool batch = o->at(o->type == NORM ? 2000 : 2100) == 2;
-            if (batch ? channels * (x->at(901) == 0 ? 4 : 2) % 16 != 0 : channels == 3) {
+            if (channels == 3 || (batch && channels == 24)) {
+                return false;
+            }
+            if (batch && channels * (x->at(901) == 0 ? 4 : 2) % 16 != 0) {
+                refuse("channels fill 16 bytes", 3000);
                 return false;
             }
         }
