@@ -17,10 +17,14 @@ struct Attention {
 // Where a head's operands begin: the result or its gradient, then q, k, v, mask.
 typedef i64 Heads[5];
 
+// A block's shared memory: what a product is deep in, and weights of queries (down) and keys (across).
+typedef C Steps[STEPS][TILE + 4];
+typedef C Tile[TILE][TILE + 1];
+// A thread's part of a tile.
+typedef C Part[4][4];
 #define SHARED \
-    __shared__ C left[STEPS][TILE + 4]; \
-    __shared__ C right[STEPS][TILE + 4]; \
-    __shared__ C tile[TILE][TILE + 1]; \
+    __shared__ Steps left, right; \
+    __shared__ Tile tile; \
     u32 row = threadIdx.x / 16 * 4; \
     u32 column = threadIdx.x % 16 * 4
 
@@ -41,19 +45,46 @@ DEVICE C row_sum(C x) {
     return x;
 }
 
-// An element of a matrix in memory, 0 outside of it.
-DEVICE C element(const T* x, i64 i, i64 j, i64 rows, i64 columns, i64 row, i64 column) {
-    return i < rows && j < columns ? C(widen(x[i * row + j * column])) : C(0);
+// A head's matrix in memory.
+struct Matrix {
+    const T* x;
+    i64 rows, columns, row, column;
+};
+DEVICE Matrix queries(const Attention& p, const Heads& at) {
+    return {p.q + at[1], p.queries, p.width, p.q_row, p.q_column};
+}
+DEVICE Matrix keys(const Attention& p, const Heads& at) {
+    return {p.k + at[2], p.keys, p.width, p.k_row, p.k_column};
+}
+DEVICE Matrix values(const Attention& p, const Heads& at) {
+    return {p.v + at[3], p.keys, p.depth, p.v_row, p.v_column};
 }
 
-// Scores of a tile whose first query and key are given; returns whether a query sees a key.
-#define SCORES(s, query, key) \
-    C s[4][4] = {}; \
-    tile_product(left, right, s, (i64) 0, p.width, \
-        [&](u32 i, i64 d) { return element(p.q + at[1], query + i, d, p.queries, p.width, p.q_row, p.q_column); }, \
-        p.q_column == 1, \
-        [&](i64 d, u32 j) { return element(p.k + at[2], key + j, d, p.keys, p.width, p.k_row, p.k_column); }, \
-        p.k_column == 1)
+// An element, 0 outside of the matrix.
+DEVICE C element(const Matrix& m, i64 i, i64 j) {
+    return i < m.rows && j < m.columns ? C(widen(m.x[i * m.row + j * m.column])) : C(0);
+}
+
+// Adds a tile of a·bᵀ, whose first rows of a and b are given.
+DEVICE void multiply(Steps& left, Steps& right, Part& sum, const Matrix& a, i64 a_first, const Matrix& b, i64 b_first) {
+    tile_product(left, right, sum, (i64) 0, a.columns,
+        [&](u32 i, i64 d) { return element(a, a_first + i, d); }, a.column == 1,
+        [&](i64 d, u32 j) { return element(b, b_first + j, d); }, b.column == 1);
+}
+
+// Adds a tile of weights, transposed or not, times 64 rows of x, to columns from base on.
+template <bool TRANSPOSED> DEVICE void weigh(Steps& left, Steps& right, const Tile& tile, Part (&sum)[CHUNKS],
+        const Matrix& x, i64 first, i64 base) {
+    i64 seen = x.rows - first < TILE ? x.rows - first : TILE;
+    for (int c = 0; c < CHUNKS; c++) {
+        i64 begin = base + c * TILE;
+        tile_product(left, right, sum[c], (i64) 0, seen,
+            [&](u32 i, i64 d) { return TRANSPOSED ? tile[d][i] : tile[i][d]; }, !TRANSPOSED,
+            [&](i64 d, u32 j) { return element(x, first + d, begin + j); }, x.row == 1);
+    }
+}
+
+// Makes a score of a product of a query and a key; returns whether the one sees the other.
 DEVICE bool finish(C& score, const Attention& p, const Heads& at, i64 query, i64 key) {
     if (query >= p.queries || key >= p.keys || p.causal && key > query) {
         return false;
@@ -73,7 +104,8 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
     for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
         Heads at;
         heads.offsets(head, at);
-        C result[CHUNKS][4][4] = {};
+        Matrix q = queries(p, at), k = keys(p, at), v = values(p, at);
+        Part result[CHUNKS] = {};
         C greatest[4], sum[4];
         for (int i = 0; i < 4; i++) {
             greatest[i] = -infinity();
@@ -81,7 +113,8 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
         }
         i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
         for (i64 from = 0; from < end; from += TILE) {
-            SCORES(s, first, from);
+            Part s = {};
+            multiply(left, right, s, q, first, k, from);
             for (int i = 0; i < 4; i++) {
                 C best = greatest[i];
                 for (int j = 0; j < 4; j++) {
@@ -105,15 +138,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
                 greatest[i] = best;
             }
             __syncthreads();
-            i64 seen = p.keys - from < TILE ? p.keys - from : TILE;
-            for (int c = 0; c < CHUNKS; c++) {
-                i64 begin = base + c * TILE;
-                tile_product(left, right, result[c], (i64) 0, seen,
-                    [&](u32 i, i64 d) { return tile[i][d]; }, true,
-                    [&](i64 d, u32 j) {
-                        return element(p.v + at[3], from + d, begin + j, p.keys, p.depth, p.v_row, p.v_column);
-                    }, p.v_row == 1);
-            }
+            weigh<false>(left, right, tile, result, v, from, base);
         }
         C nothing = p.masked == 1 || p.keys == 0 ? C(0) : nan();
         for (int i = 0; i < 4; i++) {
@@ -165,39 +190,27 @@ struct Slopes {
     const C* dots;
 };
 
-// Replaces a score by its weight.
-DEVICE void weigh(C& score, const Attention& p, const Slopes& s, const Heads& at, u32 head, i64 query, i64 key) {
+DEVICE Matrix result_slopes(const Attention& p, const Slopes& s, const Heads& at) {
+    return {s.g + at[0], p.queries, p.depth, s.g_row, s.g_column};
+}
+
+// Replaces a product of a query and a key by its weight.
+DEVICE void soften(C& score, const Attention& p, const Slopes& s, const Heads& at, u32 head, i64 query, i64 key) {
     bool seen = finish(score, p, at, query, key);
     C log = seen ? s.logs[head * p.queries + query] : C(0);
     score = seen && log != -infinity() ? exp(score - log) : C(0);
 }
-
-// Gradients of weights, g·vᵀ, of a tile.
-#define SLOPES(t, query, key) \
-    C t[4][4] = {}; \
-    tile_product(left, right, t, (i64) 0, p.depth, \
-        [&](u32 i, i64 d) { return element(s.g + at[0], query + i, d, p.queries, p.depth, s.g_row, s.g_column); }, \
-        s.g_column == 1, \
-        [&](i64 d, u32 j) { return element(p.v + at[3], key + j, d, p.keys, p.depth, p.v_row, p.v_column); }, \
-        p.v_column == 1)
 
 // The score's gradient from its weight and that one's gradient.
 DEVICE C tilted(C weight, C slope, const Attention& p, const Slopes& s, u32 head, i64 query) {
     return query < p.queries ? weight * (slope - s.dots[head * p.queries + query]) * C(p.scale) : C(0);
 }
 
-// Stores four rows of a dense matrix.
-DEVICE void store(T* y, const C (&x)[CHUNKS][4][4], i64 first, i64 base, i64 rows, i64 columns) {
+// Stores what lies within a dense matrix.
+DEVICE void store(T* y, const Part (&x)[CHUNKS], i64 first, i64 base, i64 rows, i64 columns) {
     for (int c = 0; c < CHUNKS; c++) {
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < 4; j++) {
-                i64 at = base + c * TILE + threadIdx.x % 16 * 4 + j;
-                i64 row = first + threadIdx.x / 16 * 4 + i;
-                if (row < rows && at < columns) {
-                    y[row * columns + at] = narrow<T>(x[c][i][j]);
-                }
-            }
-        }
+        tile_results(x[c], first, base + c * TILE, rows, columns,
+            [&](i64 row, i64 column, C value) { y[row * columns + column] = narrow<T>(value); });
     }
 }
 
@@ -208,28 +221,23 @@ extern "C" __global__ void __launch_bounds__(256) query_gradients(Attention p, S
     for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
         Heads at;
         heads.offsets(head, at);
-        C result[CHUNKS][4][4] = {};
+        Matrix q = queries(p, at), k = keys(p, at), v = values(p, at), g = result_slopes(p, s, at);
+        Part result[CHUNKS] = {};
         i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
         for (i64 from = 0; from < end; from += TILE) {
-            SCORES(weights, first, from);
-            SLOPES(slopes, first, from);
+            Part weights = {};
+            multiply(left, right, weights, q, first, k, from);
+            Part slopes = {};
+            multiply(left, right, slopes, g, first, v, from);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
                     i64 query = first + row + i;
-                    weigh(weights[i][j], p, s, at, head, query, from + column + j);
+                    soften(weights[i][j], p, s, at, head, query, from + column + j);
                     tile[row + i][column + j] = tilted(weights[i][j], slopes[i][j], p, s, head, query);
                 }
             }
             __syncthreads();
-            i64 seen = p.keys - from < TILE ? p.keys - from : TILE;
-            for (int c = 0; c < CHUNKS; c++) {
-                i64 begin = base + c * TILE;
-                tile_product(left, right, result[c], (i64) 0, seen,
-                    [&](u32 i, i64 d) { return tile[i][d]; }, true,
-                    [&](i64 d, u32 j) {
-                        return element(p.k + at[2], from + d, begin + j, p.keys, p.width, p.k_row, p.k_column);
-                    }, p.k_row == 1);
-            }
+            weigh<false>(left, right, tile, result, k, from, base);
         }
         store(dq + head * p.queries * p.width, result, first, base, p.queries, p.width);
     }
@@ -242,43 +250,30 @@ extern "C" __global__ void __launch_bounds__(256) key_gradients(Attention p, Slo
     for (u32 head = blockIdx.y; head < heads.count; head += gridDim.y) {
         Heads at;
         heads.offsets(head, at);
-        C keys[CHUNKS][4][4] = {};
-        C values[CHUNKS][4][4] = {};
+        Matrix q = queries(p, at), k = keys(p, at), v = values(p, at), g = result_slopes(p, s, at);
+        Part of_keys[CHUNKS] = {}, of_values[CHUNKS] = {};
         for (i64 from = p.causal ? first : 0; from < p.queries; from += TILE) {
-            SCORES(weights, from, first);
-            SLOPES(slopes, from, first);
-            i64 seen = p.queries - from < TILE ? p.queries - from : TILE;
+            Part weights = {};
+            multiply(left, right, weights, q, from, k, first);
+            Part slopes = {};
+            multiply(left, right, slopes, g, from, v, first);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
-                    weigh(weights[i][j], p, s, at, head, from + row + i, first + column + j);
+                    soften(weights[i][j], p, s, at, head, from + row + i, first + column + j);
                     tile[row + i][column + j] = weights[i][j];
                 }
             }
             __syncthreads();
-            for (int c = 0; c < CHUNKS; c++) {
-                i64 begin = base + c * TILE;
-                tile_product(left, right, values[c], (i64) 0, seen,
-                    [&](u32 i, i64 d) { return tile[d][i]; }, false,
-                    [&](i64 d, u32 j) {
-                        return element(s.g + at[0], from + d, begin + j, p.queries, p.depth, s.g_row, s.g_column);
-                    }, s.g_row == 1);
-            }
+            weigh<true>(left, right, tile, of_values, g, from, base);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
                     tile[row + i][column + j] = tilted(weights[i][j], slopes[i][j], p, s, head, from + row + i);
                 }
             }
             __syncthreads();
-            for (int c = 0; c < CHUNKS; c++) {
-                i64 begin = base + c * TILE;
-                tile_product(left, right, keys[c], (i64) 0, seen,
-                    [&](u32 i, i64 d) { return tile[d][i]; }, false,
-                    [&](i64 d, u32 j) {
-                        return element(p.q + at[1], from + d, begin + j, p.queries, p.width, p.q_row, p.q_column);
-                    }, p.q_row == 1);
-            }
+            weigh<true>(left, right, tile, of_keys, q, from, base);
         }
-        store(dk + head * p.keys * p.width, keys, first, base, p.keys, p.width);
-        store(dv + head * p.keys * p.depth, values, first, base, p.keys, p.depth);
+        store(dk + head * p.keys * p.width, of_keys, first, base, p.keys, p.width);
+        store(dv + head * p.keys * p.depth, of_values, first, base, p.keys, p.depth);
     }
 }
