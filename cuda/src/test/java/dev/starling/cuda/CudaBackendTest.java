@@ -66,6 +66,7 @@ class CudaBackendTest {
     @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
     void synchronousModeTellsOfABadIndexAtOnce() {
         Device device = Device.of("cuda-emulated", 0);
+        device.backend(); // is not to be synchronous for other tests
         System.setProperty("starling.cuda.synchronous", "true");
         try (Scope scope = Scope.open()) {
             CudaBackend backend = new CudaBackend(device, Emulation.gpu(), Libraries.NONE);
