@@ -7,6 +7,8 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
 import dev.starling.tensor.op.Backward;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Op;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -46,6 +48,10 @@ public final class Tape implements Recorder {
     // Scratch of the backward pass, by variable.
     private Tensor[] gradients = new Tensor[64];
     private int[] firstUse = new int[64];
+    private int[] makers = new int[64];
+    private int[] uses = new int[64];
+    /** Whether a variable's gradient is the one before the epilogue by which it was made. */
+    private boolean[] beforeEpilogue = new boolean[64];
 
     /** Makes a tape that watches nothing yet. */
     public Tape() {
@@ -273,20 +279,29 @@ public final class Tape implements Recorder {
         if (gradients.length < variableCount) {
             gradients = new Tensor[variableCount * 2];
             firstUse = new int[variableCount * 2];
+            makers = new int[variableCount * 2];
+            uses = new int[variableCount * 2];
+            beforeEpilogue = new boolean[variableCount * 2];
         }
         Arrays.fill(firstUse, -1);
+        Arrays.fill(uses, 0);
+        Arrays.fill(beforeEpilogue, false);
         firstUse[root] = Integer.MAX_VALUE;
         for (int i = end - 1; i >= 0; i--) {
             boolean reached = false;
             for (Tensor t : outputs[i]) {
                 int v = variables.get(t.id());
-                reached |= v >= 0 && firstUse[v] >= 0;
+                if (v >= 0) {
+                    makers[v] = i;
+                    reached |= firstUse[v] >= 0;
+                }
             }
             if (reached) {
                 for (Tensor t : inputs[i]) {
                     int v = variables.get(t.id());
                     if (v >= 0) {
                         firstUse[v] = i;
+                        uses[v]++;
                     }
                 }
             }
@@ -341,7 +356,12 @@ public final class Tape implements Recorder {
         for (int k = 0; k < in.length; k++) {
             needs[k] = variables.get(in[k].id()) >= 0;
         }
-        Backward b = new Backward(in, outputs[i], incoming, needs);
+        Epilogue.Applied through = steps[i] instanceof Contraction.Linear ? through(in[0]) : null;
+        if (through != null) {
+            beforeEpilogue[variables.get(in[0].id())] = true;
+        }
+        int result = variables.get(outputs[i][0].id());
+        Backward b = new Backward(in, outputs[i], incoming, needs, through, result >= 0 && beforeEpilogue[result]);
         Tensor[] products = steps[i] instanceof Op op ? op.vjp(b) : ((CustomVjp) steps[i]).vjp(b);
         if (anomalies) {
             for (Tensor g : products) {
@@ -351,6 +371,17 @@ public final class Tape implements Recorder {
             }
         }
         return products;
+    }
+
+    /**
+     * Returns the epilogue by which the operand of a dense layer was made, if that layer can compute the gradient
+     * before it: in its own kernel, where nobody else contributes to the operand's gradient or looks at it.
+     */
+    private Epilogue.Applied through(Tensor operand) {
+        int v = variables.get(operand.id());
+        boolean alone = v >= watchedCount && uses[v] == 1 && gradients[v] == null && !anomalies
+                && Recorder.current() == Recorder.NONE && (hooks == null || !hooks.containsKey(operand.id()));
+        return alone && steps[makers[v]] instanceof Contraction.Linear made ? made.applied(outputs[makers[v]]) : null;
     }
 
     private void accumulate(Tensor[] in, Tensor[] products, Scope scope) {

@@ -1,5 +1,7 @@
 package dev.starling.nn;
 
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.Relu;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
 
@@ -11,5 +13,14 @@ public interface Fusible extends Layer {
     @Override
     default Tensor forward(Tensor x) {
         return forward(x, Epilogue.NONE);
+    }
+
+    /** Returns what a layer is as an epilogue of the one before it, {@link Epilogue#NONE} where it cannot be one. */
+    static Epilogue epilogue(Layer layer) {
+        return switch (layer) {
+            case Relu _ -> Epilogue.RELU;
+            case Gelu(boolean tanh) when tanh -> Epilogue.GELU;
+            default -> Epilogue.NONE;
+        };
     }
 }

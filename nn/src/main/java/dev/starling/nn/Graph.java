@@ -1,6 +1,5 @@
 package dev.starling.nn;
 
-import dev.starling.nn.layer.Relu;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
@@ -22,8 +21,9 @@ import java.util.function.UnaryOperator;
  * });
  * }</pre>
  *
- * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. A
- * {@link Relu} that alone reads a {@link Fusible} layer's result is computed in the same pass.
+ * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. An
+ * {@linkplain Fusible#epilogue activation} that alone reads a {@link Fusible} layer's result is computed in the same
+ * pass.
  */
 public final class Graph implements Layer {
     private record Step(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) { }
@@ -97,7 +97,7 @@ public final class Graph implements Layer {
         }
     }
 
-    /** Lets fusible layers compute the rectifiers that alone read them; these then pass their input on. */
+    /** Lets fusible layers compute the activations that alone read them; these then pass their input on. */
     private static List<Step> fused(List<Step> steps, int result) {
         int[] readers = new int[steps.size() + 1];
         readers[result]++;
@@ -108,13 +108,14 @@ public final class Graph implements Layer {
         }
         List<Step> fused = new ArrayList<>(steps);
         for (int i = 0; i < steps.size(); i++) {
-            Step relu = steps.get(i);
-            int before = relu.from[0] - 1;
-            if (relu.layer instanceof Relu && before >= 0 && readers[before + 1] == 1
+            Step last = steps.get(i);
+            int before = last.from[0] - 1;
+            Epilogue epilogue = last.layer == null ? Epilogue.NONE : Fusible.epilogue(last.layer);
+            if (epilogue != Epilogue.NONE && before >= 0 && readers[before + 1] == 1
                     && steps.get(before).layer instanceof Fusible first) {
                 Step s = steps.get(before);
-                fused.set(before, new Step(s.name, first, s.from, in -> first.forward(in[0], Epilogue.RELU)));
-                fused.set(i, new Step(relu.name, relu.layer, relu.from, in -> in[0]));
+                fused.set(before, new Step(s.name, first, s.from, in -> first.forward(in[0], epilogue)));
+                fused.set(i, new Step(last.name, last.layer, last.from, in -> in[0]));
             }
         }
         return List.copyOf(fused);

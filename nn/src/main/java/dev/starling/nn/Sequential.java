@@ -1,6 +1,5 @@
 package dev.starling.nn;
 
-import dev.starling.nn.layer.Relu;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -9,8 +8,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Layers one after another, named {@code 0}, {@code 1}, and so on. A {@link Relu} right behind a {@link Fusible} layer
- * is computed in the same pass. Where nothing records, each intermediate result is freed as soon as the next is there.
+ * Layers one after another, named {@code 0}, {@code 1}, and so on. An {@linkplain Fusible#epilogue activation} right
+ * behind a {@link Fusible} layer is computed in the same pass. Where nothing records, each intermediate result is freed
+ * as soon as the next is there.
  */
 public final class Sequential implements Layer {
     private final List<Layer> layers;
@@ -20,8 +20,9 @@ public final class Sequential implements Layer {
         this.layers = List.copyOf(layers);
         List<Layer> fused = new ArrayList<>();
         for (int i = 0; i < layers.size(); i++) {
-            if (layers.get(i) instanceof Fusible first && i + 1 < layers.size() && layers.get(i + 1) instanceof Relu) {
-                fused.add(x -> first.forward(x, Epilogue.RELU));
+            Epilogue next = i + 1 < layers.size() ? Fusible.epilogue(layers.get(i + 1)) : Epilogue.NONE;
+            if (layers.get(i) instanceof Fusible first && next != Epilogue.NONE) {
+                fused.add(x -> first.forward(x, next));
                 i++;
             } else {
                 fused.add(layers.get(i));

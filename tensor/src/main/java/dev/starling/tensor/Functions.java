@@ -26,13 +26,16 @@ public final class Functions {
         return linear(x, weight, bias, Epilogue.NONE);
     }
 
-    /** Dense layer followed by {@code max(·, 0)}, in one pass; operands as in {@link #linear}. */
+    /** Dense layer followed by {@code max(·, 0)}, in one pass; operands as in
+     * {@link #linear(Tensor, Tensor, Tensor)}. */
     public static Tensor linearRelu(Tensor x, Tensor weight, Tensor bias) {
         return linear(x, weight, bias, Epilogue.RELU);
     }
 
-    private static Tensor linear(Tensor x, Tensor weight, Tensor bias, Epilogue epilogue) {
-        Contraction.Linear op = new Contraction.Linear(epilogue);
+    /** Dense layer followed by an activation, in one pass; operands as in {@link #linear(Tensor, Tensor, Tensor)}. */
+    public static Tensor linear(Tensor x, Tensor weight, Tensor bias, Epilogue epilogue) {
+        boolean keeps = epilogue == Epilogue.GELU && Recorder.current() != Recorder.NONE;
+        Contraction.Linear op = new Contraction.Linear(epilogue, keeps);
         return bias == null ? Tensor.compute(op, x, weight) : Tensor.compute(op, x, weight, bias);
     }
 

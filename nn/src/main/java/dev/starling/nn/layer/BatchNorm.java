@@ -55,13 +55,14 @@ public final class BatchNorm implements Fusible {
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
         if (Mode.isTraining()) {
-            Norms.Batch batch = Norms.batchNorm(x, weight.master(), bias.master(), epsilon, epilogue);
+            boolean fuses = epilogue != Epilogue.GELU;
+            Norms.Batch batch = Norms.batchNorm(x, weight.master(), bias.master(), epsilon,
+                    fuses ? epilogue : Epilogue.NONE);
             Recorder.with(Recorder.NONE, () -> follow(batch, x));
-            return batch.y();
+            return fuses ? batch.y() : epilogue.apply(batch.y());
         }
-        Tensor y = Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.master(), bias.master(),
-                epsilon);
-        return epilogue == Epilogue.RELU ? y.relu() : y;
+        return epilogue.apply(Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.master(),
+                bias.master(), epsilon));
     }
 
     /**

@@ -47,11 +47,12 @@ public final class Conv implements Fusible {
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
         Tensor b = bias == null ? null : bias.value();
-        if (outputPadding == null) {
+        if (outputPadding == null && epilogue != Epilogue.GELU) {
             return Convolutions.conv(x, weight.value(), b, geometry, epilogue);
         }
-        Tensor y = Convolutions.convTranspose(x, weight.value(), b, geometry, outputPadding);
-        return epilogue == Epilogue.RELU ? y.relu() : y;
+        return epilogue.apply(outputPadding == null
+                ? Convolutions.conv(x, weight.value(), b, geometry, Epilogue.NONE)
+                : Convolutions.convTranspose(x, weight.value(), b, geometry, outputPadding));
     }
 
     @Override

@@ -2,11 +2,22 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Activation;
 
-/** x·Φ(x), element by element, with the error function. (Hendrycks and Gimpel, 2016) */
-public record Gelu() implements Layer {
+/**
+ * x·Φ(x), element by element. (Hendrycks and Gimpel, 2016)
+ *
+ * @param tanh whether Φ is approximated by tanh, as in GPT-2, instead of computed by the error function; a dense layer
+ *     before it then computes it in the same pass
+ */
+public record Gelu(boolean tanh) implements Layer {
+    /** Makes the layer with the error function. */
+    public Gelu() {
+        this(false);
+    }
+
     @Override
     public Tensor forward(Tensor x) {
-        return x.gelu();
+        return Tensor.compute(new Activation.Gelu(tanh), x);
     }
 }

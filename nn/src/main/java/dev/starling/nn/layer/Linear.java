@@ -47,9 +47,7 @@ public final class Linear implements Fusible {
 
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
-        Tensor b = bias == null ? null : bias.value();
-        return epilogue == Epilogue.RELU ? Functions.linearRelu(x, weight.value(), b)
-                : Functions.linear(x, weight.value(), b);
+        return Functions.linear(x, weight.value(), bias == null ? null : bias.value(), epilogue);
     }
 
     @Override

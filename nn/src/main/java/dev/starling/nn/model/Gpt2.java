@@ -62,7 +62,7 @@ public final class Gpt2 implements Layer {
             attention.parameters().forEach((path, p) -> start(p, path.equals("out.weight") ? added : plain, generator));
             blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), attention)));
             blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), linear(width, 4 * width, plain, generator),
-                    new Gelu(), linear(4 * width, width, added, generator))));
+                    new Gelu(true), linear(4 * width, width, added, generator))));
         }
         return new Gpt2(Embedding.of(Parameter.of(plain, generator, vocabulary, width)),
                 Parameter.of(plain, generator, context, width), Sequential.of(blocks), LayerNorm.of(width));

@@ -1,34 +1,56 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Reduction;
 
 /**
  * Kernels of {@link Contraction} operations: oneDNN's, for the types that it multiplies on this processor. Operands are
  * taken by their strides; one without a stride of 1 in its last two dimensions is copied.
  */
 final class ContractionKernels {
+    private static final Axes FIRST = new Axes(1);
+
     private ContractionKernels() {
     }
 
     /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
-    static Tensor[] run(Contraction op, Tensor[] inputs, Spec output) {
-        ElementType type = NativeTypes.of(inputs[0].dtype());
-        if (type == null || !OneDnn.supports(type) || output.shape().count() == 0) {
+    static Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
+        ElementType type = NativeTypes.of(in[0].dtype());
+        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
+        if (type == null || !OneDnn.supports(type) || outputs[0].shape().count() == 0 || summands == 0) {
             return null;
         }
         return switch (op) {
-            case Contraction.MatMul _ -> inputs[0].size(-1) == 0 ? null : matmul(type, inputs[0], inputs[1], output);
-            case Contraction.Linear l -> inputs[0].size(-1) == 0 ? null : linear(type, l, inputs, output);
+            case Contraction.MatMul _ -> new Tensor[] {matmul(type, in[0], in[1], outputs[0])};
+            case Contraction.Linear l -> linear(type, l, in, outputs[0]);
+            case Contraction.LinearInputGradient g -> {
+                Tensor y = matmul(type, in[0], in[1], outputs[0]);
+                ElementwiseKernels.into(y, g.epilogue().gradient(), CopyKernels.dense(in[2]), y);
+                yield new Tensor[] {y};
+            }
+            case Contraction.LinearWeightGradient _ -> new Tensor[] {
+                matmul(type, transposed(in[0]), in[1], outputs[0]), sumOfRows(in[0], outputs[1])};
         };
     }
 
-    private static Tensor[] matmul(ElementType type, Tensor a, Tensor b, Spec output) {
+    private static Tensor transposed(Tensor x) {
+        return x.view(Shape.of(x.size(1), x.size(0)), new long[] {x.strides()[1], x.strides()[0]}, x.offset());
+    }
+
+    private static Tensor sumOfRows(Tensor x, Spec output) {
+        return output.device().backend().run(new Reduction.Sum(FIRST, false), new Tensor[] {x},
+                new Spec[] {output})[0];
+    }
+
+    private static Tensor matmul(ElementType type, Tensor a, Tensor b, Spec output) {
         Tensor left = multipliable(a);
         Tensor right = multipliable(b);
         Tensor y = Tensor.allocate(output);
@@ -44,28 +66,30 @@ final class ContractionKernels {
                     y.strides()[i]);
         }
         request.run();
-        return new Tensor[] {y};
+        return y;
     }
 
     private static Tensor[] linear(ElementType type, Contraction.Linear op, Tensor[] in, Spec output) {
         Tensor x = in[0].rank() == 1 ? in[0] : multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
-        Tensor y = Tensor.allocate(output);
+        Tensor sums = Tensor.allocate(output);
         int last = x.rank() - 1;
         long outputs = weight.size(0);
         Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
                 .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
                 .right(weight.address(), weight.strides()[1], weight.strides()[0])
-                .result(y.address(), outputs)
+                .result(sums.address(), outputs)
                 .bias(in.length == 2 ? 0 : CopyKernels.dense(in[2]).address());
         for (int i = 0; i < last - 1; i++) {
-            request.batch(x.size(i), x.strides()[i], 0, y.strides()[i]);
+            request.batch(x.size(i), x.strides()[i], 0, sums.strides()[i]);
         }
         request.run();
-        if (op.epilogue() == Epilogue.RELU) {
-            ElementwiseKernels.rectify(y);
+        if (op.epilogue() == Epilogue.NONE) {
+            return new Tensor[] {sums};
         }
-        return new Tensor[] {y};
+        Tensor y = op.keeps() ? Tensor.allocate(output) : sums;
+        ElementwiseKernels.into(y, op.epilogue().activation(), sums);
+        return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }
 
     /** The stride of a leading dimension, 0 where it is broadcast. */

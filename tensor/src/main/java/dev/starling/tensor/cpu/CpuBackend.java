@@ -58,7 +58,7 @@ final class CpuBackend implements Backend {
         return switch (op) {
             case Elementwise e -> ElementwiseKernels.run(e, inputs, outputs[0]);
             case Reduction r -> ReductionKernels.run(r, inputs[0], outputs[0]);
-            case Contraction c -> ContractionKernels.run(c, inputs, outputs[0]);
+            case Contraction c -> ContractionKernels.run(c, inputs, outputs);
             case Convolution c -> ConvolutionKernels.run(c, inputs, outputs);
             case Pooling p -> PoolingKernels.run(p, inputs, outputs);
             case Normalization n -> NormalizationKernels.run(n, inputs, outputs);

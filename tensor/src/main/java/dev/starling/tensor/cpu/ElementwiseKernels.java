@@ -52,9 +52,16 @@ final class ElementwiseKernels {
      * NaN for negative.
      */
     static void rectify(Tensor y) {
-        Launch launch = Launch.of(loop(new Activation.Relu(), y.dtype()));
-        launch.operand(0, y.address());
-        launch.operand(1, y.address());
+        into(y, new Activation.Relu(), y);
+    }
+
+    /** Computes all elements of {@code y} from operands that lie as it does; it may be one of them. */
+    static void into(Tensor y, Activation op, Tensor... operands) {
+        Launch launch = Launch.of(loop(op, y.dtype()));
+        for (int k = 0; k < operands.length; k++) {
+            launch.operand(k, operands[k].address());
+        }
+        launch.operand(operands.length, y.address());
         launch.runFlat(y.count(), 0);
     }
 

@@ -10,8 +10,17 @@ import dev.starling.tensor.Tensor;
  * @param outputs its results
  * @param gradients of the scalar with respect to each output; {@code null} where none flows
  * @param needs which inputs' gradients are asked for
+ * @param through if not {@code null}, the epilogue by which operand 0 was made and that nobody else read: the gradient
+ *     asked for operand 0 is the one before that epilogue; {@link Contraction.Linear} alone is asked so
+ * @param beforeEpilogue whether the first gradient is the one before this operation's own epilogue
  */
-public record Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs) {
+public record Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs,
+        Epilogue.Applied through, boolean beforeEpilogue) {
+    /** Asks for the gradients of operands as they are. */
+    public Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs) {
+        this(inputs, outputs, gradients, needs, null, false);
+    }
+
     /** Returns operand {@code i}. */
     public Tensor in(int i) {
         return inputs[i];

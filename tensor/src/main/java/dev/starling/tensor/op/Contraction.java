@@ -37,14 +37,22 @@ public sealed interface Contraction extends Op {
 
     /**
      * A dense layer: operands {@code (x [.., in], weight [out, in])} and optionally {@code bias [out]} give
-     * {@code epilogue(x·weightᵀ + bias) [.., out]}.
+     * {@code epilogue(x·weightᵀ + bias) [.., out]} and, if asked for, what the epilogue is applied to.
      *
      * @param epilogue applied to the result before it is written
+     * @param keeps whether the second result is wanted: with GELU alone, whose gradient is computed from it
      */
-    record Linear(Epilogue epilogue) implements Contraction {
+    record Linear(Epilogue epilogue, boolean keeps) implements Contraction {
+        /** Makes a layer that keeps nothing. */
+        public Linear(Epilogue epilogue) {
+            this(epilogue, false);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 3);
+            Check.argument(!keeps || epilogue == Epilogue.GELU, this, "keeps what it applies GELU to alone",
+                    "compute it by a layer without epilogue", in);
             Check.floating(this, in);
             Check.sameType(this, in);
             Check.rank(this, in[1], 2, in);
@@ -53,23 +61,110 @@ public sealed interface Contraction extends Op {
                     "flatten or reshape x", in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(in[1].shape().dim(0))), this,
                     () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give a bias of one value an output", in);
-            return new Spec[] {in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)))};
+            Spec y = in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)));
+            return keeps ? new Spec[] {y, y} : new Spec[] {y};
+        }
+
+        /** Returns what the gradient before the epilogue is computed from, {@code null} if the results lack it. */
+        public Epilogue.Applied applied(Tensor[] results) {
+            return switch (epilogue) {
+                case NONE -> null;
+                case RELU -> new Epilogue.Applied(epilogue, results[0]);
+                case GELU -> keeps ? new Epilogue.Applied(epilogue, results[1]) : null;
+            };
         }
 
         @Override
         public Tensor[] vjp(Backward b) {
-            Tensor g = epilogue.gradient(b);
             Tensor x = b.in(0);
             Tensor w = b.in(1);
-            Tensor g2 = g.rank() == 2 ? g : g.reshape(Shape.of(g.count() / Math.max(w.size(0), 1), w.size(0)));
-            Tensor x2 = x.rank() == 2 ? x : x.reshape(Shape.of(x.count() / Math.max(w.size(1), 1), w.size(1)));
+            Tensor g = rows(beforeEpilogue(b), w.size(0));
             Tensor[] result = new Tensor[b.inputs().length];
-            result[0] = b.needs(0) ? g2.matmul(w).reshape(x.shape()) : null;
-            result[1] = b.needs(1) ? g2.transpose(0, 1).matmul(x2) : null;
-            if (result.length == 3 && b.needs(2)) {
-                result[2] = g2.sum(0);
+            if (b.needs(0)) {
+                result[0] = (b.through() == null ? g.matmul(w) : Tensor.compute(
+                        new LinearInputGradient(b.through().epilogue()), g, w, rows(b.through().kept(), w.size(1))))
+                        .reshape(x.shape());
+            }
+            boolean bias = result.length == 3 && b.needs(2);
+            if (b.needs(1) && bias) {
+                Tensor[] both = Tensor.apply(new LinearWeightGradient(), g, rows(x, w.size(1)));
+                System.arraycopy(both, 0, result, 1, 2);
+            } else if (b.needs(1)) {
+                result[1] = g.transpose(0, 1).matmul(rows(x, w.size(1)));
+            } else if (bias) {
+                result[2] = g.sum(0);
             }
             return result;
+        }
+
+        private Tensor beforeEpilogue(Backward b) {
+            Tensor g = b.grad();
+            if (!b.beforeEpilogue() && epilogue != Epilogue.NONE) {
+                Epilogue.Applied applied = applied(b.outputs());
+                g = epilogue.gradient(b, applied != null ? applied.kept()
+                        : Tensor.compute(new Linear(Epilogue.NONE), b.inputs()));
+            }
+            return keeps && b.gradients()[1] != null ? g.add(b.grad(1)) : g;
+        }
+
+        private static Tensor rows(Tensor x, long width) {
+            return x.rank() == 2 ? x : x.reshape(Shape.of(x.count() / Math.max(width, 1), width));
+        }
+    }
+
+    /**
+     * The gradient of {@link Linear} with respect to an {@code x} that was itself made with an epilogue, and before
+     * that: operands {@code (g [rows, out], weight [out, in], kept [rows, in])} give {@code g·weight} times the
+     * epilogue's slope at {@code kept}, {@code [rows, in]}.
+     *
+     * @param epilogue by which {@code x} was made, with {@code kept} as in {@link Epilogue#gradient()}
+     */
+    record LinearInputGradient(Epilogue epilogue) implements Contraction {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 3, 3);
+            Check.argument(epilogue != Epilogue.NONE, this, "needs an epilogue", "use matMul", in);
+            Check.floating(this, in);
+            Check.sameType(this, in);
+            Check.rank(this, in[0], 2, in);
+            Check.rank(this, in[1], 2, in);
+            Check.shape(in[0].shape().dim(1) == in[1].shape().dim(0), this,
+                    () -> "g must have the weight's outputs, " + in[1].shape().dim(0), "pass the result's gradient",
+                    in);
+            Shape x = Shape.of(in[0].shape().dim(0), in[1].shape().dim(1));
+            Check.shape(in[2].shape().equals(x), this, () -> "what was kept must be " + x, "pass what made x", in);
+            return new Spec[] {in[2]};
+        }
+
+        @Override
+        public boolean differentiable() {
+            return false;
+        }
+    }
+
+    /**
+     * The gradients of {@link Linear} with respect to weight and bias: operands {@code (g [rows, out], x [rows, in])}
+     * give {@code (gᵀ·x [out, in], Σ g [out])}, the sum over rows.
+     */
+    record LinearWeightGradient() implements Contraction {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 2, 2);
+            Check.floating(this, in);
+            Check.sameType(this, in);
+            Check.rank(this, in[0], 2, in);
+            Check.rank(this, in[1], 2, in);
+            Check.shape(in[0].shape().dim(0) == in[1].shape().dim(0), this, "g and x must have as many rows",
+                    "pass the result's gradient", in);
+            long out = in[0].shape().dim(1);
+            return new Spec[] {in[0].with(Shape.of(out, in[1].shape().dim(1))), in[0].with(Shape.of(out))};
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {
+                b.needs(0) ? Tensor.compute(new Linear(Epilogue.NONE), b.in(1), b.grad(0), b.grad(1)) : null,
+                b.needs(1) ? b.in(0).matmul(b.grad(0)) : null};
         }
     }
 }

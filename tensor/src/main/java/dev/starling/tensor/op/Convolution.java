@@ -74,6 +74,7 @@ public sealed interface Convolution extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 3);
+            epilogue.requireNoGelu(this);
             Shape y = output(this, in[0], in[1], in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(y.dim(1))), this,
                     () -> "the bias must be [" + y.dim(1) + "]", "give a bias of one value an output channel", in);
@@ -82,7 +83,7 @@ public sealed interface Convolution extends Op {
 
         @Override
         public Tensor[] vjp(Backward b) {
-            Tensor g = epilogue.gradient(b);
+            Tensor g = epilogue.gradient(b, b.out(0));
             boolean bias = b.inputs().length == 3;
             Tensor[] result = new Tensor[b.inputs().length];
             if (b.needs(1) || bias && b.needs(2)) {

@@ -21,6 +21,7 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
+            epilogue.requireNoGelu(this);
             Check.floating(this, in);
             Check.wideOr(this, in[0], in[1], in);
             Check.sameType(this, in[1], in[2]);
@@ -44,7 +45,7 @@ public sealed interface Normalization extends Op {
             Tensor mean = x.mean(true, rest);
             Tensor inverse = x.sub(mean).square().mean(true, rest).add(epsilon).rsqrt();
             Tensor normal = x.sub(mean).mul(inverse);
-            Tensor g = epilogue.gradient(b).to(x.dtype());
+            Tensor g = epilogue.gradient(b, b.out(0)).to(x.dtype());
             Tensor gg = g.mul(b.in(1).reshape(channels(x)));
             Tensor dx = gg.sub(gg.mean(true, rest)).sub(normal.mul(gg.mul(normal).mean(true, rest))).mul(inverse);
             return new Tensor[] {dx.to(b.in(0).dtype()), g.mul(normal).sum(false, rest), g.sum(false, rest)};
@@ -75,6 +76,7 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 6, 6);
+            epilogue.requireNoGelu(this);
             Check.floating(this, in);
             Check.wideOr(this, in[1], in[2], in);
             Check.sameType(this, in[0], in[1], in[3]);

@@ -60,7 +60,7 @@ public final class ReferenceKernels {
             case Sorting o -> ReferenceOrder.sort(o, in[0], out[0], out[1]);
             case Movement o -> ReferenceMovement.run(o, in, out[0]);
             case Selection o -> ReferenceSelection.run(o, in, out[0]);
-            case Contraction o -> ReferenceContraction.run(o, in, out[0]);
+            case Contraction o -> ReferenceContraction.run(o, in, out);
             case Convolution o -> ReferenceConvolution.run(o, in, out);
             case Pooling o -> ReferencePooling.run(o, in, out);
             case Normalization o -> ReferenceNormalization.run(o, in, out);
@@ -77,9 +77,6 @@ public final class ReferenceKernels {
     }
 
     static double apply(Epilogue epilogue, double x) {
-        return switch (epilogue) {
-            case NONE -> x;
-            case RELU -> Math.max(x, 0);
-        };
+        return epilogue == Epilogue.NONE ? x : ScalarFunctions.of(epilogue.activation(), x, 0);
     }
 }

@@ -38,7 +38,12 @@ final class ContractionCases {
         cases.add(Case.of(new Contraction.MatMul(), Tolerance.sum(3), Operand.of(DType.I64, Values.SPECIAL, 5, 1),
                 Operand.of(DType.I64, Values.NORMAL, 1, 6)).valuesOnly());
         for (Epilogue epilogue : Epilogue.values()) {
-            linear(cases, epilogue);
+            linear(cases, new Contraction.Linear(epilogue));
+        }
+        linear(cases, new Contraction.Linear(Epilogue.GELU, true));
+        for (long[] s : new long[][] {{5, 17, 8}, {1, 1, 1}, {33, 6, 16}, {0, 3, 4}, {7, 0, 5}, {4, 3, 0}, {17, 1, 130},
+            {3, 40, 264}}) {
+            gradients(cases, s[0], s[1], s[2]);
         }
         return cases.stream().flatMap(c -> inAllTypes(c));
     }
@@ -48,8 +53,19 @@ final class ContractionCases {
                 Operand.of(DType.F32, Values.NORMAL, a), Operand.of(DType.F32, Values.NORMAL, b));
     }
 
-    private static void linear(List<Case> cases, Epilogue epilogue) {
-        Contraction.Linear op = new Contraction.Linear(epilogue);
+    private static void gradients(List<Case> cases, long rows, long out, long in) {
+        Layout[] layouts = rows == 5 ? LAYOUTS : new Layout[0];
+        Operand g = Operand.of(DType.F32, Values.NORMAL, rows, out);
+        Operand x = Operand.of(DType.F32, Values.NORMAL, rows, in);
+        for (Epilogue epilogue : List.of(Epilogue.RELU, Epilogue.GELU)) {
+            inLayouts(Case.of(new Contraction.LinearInputGradient(epilogue), Tolerance.sum(out), g,
+                    Operand.of(DType.F32, Values.NORMAL, out, in), x), layouts).forEach(cases::add);
+        }
+        inLayouts(Case.of(new Contraction.LinearWeightGradient(), Tolerance.sum(rows), g, x), layouts)
+                .forEach(cases::add);
+    }
+
+    private static void linear(List<Case> cases, Contraction.Linear op) {
         Operand weight = Operand.of(DType.F32, Values.NORMAL, 6, 17);
         Operand bias = Operand.of(DType.F32, Values.NORMAL, 6);
         for (long[] x : new long[][] {{5, 17}, {17}, {2, 3, 17}, {0, 17}, {1, 17}}) {

@@ -52,7 +52,7 @@ final class ConvolutionCases {
     private static void add(List<Case> cases, Geometry geometry, Shape x, Shape weight) {
         long perOutput = weight.slice(1, weight.rank()).count();
         Shape y = new Convolution.Conv(geometry, Epilogue.NONE).infer(spec(x), spec(weight))[0].shape();
-        for (Epilogue epilogue : Epilogue.values()) {
+        for (Epilogue epilogue : List.of(Epilogue.NONE, Epilogue.RELU)) {
             Convolution.Conv conv = new Convolution.Conv(geometry, epilogue);
             cases.add(Case.of(conv, Tolerance.sum(perOutput), of(x), of(weight)));
             cases.add(Case.of(conv, Tolerance.sum(perOutput), of(x), of(weight), of(Shape.of(weight.dim(0)))));

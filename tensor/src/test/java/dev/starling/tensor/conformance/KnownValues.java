@@ -258,6 +258,19 @@ final class KnownValues {
                 f64(10, 1)), 15, -4);
         known("linear with relu", () -> apply(new Contraction.Linear(Epilogue.RELU), f64(1, 2),
                 f64(shape(2, 2), 1, 2, 3, -4), f64(10, 1)), 15, 0);
+        Supplier<Tensor[]> gelu = () -> Tensor.apply(new Contraction.Linear(Epilogue.GELU, true), f64(1, 2),
+                f64(shape(2, 2), 3, -2, 1, -3), f64(2, 4));
+        known("linear with gelu", () -> gelu.get()[0], 0.8411919906082768,
+                -0.15880800939172324);
+        known("what linear applies gelu to", () -> gelu.get()[1], 1, -1);
+        known("gradient of linear's input before relu", () -> apply(new Contraction.LinearInputGradient(Epilogue.RELU),
+                f64(shape(1, 2), 1, 2), f64(shape(2, 2), 3, 4, 5, 6), f64(shape(1, 2), 1, -1)), 13, 0);
+        known("gradient of linear's input before gelu", () -> apply(new Contraction.LinearInputGradient(Epilogue.GELU),
+                f64(shape(1, 2), 1, 2), f64(shape(2, 2), 3, 4, 5, 6), f64(shape(1, 2), 0, 0)), 6.5, 8);
+        Supplier<Tensor[]> weight = () -> Tensor.apply(new Contraction.LinearWeightGradient(),
+                f64(shape(2, 2), 1, 2, 3, 4), f64(shape(2, 1), 5, 6));
+        known("gradient of linear's weight", () -> weight.get()[0], 23, 34);
+        known("gradient of linear's bias", () -> weight.get()[1], 4, 6);
     }
 
     private void updates() {

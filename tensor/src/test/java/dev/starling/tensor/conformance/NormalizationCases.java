@@ -24,7 +24,7 @@ final class NormalizationCases {
 
     static Stream<Case> all() {
         List<Case> cases = new ArrayList<>();
-        for (Epilogue epilogue : Epilogue.values()) {
+        for (Epilogue epilogue : List.of(Epilogue.NONE, Epilogue.RELU)) {
             for (long[] x : new long[][] {{17, 5}, {2, 3, 33}, {2, 16, 5, 4}, {3, 17, 1, 1}, {2, 2, 3, 2, 3},
                 {4, 1, 9, 9}}) {
                 batchNorm(cases, epilogue, x);
