@@ -132,7 +132,7 @@ final class CudaBackend implements Backend {
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher,
                 libraries.normalizer(gpu, launcher.stream(), workspaces));
-        contraction = new ContractionKernels(launcher, libraries.blas(gpu, launcher.stream()));
+        contraction = new ContractionKernels(launcher, reduction, libraries.blas(gpu, launcher.stream()));
         recurrence = new RecurrenceKernels(launcher, contraction, reduction);
         convolution = new ConvolutionKernels(launcher, reduction,
                 libraries.convolver(gpu, launcher.stream(), workspaces));
@@ -287,7 +287,7 @@ final class CudaBackend implements Backend {
             case Fill f -> launcher.fill().run(f, outputs[0]);
             case Random r -> random.run(r, inputs, outputs[0]);
             case Update u -> update.run(u, inputs);
-            case Contraction c -> contraction.run(c, inputs, outputs[0]);
+            case Contraction c -> orHost(contraction.run(c, inputs, outputs), op, inputs, outputs);
             case Convolution c -> orHost(convolution.run(c, inputs, outputs), op, inputs, outputs);
             case Pooling p -> pooling.run(p, inputs, outputs);
             case Selection s -> selection.run(s, inputs, outputs[0]);

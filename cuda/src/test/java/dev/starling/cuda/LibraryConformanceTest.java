@@ -1,6 +1,17 @@
 package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_BGRADB;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_BIAS;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DEFAULT;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DGELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DRELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_AUX;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_BIAS;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU_BIAS;
 
 import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.tensor.Device;
@@ -17,9 +28,18 @@ import org.junit.jupiter.api.condition.EnabledIf;
 class LibraryConformanceTest {
     @TestFactory
     Stream<DynamicTest> conforms() {
-        return Conformance.of(Device.of("cuda-emulated", 1)).filter(
-                t -> t.getDisplayName().matches("(gradient of )?(matMul|linear"
-                        + "|conv|attention|batchNorm|layerNorm|avgPool|lstm|gru|rnn|softmax|logSoftmax).*"));
+        Stream<DynamicTest> asked = Stream.of(DynamicTest.dynamicTest("every epilogue was asked for", () -> {
+            for (int epilogue : new int[] {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
+                CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
+                CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU,
+                CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB}) {
+                assertThat(PlayedLibraries.epilogues(epilogue)).as("epilogue %d", epilogue).isPositive();
+            }
+        }));
+        String names = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool|lstm|gru|rnn|softmax"
+                + "|logSoftmax).*";
+        return Stream.concat(Conformance.of(Device.of("cuda-emulated", 1)).filter(
+                t -> t.getDisplayName().matches(names)), asked);
     }
 
     @AfterEach

@@ -13,9 +13,10 @@ public interface Blas {
      * @param call what to multiply and how
      * @param a address of the product's left operand
      * @param b address of the right operand
-     * @param bias address of n values, or 0 where the call has none
+     * @param bias address of the values that are added, or where sums of columns go, or 0 where the call has neither
+     * @param side address of the side matrix, or 0 where the call has none
      * @param y address of the result
      * @return whether it could; where not, nothing was queued
      */
-    boolean multiply(MatrixCall call, long a, long b, long bias, long y);
+    boolean multiply(MatrixCall call, long a, long b, long bias, long side, long y);
 }

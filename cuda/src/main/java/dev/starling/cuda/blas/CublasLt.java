@@ -1,11 +1,21 @@
 package dev.starling.cuda.blas;
 
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_BGRADB;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_BIAS;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DEFAULT;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DGELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_DRELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_AUX;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_BIAS;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU_BIAS;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_BIAS_POINTER;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_EPILOGUE;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD;
+import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_TRANSA;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_DESC_TRANSB;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
@@ -83,7 +93,7 @@ public final class CublasLt implements Blas {
     private final Pointer zero32 = new FloatPointer(0f);
     private final Pointer one64 = new DoublePointer(1d);
     private final Pointer zero64 = new DoublePointer(0d);
-    private final LongPointer bias = new LongPointer(1);
+    private final LongPointer number = new LongPointer(1);
     private final RawPointer a = new RawPointer();
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
@@ -124,19 +134,17 @@ public final class CublasLt implements Blas {
 
     @Override
     public synchronized boolean multiply(MatrixCall call, long aAddress, long bAddress, long biasAddress,
-            long yAddress) {
+            long sideAddress, long yAddress) {
         gpu.enter();
         Plan plan = plans.get(call);
         if (plan == null) {
-            plan = plan(call, biasAddress);
+            plan = plan(call, biasAddress, sideAddress);
             plans.put(call, plan);
         }
         if (plan.algorithm == null) {
             return false;
         }
-        if (call.bias()) {
-            set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.put(biasAddress), Long.BYTES);
-        }
+        point(plan.product, biasAddress, sideAddress);
         boolean wide = call.type() == DType.F64;
         int status = cublasLtMatmul(handle, plan.product, wide ? one64 : one32, b.to(bAddress), plan.left,
                 a.to(aAddress), plan.right, wide ? zero64 : zero32, y.to(yAddress), plan.result, y, plan.result,
@@ -155,12 +163,24 @@ public final class CublasLt implements Blas {
         return workspace.isNull() ? 0 : WORKSPACE_BYTES;
     }
 
-    private Plan plan(MatrixCall call, long biasAddress) {
+    private void point(cublasLtMatmulDescOpaque_t product, long bias, long side) {
+        if (bias != 0) {
+            setLong(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+        }
+        if (side != 0) {
+            setLong(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, side);
+        }
+    }
+
+    private Plan plan(MatrixCall call, long biasAddress, long sideAddress) {
         int type = type(call.type());
         cublasLtMatmulDescOpaque_t product = product(call);
-        if (call.bias()) {
-            // Which algorithms there are depends on the bias's alignment.
-            set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.put(biasAddress), Long.BYTES);
+        // Which algorithms there are depends on the alignment of these.
+        point(product, biasAddress, sideAddress);
+        if (sideAddress != 0) {
+            setLong(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.sideLeading());
+            setLong(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                    call.batches() > 1 ? call.resultBatch() : 0);
         }
         MatrixCall.Operand l = call.left();
         MatrixCall.Operand r = call.right();
@@ -205,8 +225,15 @@ public final class CublasLt implements Blas {
 
     /** Returns the library's number of what follows the product. */
     static int epilogue(MatrixCall call) {
-        return call.bias() ? call.relu() ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
-                : call.relu() ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+        return switch (call.after()) {
+            case NOTHING -> call.bias() ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+            case RELU -> call.bias() ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+            case GELU -> call.bias() ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+            case GELU_KEPT -> call.bias() ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+            case RELU_GRADIENT -> CUBLASLT_EPILOGUE_DRELU;
+            case GELU_GRADIENT -> CUBLASLT_EPILOGUE_DGELU;
+            case COLUMN_SUMS -> CUBLASLT_EPILOGUE_BGRADB;
+        };
     }
 
     private static int type(DType type) {
@@ -262,6 +289,10 @@ public final class CublasLt implements Blas {
         try (IntPointer p = new IntPointer(new int[] {value})) {
             set(product, attribute, p, Integer.BYTES);
         }
+    }
+
+    private void setLong(cublasLtMatmulDescOpaque_t product, int attribute, long value) {
+        set(product, attribute, number.put(value), Long.BYTES);
     }
 
     private static void set(cublasLtMatmulDescOpaque_t product, int attribute, Pointer value, long bytes) {

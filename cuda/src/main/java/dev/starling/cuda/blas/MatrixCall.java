@@ -16,12 +16,33 @@ import dev.starling.tensor.DType;
  * @param batches how many products
  * @param resultBatch distance of results
  * @param bias whether {@code m} values are added to every column
- * @param relu whether negative results become 0
+ * @param after what is done with the sums in the same kernel
  * @param alignment the greatest power of two, up to 256, that divides all addresses
  */
 public record MatrixCall(DType type, long m, long n, long k, Operand left, Operand right, int batches,
-        long resultBatch, boolean bias, boolean relu, int alignment) {
+        long resultBatch, boolean bias, After after, int alignment) {
     private static final int MOST_ALIGNED = 256;
+    /** What the distance of columns of a side matrix of bits, and of one of numbers, must be a multiple of. */
+    private static final int BITS = 128;
+    private static final int NUMBERS = 8;
+
+    /** What is done with the sums, some of it with a matrix beside the result. */
+    public enum After {
+        /** They are the result. */
+        NOTHING,
+        /** Negative ones become 0. */
+        RELU,
+        /** GELU by tanh. */
+        GELU,
+        /** GELU by tanh; what it was applied to goes to the side matrix, which lies as the result does. */
+        GELU_KEPT,
+        /** Those become 0 whose bit in the side matrix is 0; its columns begin at multiples of 128 bits. */
+        RELU_GRADIENT,
+        /** They are multiplied with GELU's slope at the elements of the side matrix, which lies as the result does. */
+        GELU_GRADIENT,
+        /** They are the result; beside it the {@code n} columns of the right operand are summed. */
+        COLUMN_SUMS
+    }
 
     /**
      * How an operand lies.
@@ -74,14 +95,29 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return values.length == 0 ? 0 : values[values.length - 1];
     }
 
+    /** Returns the distance of columns of the side matrix, in elements or bits. */
+    public long sideLeading() {
+        return after == After.RELU_GRADIENT ? sideBits(m) : m;
+    }
+
+    /** Returns how many bits a column of a side matrix of bits takes. */
+    public static long sideBits(long m) {
+        return Math.ceilDiv(m, BITS) * BITS;
+    }
+
+    /** Tells whether libraries take a product's side matrix that lies as the result does. */
+    public static boolean takesSide(Product p) {
+        return p.n() % NUMBERS == 0;
+    }
+
     /** Returns the call for all of a product's innermost batch dimension; both operands must be taken. */
-    public static MatrixCall of(Product p, DType type, boolean bias, boolean relu, long... addresses) {
+    public static MatrixCall of(Product p, DType type, boolean bias, After after, long... addresses) {
         long bits = MOST_ALIGNED;
         for (long address : addresses) {
             bits |= address;
         }
         int batches = p.batch().length == 0 ? 1 : Math.toIntExact(last(p.batch()));
-        return new MatrixCall(type, p.n(), p.m(), p.k(), b(p), a(p), batches, p.m() * p.n(), bias, relu,
+        return new MatrixCall(type, p.n(), p.m(), p.k(), b(p), a(p), batches, p.m() * p.n(), bias, after,
                 (int) Long.lowestOneBit(bits));
     }
 }

@@ -5,14 +5,19 @@ import dev.starling.cuda.blas.MatrixCall;
 import dev.starling.cuda.blas.Product;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Reduction;
 
 /**
  * Kernels of {@link Contraction} operations: the machine's library of products of matrices where there is one that
- * knows the type, else a kernel of our own, which takes operands of any type and strides.
+ * knows the type, else a kernel of our own, which takes operands of any type and strides. What a library does not do
+ * together with a product (GELU, gradients) a kernel of its own does behind it.
  */
 public final class ContractionKernels {
     private static final int TILE = 64;
@@ -21,13 +26,18 @@ public final class ContractionKernels {
     /** What libraries read a bias by. */
     private static final int VECTOR_BYTES = 16;
 
+    private static final int WARP = 32;
+    private static final Reduction OVER_ROWS = new Reduction.Sum(new Axes(1), false);
+    private static final double[] NO_PARAMETERS = {};
+
     private final Launcher launcher;
+    private final ReductionKernels sums;
     private final Blas library;
 
-    private record ContractionKernel(DType type, boolean relu) implements Kernel {
+    private record ContractionKernel(String function, DType type, boolean relu) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("contraction", "product", "T", Types.of(type), "C", Types.wide(type), "RELU",
+            return KernelSource.of("contraction", function, "T", Types.of(type), "C", Types.wide(type), "RELU",
                     relu ? "1" : "0");
         }
     }
@@ -35,49 +45,133 @@ public final class ContractionKernels {
     /**
      * Makes the family's kernels for a device.
      *
+     * @param sums the kernels of sums
      * @param library what multiplies matrices, or {@code null}
      */
-    public ContractionKernels(Launcher launcher, Blas library) {
+    public ContractionKernels(Launcher launcher, ReductionKernels sums, Blas library) {
         this.launcher = launcher;
+        this.sums = sums;
         this.library = library;
     }
 
-    /** Returns the results. */
-    public Tensor[] run(Contraction op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
-        if (y.count() > 0) {
-            switch (op) {
-                case Contraction.MatMul _ -> multiply(inputs[0], inputs[1], null, false, false, y);
-                case Contraction.Linear(Epilogue epilogue) -> multiply(inputs[0], inputs[1],
-                        inputs.length == 3 ? inputs[2] : null, epilogue == Epilogue.RELU, true, y);
+    /** Returns the results, or {@code null} where there are too many of them to sum. */
+    public Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
+        Tensor y = Tensor.allocate(outputs[0]);
+        return switch (op) {
+            case Contraction.MatMul _ -> {
+                multiply(in[0], in[1], null, false, false, y);
+                yield new Tensor[] {y};
             }
+            case Contraction.Linear(Epilogue epilogue, boolean keeps) when epilogue == Epilogue.GELU ->
+                gelu(in, y, keeps ? Tensor.allocate(outputs[1]) : null);
+            case Contraction.Linear(Epilogue epilogue, boolean _) -> {
+                multiply(in[0], in[1], bias(in), epilogue == Epilogue.RELU, true, y);
+                yield new Tensor[] {y};
+            }
+            case Contraction.LinearInputGradient(Epilogue epilogue) -> inputGradient(epilogue, in, y);
+            case Contraction.LinearWeightGradient _ -> weightGradient(in[0], in[1], y, outputs[1]);
+        };
+    }
+
+    private static Tensor bias(Tensor[] in) {
+        return in.length == 3 ? in[2] : null;
+    }
+
+    /** Computes a layer with GELU; {@code kept}, where what that is applied to goes, may be {@code null}. */
+    private Tensor[] gelu(Tensor[] in, Tensor y, Tensor kept) {
+        MatrixCall.After after = kept == null ? MatrixCall.After.GELU : MatrixCall.After.GELU_KEPT;
+        if (y.count() > 0 && !byLibrary(in[0], in[1], bias(in), true, after, kept, y)) {
+            Tensor before = kept == null ? y : kept;
+            multiply(in[0], in[1], bias(in), false, true, before);
+            apply(Epilogue.GELU.activation(), y, before);
+        }
+        return kept == null ? new Tensor[] {y} : new Tensor[] {y, kept};
+    }
+
+    private Tensor[] inputGradient(Epilogue epilogue, Tensor[] in, Tensor y) {
+        if (y.count() > 0 && !inputGradientByLibrary(epilogue, in, y)) {
+            multiply(in[0], in[1], null, false, false, y);
+            apply(epilogue.gradient(), y, in[2], y);
         }
         return new Tensor[] {y};
     }
 
+    private boolean inputGradientByLibrary(Epilogue epilogue, Tensor[] in, Tensor y) {
+        if (library == null || !library.takes(y.dtype())) {
+            return false;
+        }
+        boolean relu = epilogue == Epilogue.RELU;
+        Tensor side = relu ? positive(in[2]) : readable(in[2]);
+        boolean done = byLibrary(in[0], in[1], null, false,
+                relu ? MatrixCall.After.RELU_GRADIENT : MatrixCall.After.GELU_GRADIENT, side, y);
+        close(side, in[2]);
+        return done;
+    }
+
+    /** Returns for each element of a matrix a bit, as libraries want them. */
+    private Tensor positive(Tensor x) {
+        long words = MatrixCall.sideBits(x.size(1)) / Integer.SIZE;
+        Tensor bits = Tensor.allocate(new Spec(DType.I32, Shape.of(x.size(0), words), x.device()));
+        launcher.launch(new ContractionKernel("positive", x.dtype(), false)).tensor(bits).tensor(x).i64(x.size(0))
+                .i64(x.size(1)).i64(x.strides()[0]).i64(x.strides()[1]).i64(words)
+                .threads(x.size(0) * Math.ceilDiv(words, WARP) * WARP);
+        return bits;
+    }
+
+    private Tensor[] weightGradient(Tensor g, Tensor x, Tensor w, Spec bias) {
+        Tensor turned = g.view(Shape.of(g.size(1), g.size(0)), new long[] {g.strides()[1], g.strides()[0]},
+                g.offset());
+        Tensor sum = Tensor.allocate(bias);
+        if (w.count() > 0 && byLibrary(turned, x, sum, false, MatrixCall.After.COLUMN_SUMS, null, w)) {
+            return new Tensor[] {w, sum};
+        }
+        sum.close();
+        multiply(turned, x, null, false, false, w);
+        Tensor[] total = sums.run(OVER_ROWS, new Tensor[] {g}, bias);
+        if (total == null) {
+            w.close();
+            return null;
+        }
+        return new Tensor[] {w, total[0]};
+    }
+
+    private void apply(Activation op, Tensor y, Tensor... operands) {
+        launcher.elementwise().apply(ElementwiseExpressions.of(op, y.dtype()), NO_PARAMETERS, y, operands);
+    }
+
     /** Sets a dense matrix to the product of two others. */
     void multiply(Tensor a, Tensor b, Tensor y) {
-        if (y.count() > 0) {
-            multiply(a, b, null, false, false, y);
-        }
+        multiply(a, b, null, false, false, y);
     }
 
     private void multiply(Tensor a, Tensor b, Tensor bias, boolean relu, boolean layer, Tensor y) {
+        MatrixCall.After after = relu ? MatrixCall.After.RELU : MatrixCall.After.NOTHING;
+        if (y.count() > 0 && !byLibrary(a, b, bias, layer, after, null, y)) {
+            launch(product(a, b, layer, y), a, b, bias, relu, y);
+        }
+    }
+
+    /** Multiplies where there is a library that takes it; else returns false. */
+    private boolean byLibrary(Tensor a, Tensor b, Tensor bias, boolean layer, MatrixCall.After after, Tensor side,
+            Tensor y) {
         Product product = product(a, b, layer, y);
         if (library == null || !library.takes(y.dtype()) || product.k() == 0) {
-            launch(product, a, b, bias, relu, y);
-            return;
+            return false;
         }
         Tensor left = fits(product, MatrixCall.takesA(product)) ? a : launcher.copied(a);
         Tensor right = fits(product, MatrixCall.takesB(product)) ? b : launcher.copied(b);
-        Tensor shift = bias == null || bias.isContiguous() && bias.address() % VECTOR_BYTES == 0 ? bias
-                : launcher.copied(bias);
-        if (!byLibrary(product(left, right, layer, y), left, right, shift, relu, y)) {
-            launch(product, a, b, bias, relu, y);
-        }
+        boolean reads = bias != null && after != MatrixCall.After.COLUMN_SUMS;
+        Tensor shift = reads ? readable(bias) : bias;
+        boolean done = byLibrary(product(left, right, layer, y), left, right, shift, after, side, y);
         close(left, a);
         close(right, b);
         close(shift, bias);
+        return done;
+    }
+
+    /** Returns the tensor itself if libraries can read it as a vector or a side matrix, else a copy. */
+    private Tensor readable(Tensor x) {
+        return x.isContiguous() && x.address() % VECTOR_BYTES == 0 ? x : launcher.copied(x);
     }
 
     /** A library has one batch dimension: of more, most can be merged in copies. */
@@ -85,11 +179,16 @@ public final class ContractionKernels {
         return taken && product.batch().length <= 1;
     }
 
-    private boolean byLibrary(Product p, Tensor a, Tensor b, Tensor bias, boolean relu, Tensor y) {
+    private boolean byLibrary(Product p, Tensor a, Tensor b, Tensor bias, MatrixCall.After after, Tensor side,
+            Tensor y) {
+        boolean numbers = after == MatrixCall.After.GELU_KEPT || after == MatrixCall.After.GELU_GRADIENT;
+        if (numbers && !MatrixCall.takesSide(p)) {
+            return false;
+        }
         int outer = Math.max(0, p.batch().length - 1);
         long inner = p.m() * p.n() * (outer < p.batch().length ? p.batch()[outer] : 1);
         long calls = y.count() / inner;
-        long shift = bias == null ? 0 : bias.address();
+        boolean adds = bias != null && after != MatrixCall.After.COLUMN_SUMS;
         int bytes = y.dtype().bytes();
         for (long i = 0; i < calls; i++) {
             long left = a.address();
@@ -101,8 +200,9 @@ public final class ContractionKernels {
                 rest /= p.batch()[d];
             }
             long result = y.address() + i * inner * bytes;
-            MatrixCall call = MatrixCall.of(p, y.dtype(), bias != null, relu, left, right, result);
-            if (!library.multiply(call, left, right, shift, result)) {
+            long beside = side == null ? 0 : side.address() + i * inner * bytes;
+            MatrixCall call = MatrixCall.of(p, y.dtype(), adds, after, left, right, result, beside);
+            if (!library.multiply(call, left, right, bias == null ? 0 : bias.address(), beside, result)) {
                 return false;
             }
         }
@@ -122,7 +222,7 @@ public final class ContractionKernels {
     private void launch(Product p, Tensor a, Tensor b, Tensor bias, boolean relu, Tensor y) {
         Layout batches = Layout.rowMajor(p.batch(), p.aBatch(), p.bBatch());
         long tiles = Math.ceilDiv(p.m(), (long) TILE) * Math.ceilDiv(p.n(), (long) TILE);
-        launcher.launch(new ContractionKernel(y.dtype(), relu)).tensor(y).tensor(a).tensor(b).tensor(bias)
+        launcher.launch(new ContractionKernel("product", y.dtype(), relu)).tensor(y).tensor(a).tensor(b).tensor(bias)
                 .i64(p.m()).i64(p.n()).i64(p.k()).i64(p.aRow()).i64(p.aColumn()).i64(p.bRow()).i64(p.bColumn())
                 .i64(bias == null ? 0 : bias.strides()[0]).layout(batches, 2)
                 .grid(Math.toIntExact(tiles), (int) Math.min(p.batches(), MOST_ROWS_OF_BLOCKS), 1, TILE_THREADS, 0);

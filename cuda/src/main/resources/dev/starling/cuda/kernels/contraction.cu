@@ -24,3 +24,26 @@ extern "C" __global__ void __launch_bounds__(256) product(T* y, const T* a, cons
         });
     }
 }
+
+// The form in which libraries want to know where ReLU was above 0: bit i of row r of bits [rows, words·32] tells whether
+// element i of row r of x [rows, columns] is; bits behind the last element are 0. A warp makes up to 32 words of a row.
+extern "C" __global__ void positive(u32* bits, const T* x, i64 rows, i64 columns, i64 row_step, i64 column_step,
+        i64 words) {
+    i64 parts = (words + 31) / 32;
+    i64 row = i64(THREAD / 32) / parts;
+    i64 first = i64(THREAD / 32) % parts * 32;
+    u32 lane = threadIdx.x % 32;
+    if (row >= rows) {
+        return;
+    }
+    u32 own = 0;
+    for (u32 w = 0; w < 32; w++) {
+        i64 column = (first + w) * 32 + lane;
+        u32 word = __ballot_sync(0xffffffffu, column < columns
+                && widen(x[row * row_step + column * column_step]) > 0);
+        own = lane == w ? word : own;
+    }
+    if (first + lane < words) {
+        bits[row * words + first + lane] = own;
+    }
+}

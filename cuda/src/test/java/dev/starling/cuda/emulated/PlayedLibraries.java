@@ -53,7 +53,7 @@ public final class PlayedLibraries {
         try {
             Path folder = Files.createTempDirectory("starling-played");
             Path source = folder.resolve("libraries.cpp");
-            for (String file : List.of("libraries.cpp", "graphs.h", "functions.h")) {
+            for (String file : List.of("libraries.cpp", "blas.h", "graphs.h", "functions.h")) {
                 try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
                     Files.copy(in, folder.resolve(file));
                 }
@@ -100,6 +100,16 @@ public final class PlayedLibraries {
             MemorySegment text = (MemorySegment) Linker.nativeLinker().downcallHandle(library.findOrThrow(
                     "played_complaint"), FunctionDescriptor.of(ValueLayout.ADDRESS)).invokeExact();
             return text.reinterpret(Long.MAX_VALUE).getString(0);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Returns how many products were followed by the epilogue of a number. */
+    public static long epilogues(int number) {
+        try {
+            return (long) Linker.nativeLinker().downcallHandle(library.findOrThrow("played_epilogue"),
+                    FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT)).invokeExact(number);
         } catch (Throwable e) {
             throw new AssertionError(e);
         }

@@ -77,6 +77,14 @@ final class ContractionCases {
                 .forEach(cases::add);
         cases.add(Case.of(op, Tolerance.sum(130), Operand.of(DType.F32, Values.NORMAL, 65, 130),
                 Operand.of(DType.F32, Values.NORMAL, 33, 130), Operand.of(DType.F32, Values.NORMAL, 33)).valuesOnly());
+        // What libraries ask of the outputs for GELU.
+        Operand wide = Operand.of(DType.F32, Values.NORMAL, 16, 17);
+        for (long[] x : new long[][] {{5, 17}, {3, 2, 17}}) {
+            Operand operand = Operand.of(DType.F32, Values.NORMAL, x);
+            cases.add(Case.of(op, Tolerance.sum(17), operand, wide));
+            inLayouts(Case.of(op, Tolerance.sum(17), operand, wide, Operand.of(DType.F32, Values.NORMAL, 16)),
+                    Layout.SWAPPED).forEach(cases::add);
+        }
         cases.add(Case.of(op, Tolerance.sum(1), Operand.of(DType.F32, Values.NORMAL, 3, 0),
                 Operand.of(DType.F32, Values.NORMAL, 4, 0), Operand.of(DType.F32, Values.NORMAL, 4)).valuesOnly());
     }
