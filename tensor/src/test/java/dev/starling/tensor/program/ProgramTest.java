@@ -54,6 +54,14 @@ class ProgramTest {
     }
 
     @Test
+    void constantsAreNotWhereEarlierValuesWere() {
+        check(in -> {
+            Tensor early = in[0].cumsum(0).sum();
+            return new Tensor[] {in[0].mul(Tensor.ones(16)).add(early)};
+        }, 4, 16);
+    }
+
+    @Test
     void manyValuesShareMemory() {
         try (Scope scope = Scope.open()) {
             Program.Work work = in -> {
