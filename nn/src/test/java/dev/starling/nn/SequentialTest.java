@@ -7,6 +7,8 @@ import dev.starling.autograd.Tape;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
 import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.MaxPool2d;
 import dev.starling.nn.layer.Relu;
@@ -20,7 +22,10 @@ import dev.starling.tensor.Losses;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class SequentialTest {
     private static Sequential network(Generator g) {
@@ -52,6 +57,60 @@ class SequentialTest {
             assertThat(net.forward(x).toFloats()).usingComparatorWithPrecision(1e-5f)
                     .containsExactly(unfused.toFloats());
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void activationsOfAllKindsAreFusedAndChangeNothing(boolean training) {
+        Generator g = Generator.seeded(2);
+        try (Scope scope = Scope.open()) {
+            for (Layer activation : new Layer[] {new Relu(), new Gelu(true), new Gelu(false)}) {
+                for (Layer layer : new Layer[] {Linear.of(8, 5, g), Linear.withoutBias(8, 5, g), BatchNorm.of(3),
+                    Conv2d.of(3, 4, 3).build(g), Conv2d.of(3, 4, 3).transposed().build(g)}) {
+                    Tensor x = g.normal(2, 3, 8, 8);
+                    Layer plain = activation::forward;
+                    Supplier<Tensor[]> ways = () -> new Tensor[] {Sequential.of(layer, plain).forward(x),
+                        Sequential.of(layer, activation).forward(x),
+                        Graph.of(n -> n.then(layer).then(activation)).forward(x)};
+                    Tensor[] y = training ? Mode.training(g, ways) : ways.get();
+                    assertThat(y[1].toFloats()).usingComparatorWithPrecision(1e-6f).containsExactly(y[0].toFloats());
+                    assertThat(y[2].toFloats()).containsExactly(y[1].toFloats());
+                    layer.close();
+                }
+            }
+        }
+    }
+
+    /** The block of GPT-2 that is a perceptron, with activations in the layers' kernels and with their own. */
+    @Test
+    void aPerceptronLearnsTheSameFused() {
+        double[] fused = losses(new Gelu(true));
+        double[] own = losses(new Gelu(true)::forward);
+        assertThat(fused).usingComparatorWithPrecision(1e-4).containsExactly(own);
+        assertThat(fused[fused.length - 1]).isLessThan(0.5 * fused[0]);
+        assertThat(losses(new Gelu(false))[20]).as("the one with the error function is another").isNotEqualTo(own[20]);
+    }
+
+    private static double[] losses(Layer activation) {
+        Generator g = Generator.seeded(6);
+        double[] losses = new double[60];
+        try (Scope scope = Scope.open();
+                Sequential net = Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 64, g),
+                        activation, Linear.of(64, 16, g))), Linear.of(16, 16, g), activation, Linear.of(16, 1, g));
+                Adam adam = Adam.over(net).rate(3e-3).build()) {
+            Tensor x = g.normal(4, 8, 16);
+            Tensor y = x.sin().sum(2).unsqueeze(2);
+            Tape tape = new Tape();
+            for (int i = 0; i < losses.length; i++) {
+                try (Scope step = Scope.open()) {
+                    tape.reset().watch(adam.watched());
+                    Tensor loss = tape.record(() -> Losses.mseLoss(net.forward(x), y, Losses.Reduce.MEAN));
+                    losses[i] = loss.item();
+                    adam.step(tape.backward(loss));
+                }
+            }
+        }
+        return losses;
     }
 
     @Test

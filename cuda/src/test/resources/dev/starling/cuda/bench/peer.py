@@ -176,7 +176,7 @@ class Layer(nn.Module):
                    for p in self.project(self.norm1(x)).split(width, 2))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(n, length, width))
-        return x + self.narrow(F.gelu(self.wide(self.norm2(x))))
+        return x + self.narrow(F.gelu(self.wide(self.norm2(x)), approximate="tanh"))
 
 
 class Gpt2(nn.Module):

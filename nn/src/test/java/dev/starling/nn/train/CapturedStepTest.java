@@ -68,7 +68,7 @@ class CapturedStepTest {
     private static Layer transformer() {
         Generator g = Generator.seeded(3);
         return Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), MultiHeadAttention.of(16, 4, g).causal()
-                .dropout(0.1))), Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 32, g), new Gelu(),
+                .dropout(0.1))), Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 32, g), new Gelu(true),
                 Linear.of(32, 16, g), new Dropout(0.2))), new Flatten(), Linear.of(6 * 16, CLASSES, g));
     }
 
