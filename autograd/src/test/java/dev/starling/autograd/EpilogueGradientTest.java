@@ -26,7 +26,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Dense layers one behind another: when a layer computes the gradient before the one in front, and that it is right. */
+/** Dense layers in a row: when one computes the gradient before the epilogue of the one in front, and whether right. */
 class EpilogueGradientTest {
     private final Generator generator = Generator.seeded(7);
     private Scope scope;
