@@ -22,8 +22,10 @@ final class RecurrentCells {
     private record Form(Cell cell, boolean forward, boolean keeps, boolean masked) { }
 
     /**
-     * Returns the loop of a step. Inputs are the gates' sums by x, those by h, the state h, for an LSTM the cell c,
-     * and, if masked, whether a sequence has the step; outputs the values to keep, if so, then h, for an LSTM c, and y.
+     * Returns the loop of a step. Inputs are the gates' sums by x and h together, for a GRU those by x and then those
+     * by h; for a GRU or if masked the state h; for an LSTM the cell c; and, if masked, whether a sequence has the
+     * step. Outputs are the values to keep, if so; if masked h; for an LSTM, if masked or none are kept, c; and y.
+     * (With much more in one loop the JVM's compiler gives up on it.)
      */
     static FusedLoop forward(Cell cell, boolean keeps, boolean masked) {
         return LOOPS.computeIfAbsent(new Form(cell, true, keeps, masked), RecurrentCells::step);
@@ -81,9 +83,10 @@ final class RecurrentCells {
     }
 
     private void step(Cell cell, boolean keeps, boolean masked) {
+        boolean gru = cell == Cell.GRU;
         Value[] a = inputs(cell.gates());
-        Value[] u = inputs(cell.gates());
-        Value h = b.input(F);
+        Value[] u = inputs(gru ? cell.gates() : 0);
+        Value h = gru || masked ? b.input(F) : null;
         Value c = cell == Cell.LSTM ? b.input(F) : null;
         Value mask = masked ? b.input(DType.BOOL) : null;
         Value zero = b.constant(F, 0);
@@ -91,8 +94,8 @@ final class RecurrentCells {
         Value next;
         Value nextCell = null;
         switch (cell) {
-            case TANH -> next = b.apply(Opcode.TANH, add(a[0], u[0]));
-            case RELU -> next = b.apply(Opcode.RELU, add(a[0], u[0]));
+            case TANH -> next = b.apply(Opcode.TANH, a[0]);
+            case RELU -> next = b.apply(Opcode.RELU, a[0]);
             case GRU -> {
                 Value r = b.apply(Opcode.SIGMOID, add(a[0], u[0]));
                 Value z = b.apply(Opcode.SIGMOID, add(a[1], u[1]));
@@ -101,10 +104,10 @@ final class RecurrentCells {
                 kept = new Value[] {r, z, n, u[2]};
             }
             case LSTM -> {
-                Value i = b.apply(Opcode.SIGMOID, add(a[0], u[0]));
-                Value f = b.apply(Opcode.SIGMOID, add(a[1], u[1]));
-                Value g = b.apply(Opcode.TANH, add(a[2], u[2]));
-                Value o = b.apply(Opcode.SIGMOID, add(a[3], u[3]));
+                Value i = b.apply(Opcode.SIGMOID, a[0]);
+                Value f = b.apply(Opcode.SIGMOID, a[1]);
+                Value g = b.apply(Opcode.TANH, a[2]);
+                Value o = b.apply(Opcode.SIGMOID, a[3]);
                 nextCell = fma(f, c, mul(i, g));
                 next = mul(o, b.apply(Opcode.TANH, nextCell));
                 kept = new Value[] {i, f, g, o, nextCell};
@@ -114,8 +117,10 @@ final class RecurrentCells {
         for (int i = 0; keeps && i < kept.length; i++) {
             b.output(choose(mask, kept[i], zero));
         }
-        b.output(choose(mask, next, h));
-        if (c != null) {
+        if (masked) {
+            b.output(choose(mask, next, h));
+        }
+        if (c != null && (masked || !keeps)) {
             b.output(choose(mask, nextCell, c));
         }
         b.output(choose(mask, next, zero));

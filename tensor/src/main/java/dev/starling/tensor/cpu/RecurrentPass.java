@@ -1,16 +1,21 @@
 package dev.starling.tensor.cpu;
 
+import static dev.starling.tensor.host.HostMemory.ALL;
+
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Recurrence;
+import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
+import java.lang.foreign.ValueLayout;
 
 /**
  * A recurrent layer in f32: one product of all steps with the weight of the input, then for each step one with that of
- * the state, and one loop over the cell. The sums by x are written to where the kept values go, which replace them.
+ * the state, which is added to it, and one loop over the cell. A GRU has its sums by the state apart. Sums lie where
+ * the values that are kept go, which replace them.
  */
 final class RecurrentPass {
     private final RecurrentSequence sequence;
@@ -18,10 +23,17 @@ final class RecurrentPass {
     private final int units;
     private final int rows;
     private final boolean keeps;
+    private final boolean apart;
     private final Tensor y;
     private final Tensor h;
     private final Tensor c;
     private final Tensor reserve;
+    /** Whether states pass by steps, so that they are no step's values. */
+    private final boolean holdsState;
+    private final boolean holdsCell;
+    /** The sums of all steps, and the distance of sequences there. */
+    private long sums;
+    private long width;
 
     /** Operands and results are without gaps. */
     RecurrentPass(Recurrence.Forward op, Tensor[] operands, Tensor[] results) {
@@ -30,81 +42,137 @@ final class RecurrentPass {
         units = sequence.units;
         rows = sequence.rows;
         keeps = op.keeps();
+        apart = op.cell() == Cell.GRU;
         y = results[0];
         h = results[1];
         c = in.c() == null ? null : results[2];
         reserve = results[results.length - 1];
+        holdsState = sequence.masked();
+        holdsCell = c != null && (sequence.masked() || !keeps);
     }
 
     void run() {
-        boolean plain = sequence.cell.gates() == 1;
-        Block sums = keeps || plain ? null
+        Block own = keeps || rows == units ? null
                 : HostAllocator.shared().allocate(4L * sequence.steps * sequence.batch * rows);
-        long a = keeps ? reserve.address() : plain ? y.address() : sums.address();
-        long width = keeps ? (long) sequence.cell.reserved() * units : rows;
+        sums = keeps ? reserve.address() : own == null ? y.address() : own.address();
+        width = keeps ? (long) sequence.cell.reserved() * units : rows;
+        Block bias = in.bias() == null || apart ? null : bothBiases();
         RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
-                .result(a, width).bias(in.bias() == null ? 0 : in.bias().address()).run();
-        CopyKernels.copy(in.h(), h);
-        if (c != null) {
+                .result(sums, width).bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
+                .run();
+        if (holdsState) {
+            CopyKernels.copy(in.h(), h);
+        }
+        if (holdsCell) {
             CopyKernels.copy(in.c(), c);
         }
-        sequence.share((from, to) -> steps((int) from, (int) (to - from), a, width));
-        if (sums != null) {
-            HostAllocator.shared().free(sums);
+        sequence.share((from, to) -> new Steps((int) from, (int) (to - from)).run());
+        int last = sequence.step(sequence.steps - 1);
+        if (!holdsState) {
+            CopyKernels.copy(y.view(h.shape(), h.strides(), (long) last * h.count()), h);
+        }
+        if (c != null && !holdsCell) {
+            CopyKernels.copy(reserve.view(c.shape(), new long[] {width, 1},
+                    (long) last * sequence.batch * width + 4L * units), c);
+        }
+        for (Block block : new Block[] {own, bias}) {
+            if (block != null) {
+                HostAllocator.shared().free(block);
+            }
         }
         sequence.close();
     }
 
-    /** Goes through all steps of {@code n} sequences. */
-    private void steps(int from, int n, long a, long width) {
-        Block sums = HostAllocator.shared().allocate(4L * n * rows);
-        try {
-            long state = h.address() + 4L * from * units;
-            Matmul product = RecurrentSequence.product(n, rows, units).left(state, units, 1)
-                    .right(in.recurrentWeight().address(), 1, units).result(sums.address(), rows)
-                    .bias(in.recurrentBias() == null ? 0 : in.recurrentBias().address());
-            FusedLoop cell = RecurrentCells.forward(sequence.cell, keeps, sequence.masked());
-            long[] dims = {n, units};
-            for (int i = 0; i < sequence.steps; i++) {
-                product.run();
-                Launch launch = Launch.of(cell);
-                launch.shape(dims);
-                give(launch, dims, sequence.step(i), from, sequence.at(a, sequence.step(i), from, width), width,
-                        sums.address());
-                launch.runStrided();
-            }
-        } finally {
-            HostAllocator.shared().free(sums);
+    private Block bothBiases() {
+        Block sum = HostAllocator.shared().allocate(4L * rows);
+        for (long at = 0; at < 4L * rows; at += 4) {
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, sum.address() + at,
+                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, in.bias().address() + at)
+                    + ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, in.recurrentBias().address() + at));
         }
+        return sum;
     }
 
-    private void give(Launch launch, long[] dims, int t, int from, long a, long width, long u) {
-        long[] wide = {width, 1};
-        long[] gates = {rows, 1};
-        long[] narrow = {units, 1};
-        int k = 0;
-        for (int g = 0; g < sequence.cell.gates(); g++) {
-            launch.operand(k++, a + 4L * g * units, dims, wide);
+    /** All steps of some sequences. */
+    private final class Steps {
+        private final int from;
+        private final long offset;
+        private final long[] dims;
+        private final long[] wide = {width, 1};
+        private final long[] gates = {rows, 1};
+        private final long[] narrow = {units, 1};
+        private final long[] column;
+        private final long[] byOne = {1, 1};
+        private final FusedLoop cell = RecurrentCells.forward(sequence.cell, keeps, sequence.masked());
+        private int next;
+
+        private Steps(int from, int n) {
+            this.from = from;
+            offset = 4L * from * units;
+            dims = new long[] {n, units};
+            column = new long[] {n, 1};
         }
-        for (int g = 0; g < sequence.cell.gates(); g++) {
-            launch.operand(k++, u + 4L * g * units, dims, gates);
+
+        private void run() {
+            Block own = apart ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
+            Matmul product = RecurrentSequence.product(dims[0], rows, units)
+                    .right(in.recurrentWeight().address(), 1, units).accumulate(!apart)
+                    .bias(apart && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
+            for (int i = 0; i < sequence.steps; i++) {
+                long a = sequence.at(sums, sequence.step(i), from, width);
+                product.left(stateBefore(i), units, 1).result(apart ? own.address() : a, apart ? rows : width).run();
+                Launch launch = Launch.of(cell);
+                launch.shape(dims);
+                next = 0;
+                gates(launch, sequence.cell.gates(), a, wide);
+                gates(launch, apart ? sequence.cell.gates() : 0, apart ? own.address() : 0, gates);
+                inputs(launch, i);
+                outputs(launch, i, a);
+                launch.runStrided();
+            }
+            if (own != null) {
+                HostAllocator.shared().free(own);
+            }
         }
-        long offset = 4L * from * units;
-        launch.operand(k++, h.address() + offset, dims, narrow);
-        if (c != null) {
-            launch.operand(k++, c.address() + offset, dims, narrow);
+
+        private long stateBefore(int i) {
+            return holdsState ? h.address() + offset : i == 0 ? in.h().address() + offset
+                    : sequence.at(y.address(), sequence.step(i - 1), from, units);
         }
-        if (sequence.masked()) {
-            launch.operand(k++, sequence.present(t, from), new long[] {dims[0], 1}, new long[] {1, 1});
+
+        private void gates(Launch launch, int count, long first, long[] strides) {
+            for (int g = 0; g < count; g++) {
+                launch.operand(next++, first + 4L * g * units, dims, strides);
+            }
         }
-        for (int g = 0; keeps && g < sequence.cell.reserved(); g++) {
-            launch.operand(k++, a + 4L * g * units, dims, wide);
+
+        private void inputs(Launch launch, int i) {
+            if (apart || holdsState) {
+                launch.operand(next++, stateBefore(i), dims, narrow);
+            }
+            if (holdsCell) {
+                launch.operand(next++, c.address() + offset, dims, narrow);
+            } else if (c != null && i == 0) {
+                launch.operand(next++, in.c().address() + offset, dims, narrow);
+            } else if (c != null) {
+                long before = sequence.at(reserve.address(), sequence.step(i - 1), from, width);
+                launch.operand(next++, before + 16L * units, dims, wide);
+            }
+            if (sequence.masked()) {
+                launch.operand(next++, sequence.present(sequence.step(i), from), column, byOne);
+            }
         }
-        launch.operand(k++, h.address() + offset, dims, narrow);
-        if (c != null) {
-            launch.operand(k++, c.address() + offset, dims, narrow);
+
+        private void outputs(Launch launch, int i, long kept) {
+            gates(launch, keeps ? sequence.cell.reserved() : 0, kept, wide);
+            if (holdsState) {
+                launch.operand(next++, h.address() + offset, dims, narrow);
+            }
+            if (holdsCell) {
+                launch.operand(next++, c.address() + offset, dims, narrow);
+            }
+            launch.operand(next, sequence.at(y.address(), sequence.step(i), from, units), dims, narrow);
         }
-        launch.operand(k, sequence.at(y.address(), t, from, units), dims, narrow);
     }
 }
