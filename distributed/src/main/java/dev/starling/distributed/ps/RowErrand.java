@@ -107,7 +107,7 @@ final class RowErrand implements Parts {
         errand.throwIfFailed();
         for (int s = 0; s < errand.texts.length; s++) {
             String[] told = errand.texts[s].split("\n", -1);
-            LOG.log(Level.INFO, "server {0} has {1} rows of {2}", s, told[0], checkpoint.path());
+            LOG.log(Level.INFO, "server {0} has read {1} rows of {2}", s, told[0], checkpoint.path());
             if (!told[1].isEmpty()) {
                 LOG.log(Level.WARNING, "server {0} begins with new rows of {1}: {2} has none", s, told[1],
                         checkpoint.path());

@@ -141,7 +141,8 @@ class CheckpointTest {
         assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining(part.toString()).hasMessageContaining("is missing; put it back, or delete");
         Files.writeString(directory.resolve("step-0000000009.json"), "{\"file\": \"f\", \"bytes\": 1, "
-                + "\"sha256\": \"252f10c83610ebca1a059c0bae8255eba2f95be4d1d7bcfa89d7248a82d9f111\", \"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": \"\"}]}");
+                + "\"sha256\": \"252f10c83610ebca1a059c0bae8255eba2f95be4d1d7bcfa89d7248a82d9f111\", "
+                + "\"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": \"\"}]}");
         Files.writeString(directory.resolve("f"), "f");
         assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining("must have file, bytes and checksum of each part");
