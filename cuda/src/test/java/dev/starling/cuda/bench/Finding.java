@@ -63,8 +63,8 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
     String json() {
         return String.format(Locale.ROOT, "{\"case\":\"%s\",\"unit\":\"%s\",\"starling\":%s,\"pytorch\":%s,"
                 + "\"ratio\":%s,\"ofCopy\":%s,\"goal\":%s,\"verdict\":\"%s\",\"note\":\"%s\"}",
-                workload.order(), workload.unit(), value(ours), value(theirs),
-                part(ratio()).replace("-", "null"), part(ofCopy).replace("-", "null"), workload.goal(), verdict(), note.replaceAll("[\"\\\\]", "'"));
+                workload.order(), workload.unit(), value(ours), value(theirs), part(ratio()).replace("-", "null"),
+                part(ofCopy).replace("-", "null"), workload.goal(), verdict(), note.replaceAll("[\"\\\\]", "'"));
     }
 
     private String value(double seconds) {

@@ -34,6 +34,8 @@ public final class GpuBenchmark {
     /** Compiling a network takes PyTorch a minute or two. */
     private static final Duration PATIENCE = Duration.ofMinutes(4);
 
+    private static final int WARM_ROUNDS = 20;
+
     private final Options options;
     private final PrintStream out;
     private PyTorch peer;
@@ -159,6 +161,10 @@ public final class GpuBenchmark {
     /** Fills in how long the host is busy with a run, and returns an empty note. */
     private String hostTime(Case ours, double[] times) {
         int runs = repeats(n -> time(ours, n));
+        // It is the compiled code that counts, which takes some ten thousand runs to come about.
+        for (double seconds = 0; seconds < WARM_ROUNDS * options.seconds;) {
+            seconds += runs * HostTime.of(ours, runs);
+        }
         double[] busy = new double[options.rounds];
         Arrays.setAll(busy, round -> HostTime.of(ours, runs));
         Arrays.sort(busy);
