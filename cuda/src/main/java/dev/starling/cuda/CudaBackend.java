@@ -133,7 +133,8 @@ final class CudaBackend implements Backend {
         normalization = new NormalizationKernels(launcher,
                 libraries.normalizer(gpu, launcher.stream(), workspaces));
         contraction = new ContractionKernels(launcher, reduction, libraries.blas(gpu, launcher.stream()));
-        recurrence = new RecurrenceKernels(launcher, contraction, reduction);
+        recurrence = new RecurrenceKernels(launcher, contraction, reduction,
+                libraries.recurrer(gpu, launcher.stream(), workspaces));
         convolution = new ConvolutionKernels(launcher, reduction,
                 libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);

@@ -7,7 +7,7 @@ import java.util.Set;
 
 /** The families of operations that cuDNN can be asked for. What it is not asked for, kernels of our own do. */
 enum CudnnFamily {
-    CONVOLUTION, ATTENTION, NORMALIZATION, POOLING, SOFTMAX;
+    CONVOLUTION, ATTENTION, NORMALIZATION, POOLING, SOFTMAX, RECURRENCE;
 
     private static final String PROPERTY = "starling.cuda.cudnn";
 

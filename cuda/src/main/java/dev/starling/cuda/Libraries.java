@@ -8,8 +8,10 @@ import dev.starling.cuda.dnn.CudnnAttender;
 import dev.starling.cuda.dnn.CudnnConvolver;
 import dev.starling.cuda.dnn.CudnnFunctions;
 import dev.starling.cuda.dnn.CudnnNormalizer;
+import dev.starling.cuda.dnn.CudnnRecurrer;
 import dev.starling.cuda.dnn.Normalizer;
 import dev.starling.cuda.dnn.Pooler;
+import dev.starling.cuda.dnn.Recurrer;
 import dev.starling.cuda.dnn.Softmaxer;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.nccl.Nccl;
@@ -56,6 +58,11 @@ interface Libraries {
             }
 
             @Override
+            public Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+                return families.contains(CudnnFamily.RECURRENCE) ? CudnnRecurrer.open(gpu, stream, memory) : null;
+            }
+
+            @Override
             public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
                 return Nccl.open(gpu, stream);
             }
@@ -89,6 +96,11 @@ interface Libraries {
 
     /** Returns what normalises exponentials. */
     default Softmaxer softmaxer(Gpu gpu, Gpu.Stream stream) {
+        return null;
+    }
+
+    /** Returns what runs recurrent layers, and takes memory to work in for the time of a call. */
+    default Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
         return null;
     }
 

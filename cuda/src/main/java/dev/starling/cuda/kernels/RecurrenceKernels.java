@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.dnn.Recurrer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -22,6 +23,7 @@ public final class RecurrenceKernels {
     private final Launcher launcher;
     private final ContractionKernels products;
     private final ReductionKernels sums;
+    private final Recurrer library;
 
     private record RecurrenceKernel(String function, DType type, Cell cell) implements Kernel {
         @Override
@@ -31,11 +33,18 @@ public final class RecurrenceKernels {
         }
     }
 
-    /** Makes the family's kernels for a device, which also take those of products and of sums. */
-    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums) {
+    /**
+     * Makes the family's kernels for a device.
+     *
+     * @param products the kernels of products
+     * @param sums the kernels of sums
+     * @param library what runs layers whose reserve is not kept, or {@code null}
+     */
+    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums, Recurrer library) {
         this.launcher = launcher;
         this.products = products;
         this.sums = sums;
+        this.library = library;
     }
 
     /** Returns the results, or {@code null} where there are too many sequences, units or steps. */
@@ -55,7 +64,11 @@ public final class RecurrenceKernels {
         }
         Layer layer = new Layer(op, op.operands(dense));
         switch (op) {
-            case Recurrence.Forward _ -> forward(layer, results);
+            case Recurrence.Forward f -> {
+                if (f.keeps() || !byLibrary(layer, results)) {
+                    forward(layer, results);
+                }
+            }
             case Recurrence.Gradient g -> backward(layer, g, dense, results);
         }
         for (int i = 0; i < dense.length; i++) {
@@ -123,6 +136,41 @@ public final class RecurrenceKernels {
 
     private static Tensor transposed(Tensor x, long rows, long columns) {
         return x.view(Shape.of(columns, rows), new long[] {1, columns}, 0);
+    }
+
+    /** A reversed layer's steps are turned round in copies. */
+    private boolean byLibrary(Layer layer, Tensor[] out) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        if (library == null || !library.takes(in.x().dtype()) || in.lengths() != null || in.x().count() == 0
+                || in.h().count() == 0) {
+            return false;
+        }
+        boolean reverse = layer.op.reverse();
+        Tensor x = reverse ? launcher.copied(turned(in.x())) : in.x();
+        Tensor y = reverse ? Tensor.allocate(out[0].spec()) : out[0];
+        Recurrer.Call call = new Recurrer.Call(layer.op.cell(), x.dtype(), layer.steps(), (int) x.size(1),
+                Math.toIntExact(x.size(2)), (int) y.size(2), in.bias() != null);
+        boolean done = library.forward(call, new Recurrer.Operands(x.address(), in.h().address(), address(in.c()),
+                in.weight().address(), in.recurrentWeight().address(), address(in.bias()),
+                address(in.recurrentBias())), y.address(), out[1].address(), in.c() == null ? 0 : out[2].address());
+        if (done && reverse) {
+            launcher.assign(out[0], turned(y));
+        }
+        close(x, in.x());
+        close(y, out[0]);
+        return done;
+    }
+
+    private static long address(Tensor x) {
+        return x == null ? 0 : x.address();
+    }
+
+    /** Returns a dense tensor with its first dimension from end to start. */
+    private static Tensor turned(Tensor x) {
+        long[] strides = x.strides().clone();
+        long last = (x.size(0) - 1) * strides[0];
+        strides[0] = -strides[0];
+        return x.view(x.shape(), strides, last);
     }
 
     private void forward(Layer layer, Tensor[] out) {

@@ -8,6 +8,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Norms;
+import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -74,7 +75,7 @@ final class Cases {
     }
 
     private Supplier<?> work() {
-        Tensor a = name.matches("conv|attention|batchnorm") ? null
+        Tensor a = name.matches("conv|attention|lstm|batchnorm") ? null
                 : name.equals("matmul") ? noise(sizes[0], sizes[0]) : noise(sizes);
         return switch (name) {
             case "copy" -> a::copy;
@@ -103,6 +104,7 @@ final class Cases {
             case "conv" -> convolution();
             case "batchnorm" -> batchNorm();
             case "attention" -> attention();
+            case "lstm" -> lstm();
             default -> throw new IllegalArgumentException("there is no case " + name);
         };
     }
@@ -136,6 +138,16 @@ final class Cases {
         Tensor k = noise(sizes);
         Tensor v = noise(sizes);
         return differentiated(() -> Functions.scaledDotProductAttention(q, k, v, true), noise(sizes), q, k, v);
+    }
+
+    /** A layer and all its gradients; sizes are steps, batch, inputs, units. */
+    private Supplier<?> lstm() {
+        Tensor x = noise(sizes[0], sizes[1], sizes[2]);
+        long rows = 4 * sizes[3];
+        Recurrences.Weights w = new Recurrences.Weights(noise(rows, sizes[2]), noise(rows, sizes[3]), noise(rows),
+                noise(rows));
+        return differentiated(() -> Recurrences.lstm(x, null, null, w, false, null).y(),
+                noise(sizes[0], sizes[1], sizes[3]), x, w.input(), w.recurrent(), w.bias(), w.recurrentBias());
     }
 
     private static Supplier<?> differentiated(Supplier<Tensor> forward, Tensor cotangent, Tensor... of) {

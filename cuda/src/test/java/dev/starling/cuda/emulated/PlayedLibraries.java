@@ -53,7 +53,7 @@ public final class PlayedLibraries {
         try {
             Path folder = Files.createTempDirectory("starling-played");
             Path source = folder.resolve("libraries.cpp");
-            for (String file : List.of("libraries.cpp", "blas.h", "graphs.h", "functions.h")) {
+            for (String file : List.of("libraries.cpp", "blas.h", "graphs.h", "functions.h", "recurrence.h")) {
                 try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
                     Files.copy(in, folder.resolve(file));
                 }

@@ -109,6 +109,12 @@ def attention(kind, batch, heads, length, width):
     return lambda: torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), up)
 
 
+def lstm(kind, length, batch, inputs, units):
+    layer = torch.nn.LSTM(inputs, units, device=DEVICE, dtype=TYPES[kind])
+    x, up = noise(kind, length, batch, inputs).requires_grad_(), noise(kind, length, batch, units)
+    return lambda: torch.autograd.grad(layer(x)[0], (x, *layer.parameters()), up)
+
+
 # ---- networks ----
 
 class Block(nn.Module):
@@ -249,7 +255,7 @@ def gpt2(kind, batch, length, width, depth, heads, vocabulary, mode):
 
 
 CASES = {f.__name__: f for f in (copy, add, gelu, bias, transpose, cast, softmax, layernorm, batchnorm, matmul, conv,
-                                 attention, chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
+                                 attention, lstm, chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
 
 
 def main():

@@ -90,6 +90,7 @@ API int cudnnSetStream(Dnn* handle, void* stream) { handle->stream = stream; ret
 
 #include "graphs.h"
 #include "functions.h"
+#include "recurrence.h"
 
 // ---- NCCL. A call begins; a thread of the communicator waits for the other ranks and adds up, in the order of ranks.
 
