@@ -62,7 +62,7 @@ final class RecurrentSequence {
     /** Returns how many steps a sequence has. */
     int length(int n) {
         DType type = lengths.dtype();
-        return (int) Math.clamp(HostMemory.getLong(type, lengths.address() + (long) n * type.bytes()), 0, steps);
+        return Math.clamp(HostMemory.getLong(type, lengths.address() + (long) n * type.bytes()), 0, steps);
     }
 
     /** Returns the address of the byte that tells whether sequence {@code n} has step {@code t}. */
