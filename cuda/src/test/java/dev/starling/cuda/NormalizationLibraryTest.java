@@ -15,6 +15,7 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
@@ -35,7 +36,7 @@ class NormalizationLibraryTest {
     @Test
     void shouldNormaliseBatchesByLibrary() {
         for (DType type : new DType[] {DType.F32, DType.BF16, DType.F16}) {
-            for (Epilogue epilogue : Epilogue.values()) {
+            for (Epilogue epilogue : List.of(Epilogue.NONE, Epilogue.RELU)) {
                 for (Shape shape : new Shape[] {Shape.of(3, 8, 5, 3), Shape.of(7, 16), Shape.of(2, 8, 9)}) {
                     try (Scope scope = Scope.open()) {
                         Tensor x = lastly(random(type, shape));
