@@ -22,10 +22,8 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Consumer;
@@ -151,24 +149,20 @@ class RowCheckpointTest {
         for (int step = 5 * ALL - 1; step > 0; step--) {
             Files.delete(manifests.get(step));
             if (step % 6 == 1) {
-                assertAlike(train(2, 1 + step % 4, TOGETHER, null, ALL, this::resumingWithoutSaving).getFirst(), whole,
-                        0);
+                Path copy = copy("copy-" + step);
+                assertAlike(train(2, 1 + step % 4, TOGETHER, null, ALL, b -> b.checkpoints(copy).resume()).getFirst(),
+                        whole, 0);
             }
         }
     }
 
-    /** Reads checkpoints from a copy, as the run saves its own. */
-    private void resumingWithoutSaving(Trainer.Builder builder) {
-        Path copy = directory.resolve("copy-" + runs);
-        try {
-            Files.createDirectories(copy);
-            for (Path each : files("")) {
-                Files.copy(each, copy.resolve(each.getFileName()), StandardCopyOption.REPLACE_EXISTING);
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+    /** Copies the checkpoints, as a run that goes on from them saves its own. */
+    private Path copy(String name) throws IOException {
+        Path copy = Files.createDirectory(directory.resolve(name));
+        for (Path each : files("")) {
+            Files.copy(each, copy.resolve(each.getFileName()));
         }
-        builder.checkpoints(copy).resume();
+        return copy;
     }
 
     @Test
