@@ -19,6 +19,7 @@ import dev.starling.tensor.conformance.Conformance;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.condition.EnabledIf;
 
@@ -26,20 +27,33 @@ import org.junit.jupiter.api.condition.EnabledIf;
 @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class LibraryConformanceTest {
+    private static final String OPERATIONS = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool"
+            + "|lstm|gru|rnn|softmax|logSoftmax).*";
+
+    /** In f32 and bf16: each type takes kernels that must be compiled. */
     @TestFactory
     Stream<DynamicTest> conforms() {
-        Stream<DynamicTest> asked = Stream.of(DynamicTest.dynamicTest("every epilogue was asked for", () -> {
-            for (int epilogue : new int[] {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
-                CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
-                CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU,
-                CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB}) {
-                assertThat(PlayedLibraries.epilogues(epilogue)).as("epilogue %d", epilogue).isPositive();
-            }
-        }));
-        String names = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool|lstm|gru|rnn|softmax"
-                + "|logSoftmax).*";
-        return Stream.concat(Conformance.of(Device.of("cuda-emulated", 1)).filter(
-                t -> t.getDisplayName().matches(names)), asked);
+        return Stream.concat(tests(OPERATIONS + "(f32|bf16).*"), Stream.of(DynamicTest.dynamicTest(
+                "every epilogue was asked for", LibraryConformanceTest::everyEpilogueWasAskedFor)));
+    }
+
+    @TestFactory
+    @Tag("stress")
+    Stream<DynamicTest> conformsInEveryType() {
+        return tests(OPERATIONS);
+    }
+
+    private static Stream<DynamicTest> tests(String names) {
+        return Conformance.of(Device.of("cuda-emulated", 1)).filter(t -> t.getDisplayName().matches(names));
+    }
+
+    private static void everyEpilogueWasAskedFor() {
+        for (int epilogue : new int[] {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
+            CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
+            CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU,
+            CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB}) {
+            assertThat(PlayedLibraries.epilogues(epilogue)).as("epilogue %d", epilogue).isPositive();
+        }
     }
 
     @AfterEach

@@ -20,6 +20,7 @@ public final class Cluster {
     private final int world;
     private final Coordinator.OnLoss onLoss;
     private List<String> hosts = List.of();
+    private Duration patience = Duration.ofSeconds(20);
 
     /** Makes a cluster over a transport. */
     public Cluster(TransportConfig transport, int world, Coordinator.OnLoss onLoss) {
@@ -40,6 +41,12 @@ public final class Cluster {
         return this;
     }
 
+    /** Has ranks wait no longer than this for others; 20 s unless told. */
+    public Cluster patience(Duration atMost) {
+        patience = atMost;
+        return this;
+    }
+
     /** What a rank does. */
     public interface Rank<T> {
         /** Does it. */
@@ -53,7 +60,7 @@ public final class Cluster {
             List<FutureTask<T>> ranks = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
                 GroupConfig here = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                        .patience(Duration.ofSeconds(20));
+                        .patience(patience);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     try (Group group = Group.join(config)) {

@@ -411,7 +411,7 @@ class NetworkCollectivesTest {
                     Work work = begin(group, buffer, kind, count);
                     // As a stopped process: in the middle of something, for longer than the others' patience.
                     group.await(() -> System.nanoTime() % 7 == 0, Duration.ofMillis(1));
-                    group.locked(() -> sleep(2_500));
+                    group.locked(() -> sleep(1_500));
                     return work.isDone() ? "done" : "stopped";
                 }
                 try {
@@ -475,7 +475,7 @@ class NetworkCollectivesTest {
             for (int i = 0; ; i++) {
                 Work work = group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
                 if (group.rank() == 1 && i == 3) {
-                    group.locked(() -> sleep(2_500));
+                    group.locked(() -> sleep(1_500));
                     return 0f;
                 }
                 try {

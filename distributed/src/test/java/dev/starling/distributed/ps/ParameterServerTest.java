@@ -19,6 +19,7 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
@@ -44,7 +45,7 @@ class ParameterServerTest {
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).patience(Duration.ofSeconds(8)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;
@@ -141,7 +142,7 @@ class ParameterServerTest {
                 Corners::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
                 .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm")
                 .hasMessageContaining("Sgd");
-        assertThatThrownBy(() -> Cluster.local(3).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(3).patience(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
                 return null;

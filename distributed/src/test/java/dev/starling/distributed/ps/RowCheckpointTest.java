@@ -24,6 +24,7 @@ import dev.starling.tensor.Tensor;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Consumer;
@@ -70,7 +71,7 @@ class RowCheckpointTest {
     private List<Run> train(int workers, int servers, Consistency consistency, ServerOptimizer rule, int epochs,
             Consumer<Trainer.Builder> more) {
         ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).patience(Duration.ofSeconds(8)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, own);
                 return null;
