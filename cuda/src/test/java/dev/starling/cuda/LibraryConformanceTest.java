@@ -30,10 +30,11 @@ class LibraryConformanceTest {
     private static final String OPERATIONS = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool"
             + "|lstm|gru|rnn|softmax|logSoftmax).*";
 
-    /** In f32 and bf16: each type takes kernels that must be compiled. */
+    /** In f32, products and attention in bf16 too: each type takes kernels that must be compiled. */
     @TestFactory
     Stream<DynamicTest> conforms() {
-        return Stream.concat(tests(OPERATIONS + "(f32|bf16).*"), Stream.of(DynamicTest.dynamicTest(
+        String names = OPERATIONS + "f32.*|(gradient of )?(matMul|linear|conv|attention).*bf16.*";
+        return Stream.concat(tests(names), Stream.of(DynamicTest.dynamicTest(
                 "every epilogue was asked for", LibraryConformanceTest::everyEpilogueWasAskedFor)));
     }
 

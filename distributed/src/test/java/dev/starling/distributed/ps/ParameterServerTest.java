@@ -45,7 +45,7 @@ class ParameterServerTest {
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
-        return Cluster.local(workers + servers).patience(Duration.ofSeconds(8)).run(group -> {
+        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;

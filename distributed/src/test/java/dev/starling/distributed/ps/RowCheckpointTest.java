@@ -71,7 +71,7 @@ class RowCheckpointTest {
     private List<Run> train(int workers, int servers, Consistency consistency, ServerOptimizer rule, int epochs,
             Consumer<Trainer.Builder> more) {
         ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
-        return Cluster.local(workers + servers).patience(Duration.ofSeconds(8)).run(group -> {
+        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, own);
                 return null;

@@ -26,12 +26,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The process of a server is killed while it writes its rows. */
 @Timeout(150)
+@Tag("stress")
 class RowCrashTest {
     private static final int ROWS = 60_000;
     private static final int WIDTH = 256;

@@ -46,16 +46,10 @@ class LongRunProcessesTest {
     }
 
     @ParameterizedTest
-    @CsvSource("ring, aeron")
-    void shouldBeFlat(String strategy, String wire) throws Exception {
-        assertFlat(strategy, wire, 1_000);
-    }
-
-    @ParameterizedTest
     @Tag("stress")
     @CsvSource({"ring, aeron", "elastic, aeron", "gossip, aeron", "ps async, aeron", "ps stale, aeron",
         "ps sync, aeron"})
-    void shouldBeFlatForLong(String strategy, String wire) throws Exception {
+    void shouldBeFlat(String strategy, String wire) throws Exception {
         assertFlat(strategy, wire, 10_000);
     }
 
