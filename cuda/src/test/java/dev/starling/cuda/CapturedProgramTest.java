@@ -240,4 +240,19 @@ class CapturedProgramTest {
             }
         }
     }
+
+    @Test
+    void inputsThatDoNotFitLeaveTheProgramAsItWas() {
+        Program.Work work = in -> new Tensor[] {in[0].add(in[1])};
+        try (Scope scope = Scope.open();
+                Program program = Program.capture(null, work, normal(3, 4), normal(3, 4)).program()) {
+            for (int i = 0; i < 3; i++) {
+                Tensor x = normal(3, 4);
+                Tensor y = normal(3, 4);
+                assertThatThrownBy(() -> program.run(x, normal(4, 3))).isInstanceOf(TensorException.class)
+                        .hasMessageContaining("input 1 must be as at capture");
+                assertSame(program.run(x, y)[0], x.add(y));
+            }
+        }
+    }
 }

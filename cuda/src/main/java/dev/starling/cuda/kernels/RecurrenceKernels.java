@@ -131,11 +131,11 @@ public final class RecurrenceKernels {
     }
 
     private static Tensor matrix(Tensor x, long rows, long columns, long from) {
-        return x.view(Shape.of(rows, columns), new long[] {columns, 1}, from * columns);
+        return x.view(Shape.of(rows, columns), new long[] {columns, 1}, x.offset() + from * columns);
     }
 
     private static Tensor transposed(Tensor x, long rows, long columns) {
-        return x.view(Shape.of(columns, rows), new long[] {1, columns}, 0);
+        return x.view(Shape.of(columns, rows), new long[] {1, columns}, x.offset());
     }
 
     /** A reversed layer's steps are turned round in copies. */
@@ -168,7 +168,7 @@ public final class RecurrenceKernels {
     /** Returns a dense tensor with its first dimension from end to start. */
     private static Tensor turned(Tensor x) {
         long[] strides = x.strides().clone();
-        long last = (x.size(0) - 1) * strides[0];
+        long last = x.offset() + (x.size(0) - 1) * strides[0];
         strides[0] = -strides[0];
         return x.view(x.shape(), strides, last);
     }

@@ -232,6 +232,8 @@ public final class Program implements AutoCloseable {
             throw TensorException.argument("program", "needs " + inputs.length + " inputs, got " + given.length,
                     "give as many as at capture");
         }
+        // A run that was refused may have left some.
+        pending = 0;
         for (int i = 0; i < given.length; i++) {
             Tensor to = inputs[i];
             if (given[i].dtype() != to.dtype() || !given[i].shape().equals(to.shape())) {

@@ -28,6 +28,16 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return new Case(device -> op, List.of(operands), tolerance, true);
     }
 
+    /** With all operands in one layout. */
+    Case in(Layout layout) {
+        return new Case(op, operands.stream().map(o -> o.with(layout)).toList(), tolerance, smooth);
+    }
+
+    /** Tells whether its operands have elements, without gaps between them. */
+    boolean isDense() {
+        return operands.stream().allMatch(o -> o.layout() == Layout.DENSE && o.shape().count() > 0);
+    }
+
     /** Without a comparison of gradients: because the operands lie where there is none, or are too many. */
     Case valuesOnly() {
         return new Case(op, operands, tolerance, false);

@@ -9,6 +9,8 @@ import java.util.Arrays;
 enum Layout {
     /** Row-major without gaps. */
     DENSE,
+    /** Row-major without gaps, behind other elements: an offset alone. */
+    LATER,
     /** Dimensions in reverse order. */
     TRANSPOSED,
     /** The last two dimensions exchanged. */
@@ -24,12 +26,15 @@ enum Layout {
     /** One slice repeated along the first dimension, with stride 0. */
     REPEATED;
 
+    private static final int AHEAD = 3;
+
     /** Returns the shape of the tensor to look at. */
     Shape base(Shape shape) {
         long[] dims = shape.dims();
         int n = dims.length;
         return switch (this) {
             case DENSE, REVERSED -> shape;
+            case LATER -> Shape.of(AHEAD + shape.count());
             case TRANSPOSED, SWAPPED, CHANNELS_LAST -> {
                 int[] order = order(n);
                 yield Shape.of(Arrays.stream(order).mapToLong(i -> dims[i]).toArray());
@@ -45,6 +50,7 @@ enum Layout {
         int n = shape.rank();
         return switch (this) {
             case DENSE -> base;
+            case LATER -> slice(base, filled(1, AHEAD), filled(1, 1), Shape.of(shape.count())).reshape(shape);
             case TRANSPOSED, SWAPPED, CHANNELS_LAST -> {
                 int[] order = order(n);
                 int[] inverse = new int[n];
