@@ -190,8 +190,8 @@ public final class Endpoint implements AutoCloseable {
      * Begins to write into a peer's memory. The source must stay as it is until the completion. What is written into a
      * region that its owner has closed meanwhile is dropped, which counts as arrived; the owner is not told of it.
      *
-     * @param completion told when the data have arrived, or that the peer is lost; may be {@code null}. May be called
-     *     before this returns
+     * @param completion told when the data have arrived, and with them those of all puts before, or that the peer is
+     *     lost. May be called before this returns. May be {@code null}, which spares the peer's answer
      * @return {@link #OK}, {@link #BACK_PRESSURED} if too many puts are under way, {@link #NOT_CONNECTED} or
      *     {@link #CLOSED}; the completion is told only after {@link #OK}
      * @throws TransportException if source or target range lies outside of its region

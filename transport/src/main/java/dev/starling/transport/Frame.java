@@ -38,6 +38,8 @@ final class Frame {
 
     static final int PUT_LAST = 1;
     static final int PUT_IMMEDIATE = 2;
+    /** Somebody waits to hear that it has arrived. */
+    static final int PUT_AWAITED = 4;
 
     static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 

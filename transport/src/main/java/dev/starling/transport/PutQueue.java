@@ -7,12 +7,13 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Puts of one endpoint: those that go out, in pieces, and those that come in. The peer acknowledges the last number
- * that has arrived. All places are made once.
+ * that has arrived: at once if somebody waits for it, else now and then. All places are made once.
  */
 final class PutQueue {
     private static final int PLACES = 1024;
     private static final int PIECES_AT_ONCE = 16;
     private static final int WRITES_AT_ONCE = 16;
+    private static final int UNACKNOWLEDGED = PLACES / 4;
     private static final long NONE = 0;
 
     private final Endpoint endpoint;
@@ -28,6 +29,7 @@ final class PutQueue {
     private long added;
     /** Incoming. */
     private long taken;
+    private long awaited;
     private long acknowledged;
 
     PutQueue(Endpoint endpoint) {
@@ -79,7 +81,7 @@ final class PutQueue {
 
     int doWork() {
         int work = 0;
-        if (taken > acknowledged) {
+        if (awaited > acknowledged || taken - acknowledged >= UNACKNOWLEDGED) {
             answer.putLong(0, taken, Frame.ORDER);
             if (endpoint.frame(Frame.PUT_DONE, Frame.HEADER, answer, 0, Long.BYTES) == Endpoint.OK) {
                 acknowledged = taken;
@@ -133,8 +135,8 @@ final class PutQueue {
         head.putLong(Frame.HEADER + 16, put.targetOffset + put.done, Frame.ORDER);
         head.putLong(Frame.HEADER + 24, put.tell ? put.immediate : NONE, Frame.ORDER);
         head.putInt(Frame.HEADER + 32, 0, Frame.ORDER);
-        head.putInt(Frame.HEADER + 36, (last ? Frame.PUT_LAST : 0) | (last && put.tell ? Frame.PUT_IMMEDIATE : 0),
-                Frame.ORDER);
+        head.putInt(Frame.HEADER + 36, last ? Frame.PUT_LAST | (put.tell ? Frame.PUT_IMMEDIATE : 0)
+                | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0, Frame.ORDER);
         if (length > 0) {
             piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
         }
@@ -159,7 +161,7 @@ final class PutQueue {
         if (region == null && endpoint.transport.wasRegion(number)) {
             // Closed here before the peer could know.
             endpoint.transport.counters.refusedWrites++;
-            taken += flags & Frame.PUT_LAST;
+            count(flags);
             return;
         }
         if (region == null || region.key().token() != token || to < 0 || to > region.bytes() - bytes) {
@@ -172,11 +174,16 @@ final class PutQueue {
         if (bytes > 0) {
             region.write(to, buffer, offset + Frame.PUT_HEADER, bytes);
         }
-        if ((flags & Frame.PUT_LAST) != 0) {
-            taken++;
-            if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-                endpoint.transport.told(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
-            }
+        count(flags);
+        if ((flags & Frame.PUT_IMMEDIATE) != 0) {
+            endpoint.transport.told(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
+        }
+    }
+
+    private void count(int flags) {
+        taken += flags & Frame.PUT_LAST;
+        if ((flags & Frame.PUT_AWAITED) != 0) {
+            awaited = taken;
         }
     }
 

@@ -194,11 +194,13 @@ final class HalvingDoubling {
         long from = offset + (long) begin * LINE;
         long immediate = Long.MIN_VALUE | (fabric.epoch() & EPOCH_MASK) << EPOCH_SHIFT | sequence << SEQUENCE_SHIFT
                 | round;
-        underWay++;
+        // What a partner gets in the second half tells of what it got in the first; and a result, of what was folded.
+        Completion completion = partial ? null : arrivedThere;
+        underWay += partial ? 0 : 1;
         int code = fabric.endpoint(partner()).putAndTell(source, from, to, partial ? slot() : from,
-                Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, arrivedThere);
+                Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, completion);
         sent = code == Endpoint.OK;
-        underWay -= sent ? 0 : 1;
+        underWay -= sent || partial ? 0 : 1;
         return sent;
     }
 

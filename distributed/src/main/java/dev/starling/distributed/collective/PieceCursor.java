@@ -27,6 +27,7 @@ final class PieceCursor {
     private long chunkStart;
     private long chunkEnd;
     private boolean ended;
+    private long left;
 
     /**
      * Begins.
@@ -53,6 +54,11 @@ final class PieceCursor {
         turn = 0;
         step = from;
         ended = from >= to;
+        left = 0;
+        for (int s = from; s < to; s++) {
+            int its = Math.floorMod(base - s, chunks);
+            left += (start(its + 1) - start(its) + pieceBytes - 1) / pieceBytes;
+        }
         if (!ended) {
             enter();
             settle();
@@ -107,12 +113,18 @@ final class PieceCursor {
     }
 
     void next() {
+        left--;
         piece++;
         settle();
     }
 
     boolean isAtEnd() {
         return ended;
+    }
+
+    /** Returns whether no other piece comes after this one. */
+    boolean isLast() {
+        return left == 1;
     }
 
     int step() {

@@ -38,7 +38,7 @@ final class Ring {
     static final int SEGMENT = 2;
     static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
 
-    private static final int CREDIT_EVERY = SLOTS / 4;
+    private static final int CREDIT_EVERY = SLOTS / 2;
     private static final int AT_ONCE = 4;
 
     private final Fabric fabric;
@@ -293,11 +293,12 @@ final class Ring {
         long from = apart ? outgoing(drained) : offset + sending.offset();
         RemoteRegion to = partial ? scratchThere : memory.remote(successor);
         long at = partial ? slot(slotsSent) : from;
-        underWay++;
-        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, bytes, mark,
-                apart ? leftSlot : arrivedThere);
+        // The last tells of all before it.
+        Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
+        underWay += completion == null ? 0 : 1;
+        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, bytes, mark, completion);
         if (code != Endpoint.OK) {
-            underWay--;
+            underWay -= completion == null ? 0 : 1;
             return false;
         }
         slotsSent += partial ? 1 : 0;

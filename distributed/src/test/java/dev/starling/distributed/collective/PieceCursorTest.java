@@ -56,7 +56,9 @@ class PieceCursorTest {
                 assertThat(piece.step() == 0 || rank.seen.contains(
                         new Piece(piece.step() - 1, piece.offset(), piece.length()))).as("%s was here", piece).isTrue();
                 successor.inbox.add(piece);
+                boolean last = rank.sending.isLast();
                 rank.sending.next();
+                assertThat(rank.sending.isAtEnd()).isEqualTo(last);
                 idle = 0;
             } else if (!rank.inbox.isEmpty()) {
                 assertThat(rank.inbox.peek()).isEqualTo(next(rank.receiving));

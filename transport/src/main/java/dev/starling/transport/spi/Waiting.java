@@ -24,9 +24,14 @@ public final class Waiting {
         return new Waiting(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : 0);
     }
 
+    /** Returns whether it spins that soon: what is waited for may be worth it. */
+    public boolean spins(long idleNs) {
+        return idleNs < spinNs;
+    }
+
     /** Lets a moment pass. */
     public void idle(long idleNs) {
-        if (idleNs < spinNs) {
+        if (spins(idleNs)) {
             Thread.onSpinWait();
         } else if (idleNs < YIELD_NS) {
             Thread.yield();

@@ -6,12 +6,16 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 
 /** What has come by one link of a peer. */
 final class Inflow {
+    private static final int MOST_UNTOLD = 256;
+    private static final long UNTOLD_NS = 5_000_000;
+
     private final long link;
     private final Map<Long, Early> early = new HashMap<>();
     private UcpEndpoint endpoint;
     private long expected;
     private long written;
     private long told;
+    private long untoldNs;
     private boolean leaving;
 
     /** A message, or a write with its envelope, that came before the one that was sent before it. */
@@ -54,6 +58,9 @@ final class Inflow {
 
     /** Counts a put of which all is there. */
     void put() {
+        if (written == told) {
+            untoldNs = System.nanoTime();
+        }
         written++;
     }
 
@@ -71,9 +78,10 @@ final class Inflow {
         return leaving;
     }
 
-    /** Returns whether the other end is to be told something. */
+    /** Returns whether the other end is to be told something: each answer has its price, and nobody waits for it. */
     boolean isToTell() {
-        return endpoint != null && (leaving || written > told);
+        return endpoint != null && (leaving || written - told >= MOST_UNTOLD
+                || written > told && System.nanoTime() - untoldNs >= UNTOLD_NS);
     }
 
     /** The other end is told. */

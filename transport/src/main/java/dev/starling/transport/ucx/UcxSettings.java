@@ -18,8 +18,9 @@ import java.util.regex.Pattern;
  *
  * @param values by UCX's name, without the prefix that environment variables have
  * @param networkWrites whether puts are left to UCX; else they go as messages
+ * @param onlyTcp whether everything goes over TCP
  */
-record UcxSettings(Map<String, String> values, boolean networkWrites) {
+record UcxSettings(Map<String, String> values, boolean networkWrites, boolean onlyTcp) {
     private static final Pattern SIZE = Pattern.compile("\\d+[kmg]?b?|inf|auto", Pattern.CASE_INSENSITIVE);
     private static final Pattern NUMBER = Pattern.compile("\\d+|inf|auto");
     private static final Pattern TIME = Pattern.compile("\\d+(\\.\\d+)?(m|s|ms|us)|inf");
@@ -103,11 +104,12 @@ record UcxSettings(Map<String, String> values, boolean networkWrites) {
             require(device.equals("all") || exists(device), "there is no network device '" + device + "' here",
                     "see: ip link, and /sys/class/infiniband");
         }
-        if (tls.equals("tcp") || tls.equals(NOT_SHARED_MEMORY) && !hasRdma(tls)) {
+        boolean onlyTcp = tls.equals("tcp") || tls.equals(NOT_SHARED_MEMORY) && !hasRdma(tls);
+        if (onlyTcp) {
             // A peer is reached by one device; the others would carry messages of this host out of order.
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
-        return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"));
+        return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"), onlyTcp);
     }
 
     private static boolean hasRdma(String tls) {

@@ -59,6 +59,7 @@ final class UcxWire implements Wire, RemoteWrites {
 
     private final UcpContext context;
     private final UcpWorker worker;
+    private final Events events;
     private final UcpListener listener;
     private final String address;
     private final int bulkLength;
@@ -84,10 +85,14 @@ final class UcxWire implements Wire, RemoteWrites {
         try {
             UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
             settings.values().forEach(params::setConfig);
+            if (settings.onlyTcp()) {
+                params.requestWakeupFeature();
+            }
             context = new UcpContext(params);
             opened.addFirst(context);
             worker = context.newWorker(new UcpWorkerParams());
             opened.addFirst(worker);
+            events = settings.onlyTcp() ? new Events(worker) : null;
             handle(MESSAGE, (_, _, data, length, replyTo) -> arrivals.message(data, length, replyTo));
             handle(WRITE, arrivals::write);
             handle(GOODBYE, (_, _, data, length, replyTo) -> arrivals.goodbye(data, length, replyTo));
@@ -225,6 +230,9 @@ final class UcxWire implements Wire, RemoteWrites {
         } finally {
             work += arrivals.end();
         }
+        if (events != null) {
+            events.progressed(work);
+        }
         return work;
     }
 
@@ -339,7 +347,9 @@ final class UcxWire implements Wire, RemoteWrites {
 
     @Override
     public void idle(long idleNs) {
-        waiting.idle(idleNs);
+        if (events == null || waiting.spins(idleNs) || !events.await()) {
+            waiting.idle(idleNs);
+        }
     }
 
     @Override
@@ -355,6 +365,9 @@ final class UcxWire implements Wire, RemoteWrites {
             }
         }
         closed = true;
+        if (events != null) {
+            events.close();
+        }
         forgotten.forEach(UcxLink::end);
         accepted.forEach(this::drop);
         progress();

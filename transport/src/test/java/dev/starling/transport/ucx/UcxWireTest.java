@@ -60,6 +60,34 @@ class UcxWireTest {
     }
 
     @Test
+    void shouldSleepUntilSomethingComes() {
+        try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
+            Link there = from.open(to.address());
+            await(() -> offer(there, new byte[4]) == Wire.SENT, from, to);
+            long late = TimeUnit.SECONDS.toNanos(1);
+            for (int round = 0; round < 3; round++) {
+                int[] came = {0};
+                int waits = 0;
+                long begin = System.nanoTime();
+                while (System.nanoTime() - begin < 100_000_000) {
+                    if (to.poll((buffer, offset, length) -> came[0]++, 1) == 0) {
+                        to.idle(late);
+                        waits++;
+                    }
+                }
+                // Half a millisecond each, and some for nothing.
+                assertThat(waits).isBetween(2, 250);
+                await(() -> offer(there, new byte[4]) == Wire.SENT, from);
+                await(() -> {
+                    to.idle(late);
+                    to.poll((buffer, offset, length) -> came[0]++, 1);
+                    return came[0] > 0;
+                }, from);
+            }
+        }
+    }
+
+    @Test
     void shouldLetTheInboxAnswerAndFail() {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link there = from.open(to.address());

@@ -1,0 +1,79 @@
+package dev.starling.transport.ucx;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import org.openucx.jucx.UcxException;
+import org.openucx.jucx.ucp.UcpWorker;
+
+/**
+ * Waits until something has come over a worker's connections, or one that was full has room. To look again and again
+ * instead, with sleeps between, takes time of processors that others need to send.
+ *
+ * <p>The worker is not armed before each wait, as others may use it meanwhile: its connections must be such that the
+ * system tells of them at any time, as of TCP's. A signal that the worker sent itself is taken away when it has woken
+ * somebody for nothing. If that does not help, there is no waiting here until there was work.
+ */
+final class Events implements AutoCloseable {
+    private static final long LONGEST_NS = 500_000;
+    private static final short READABLE = 1;
+    private static final int FALSE_ALARMS = 3;
+    private static final MethodHandle POLL = Linker.nativeLinker().downcallHandle(
+            Linker.nativeLinker().defaultLookup().findOrThrow("ppoll"), FunctionDescriptor.of(ValueLayout.JAVA_INT,
+            ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.ADDRESS));
+
+    private final UcpWorker worker;
+    private final Arena arena = Arena.ofAuto();
+    /** One {@code pollfd}, and a {@code timespec}. */
+    private final MemorySegment polled = arena.allocate(8, 8);
+    private final MemorySegment longest = arena.allocate(16, 8);
+    private volatile int alarms;
+    private volatile boolean closed;
+
+    Events(UcpWorker worker) {
+        this.worker = worker;
+        polled.set(ValueLayout.JAVA_INT, 0, worker.getEventFD());
+        polled.set(ValueLayout.JAVA_SHORT, 4, READABLE);
+        longest.set(ValueLayout.JAVA_LONG, 8, LONGEST_NS);
+    }
+
+    /** Waits for a while at most, on any thread. Returns false if it cannot wait at present. */
+    boolean await() {
+        if (closed || alarms > 2 * FALSE_ALARMS) {
+            return false;
+        }
+        try {
+            int ready = (int) POLL.invokeExact(polled, 1L, longest, MemorySegment.NULL);
+            alarms = ready > 0 ? alarms + 1 : 0;
+            return true;
+        } catch (Throwable e) {
+            throw UcxWire.unchecked(e);
+        }
+    }
+
+    /** The worker has made progress, and how much; on the worker's thread. */
+    void progressed(int work) {
+        if (work > 0) {
+            if (alarms != 0) {
+                alarms = 0;
+            }
+        } else if (alarms == FALSE_ALARMS) {
+            alarms++;
+            try {
+                worker.arm();
+            } catch (UcxException e) {
+                // There is something to do after all.
+                alarms = 0;
+            }
+        }
+    }
+
+    /** Ends before the worker does. */
+    @Override
+    public void close() {
+        closed = true;
+    }
+}
