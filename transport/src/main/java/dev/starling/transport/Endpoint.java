@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
@@ -259,6 +260,21 @@ public final class Endpoint implements AutoCloseable {
             lose("the link to " + address + " closed");
         }
         return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
+    }
+
+    /** Sends what is in {@link #head} as a frame that comes after what is written before it. */
+    int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
+            long tag, byte type, int headLength) {
+        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, null, 0, 0);
+        int code = target.putAndSend(offset, source, completion, tag, head, 0, headLength);
+        if (code == Wire.SENT) {
+            sent++;
+            lastSentNs = transport.now();
+            transport.counters.sent++;
+        } else if (code == Wire.CLOSED && state == State.CONNECTED) {
+            lose("the link to " + address + " closed");
+        }
+        return code;
     }
 
     /** What is wrong with one link, such as that it finds no room, ends this connection and no other. */

@@ -2,6 +2,7 @@ package dev.starling.transport;
 
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
+import java.lang.foreign.MemorySegment;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -81,6 +82,7 @@ final class PutQueue {
 
     int doWork() {
         int work = 0;
+        long before = sent;
         if (awaited > acknowledged || taken - acknowledged >= UNACKNOWLEDGED) {
             answer.putLong(0, taken, Frame.ORDER);
             if (endpoint.frame(Frame.PUT_DONE, Frame.HEADER, answer, 0, Long.BYTES) == Endpoint.OK) {
@@ -88,29 +90,44 @@ final class PutQueue {
                 work++;
             }
         }
-        while (begun < added && begun < sent + WRITES_AT_ONCE && begin(ring[(int) (begun % PLACES)])) {
-            begun++;
+        boolean begins = true;
+        while (begins && begun < added && begun < sent + WRITES_AT_ONCE) {
+            begins = begin(ring[(int) (begun % PLACES)]);
         }
+        work += (int) (sent - before);
         while (sent < begun && work < PIECES_AT_ONCE && sendPiece(ring[(int) (sent % PLACES)])) {
             work++;
         }
         return work;
     }
 
-    /** Has the wire write, if it can; else there is nothing to begin. Returns false if it has no room. */
+    /**
+     * Has the wire write, if it can; else there is nothing to begin. Where the peer can be told at once, it is, in its
+     * turn. Returns false if there is no room.
+     */
     private boolean begin(Put put) {
         RemoteWrites.Target target = put.bytes == put.done || put.source == null ? null : put.remote.target();
         if (target == null) {
+            begun++;
             return true;
         }
-        int code = target.put(put.targetOffset, put.source.memory().asSlice(put.sourceOffset, put.bytes), written,
-                begun);
+        boolean ordered = target.isOrdered();
+        if (ordered && sent < begun) {
+            return false;
+        }
+        MemorySegment source = put.source.memory().asSlice(put.sourceOffset, put.bytes);
+        put.done = ordered ? put.bytes : 0;
+        int code = ordered ? endpoint.frameBehind(target, put.targetOffset, source, written, begun, Frame.PUT,
+                head(put, true)) : target.put(put.targetOffset, source, written, begun);
         if (code != Wire.SENT) {
+            put.done = 0;
             return false;
         }
         put.held = put.source;
         put.held.hold();
         put.done = put.bytes;
+        begun++;
+        sent += ordered ? 1 : 0;
         return true;
     }
 
@@ -124,11 +141,27 @@ final class PutQueue {
     }
 
     private boolean sendPiece(Put put) {
-        if (put.held != null && !put.remote.target().isOrdered()) {
+        if (put.held != null) {
             return false;
         }
         int length = (int) Math.min(put.bytes - put.done, endpoint.transport.pieceLength());
         boolean last = put.done + length == put.bytes;
+        int headLength = head(put, last);
+        if (length > 0) {
+            piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
+        }
+        if (endpoint.frame(Frame.PUT, headLength, length > 0 ? piece : null, 0, length) != Endpoint.OK) {
+            return false;
+        }
+        put.done += length;
+        if (last) {
+            sent++;
+        }
+        return true;
+    }
+
+    /** Writes what a put's frame says, and returns the length of its head. */
+    private int head(Put put, boolean last) {
         UnsafeBuffer head = endpoint.head();
         head.putLong(Frame.HEADER, put.target.region(), Frame.ORDER);
         head.putLong(Frame.HEADER + 8, put.target.token(), Frame.ORDER);
@@ -137,17 +170,7 @@ final class PutQueue {
         head.putInt(Frame.HEADER + 32, 0, Frame.ORDER);
         head.putInt(Frame.HEADER + 36, last ? Frame.PUT_LAST | (put.tell ? Frame.PUT_IMMEDIATE : 0)
                 | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0, Frame.ORDER);
-        if (length > 0) {
-            piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
-        }
-        if (endpoint.frame(Frame.PUT, Frame.PUT_HEADER, length > 0 ? piece : null, 0, length) != Endpoint.OK) {
-            return false;
-        }
-        put.done += length;
-        if (last) {
-            sent++;
-        }
-        return true;
+        return Frame.PUT_HEADER;
     }
 
     /** Writes what a peer's put carries, unless it lies outside of the region. */

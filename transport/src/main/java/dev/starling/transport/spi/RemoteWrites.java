@@ -1,6 +1,7 @@
 package dev.starling.transport.spi;
 
 import java.lang.foreign.MemorySegment;
+import org.agrona.DirectBuffer;
 
 /**
  * What a {@link Wire} whose network writes into the memory of peers implements besides: memory is registered at its
@@ -71,6 +72,17 @@ public interface RemoteWrites {
          * @throws dev.starling.transport.TransportException if it is not within the target's memory
          */
         int put(long offset, MemorySegment source, Completion completion, long tag);
+
+        /**
+         * As {@link #put}, and hands a message over once the data are there, as if the link had sent it next. Only if
+         * this is ordered.
+         *
+         * @param message copied, unless this method returns another code than SENT
+         */
+        default int putAndSend(long offset, MemorySegment source, Completion completion, long tag,
+                DirectBuffer message, int messageOffset, int messageLength) {
+            throw new UnsupportedOperationException("not ordered");
+        }
 
         /**
          * Returns whether messages that are sent by the link after a write are handed over after its data are there,

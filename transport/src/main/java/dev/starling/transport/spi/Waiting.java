@@ -24,14 +24,14 @@ public final class Waiting {
         return new Waiting(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : 0);
     }
 
-    /** Returns whether it spins that soon: what is waited for may be worth it. */
-    public boolean spins(long idleNs) {
-        return idleNs < spinNs;
+    /** Returns whether one who will be woken sleeps by then: soon, where others need the processor. */
+    public boolean isToSleep(long idleNs) {
+        return idleNs >= (spinNs > 0 ? YIELD_NS : SPIN_NS);
     }
 
     /** Lets a moment pass. */
     public void idle(long idleNs) {
-        if (spins(idleNs)) {
+        if (idleNs < spinNs) {
             Thread.onSpinWait();
         } else if (idleNs < YIELD_NS) {
             Thread.yield();

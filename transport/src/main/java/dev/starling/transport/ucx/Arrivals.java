@@ -14,6 +14,8 @@ import org.openucx.jucx.ucp.UcpEndpoint;
  * at the moment; writes go into registered memory.
  */
 final class Arrivals {
+    private static final int MAX_HEADER = Envelope.WRITE_LENGTH + UcxWire.MAX_MESSAGE_BEHIND;
+
     private final Long2ObjectHashMap<Inflow> inflows = new Long2ObjectHashMap<>();
     private final List<UcpEndpoint> accepted;
     private final List<UcpEndpoint> failed;
@@ -88,7 +90,7 @@ final class Arrivals {
         Inflow inflow = inflow(view, replyTo);
         long sequence = Envelope.sequence(view, 0);
         if (sequence != inflow.expected()) {
-            inflow.keep(sequence, new Inflow.Early(false, bytes(view)));
+            inflow.keep(sequence, new Inflow.Early(0, bytes(view)));
             return;
         }
         inflow.advance();
@@ -98,7 +100,7 @@ final class Arrivals {
 
     /** Takes a piece of a put from UCX. */
     void write(long header, int headerLength, long address, int length, UcpEndpoint replyTo) {
-        if (headerLength != Envelope.WRITE_LENGTH) {
+        if (headerLength < Envelope.WRITE_LENGTH || headerLength > MAX_HEADER) {
             return;
         }
         view.wrap(header, headerLength);
@@ -109,7 +111,7 @@ final class Arrivals {
             byte[] bytes = new byte[headerLength + length];
             view.getBytes(0, bytes, 0, headerLength);
             data.getBytes(0, bytes, headerLength, length);
-            inflow.keep(sequence, new Inflow.Early(true, bytes));
+            inflow.keep(sequence, new Inflow.Early(headerLength, bytes));
             return;
         }
         inflow.advance();
@@ -151,9 +153,9 @@ final class Arrivals {
         for (Inflow.Early next = inflow.next(); next != null; next = inflow.next()) {
             inflow.advance();
             data.wrap(next.bytes());
-            if (next.write()) {
-                view.wrap(next.bytes(), 0, Envelope.WRITE_LENGTH);
-                write(inflow, data, Envelope.WRITE_LENGTH, data.capacity() - Envelope.WRITE_LENGTH);
+            if (next.head() > 0) {
+                view.wrap(next.bytes(), 0, next.head());
+                write(inflow, data, next.head(), data.capacity() - next.head());
             } else {
                 handOver(data, Envelope.LENGTH, data.capacity() - Envelope.LENGTH);
             }
@@ -164,8 +166,13 @@ final class Arrivals {
         if (!registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0), Envelope.offset(view, 0),
                 from, offset, length)) {
             failed.add(inflow.endpoint());
-        } else if (Envelope.isLast(view, 0)) {
+            return;
+        }
+        if (Envelope.isLast(view, 0)) {
             inflow.put();
+        }
+        if (view.capacity() > Envelope.WRITE_LENGTH) {
+            handOver(view, Envelope.WRITE_LENGTH, view.capacity() - Envelope.WRITE_LENGTH);
         }
     }
 

@@ -8,7 +8,7 @@ import org.agrona.MutableDirectBuffer;
  * What precedes each message: which link it came by, and its number on this link. UCX may hand long messages over
  * later than short ones that were sent after them, for example where it has several devices; the number puts them in
  * order again. A write has besides where it goes: the number and the token of a registration, an offset in bytes, and
- * whether it is the last piece of a put.
+ * whether it is the last piece of a put. A message may follow, for when the write is done.
  */
 final class Envelope {
     /** Bytes. */

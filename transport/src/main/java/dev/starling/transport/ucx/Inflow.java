@@ -18,8 +18,12 @@ final class Inflow {
     private long untoldNs;
     private boolean leaving;
 
-    /** A message, or a write with its envelope, that came before the one that was sent before it. */
-    record Early(boolean write, byte[] bytes) { }
+    /**
+     * A message, or a write with all that precedes its data, that came before the one that was sent before it.
+     *
+     * @param head length of what precedes the data of a write, else 0
+     */
+    record Early(int head, byte[] bytes) { }
 
     Inflow(long link) {
         this.link = link;

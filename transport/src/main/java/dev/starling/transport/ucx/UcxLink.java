@@ -72,20 +72,22 @@ final class UcxLink implements Link {
         return wire.keepsMessages() ? Wire.BACK_PRESSURED : Wire.CLOSED;
     }
 
-    /** Sends a piece of a put. The piece is not copied. */
-    int write(long registration, long token, long offset, boolean last, long address, int length) {
+    /** Sends a piece of a put, which is not copied, and a message behind it if that has a length. */
+    int write(long registration, long token, long offset, boolean last, long address, int length, DirectBuffer message,
+            int messageLength) {
         if (!unpaced && length >= BULK) {
             // By now UCX has made its connections.
             unpaced = true;
             wire.doNotPace(this);
         }
-        int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH);
+        int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH + messageLength);
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
         Envelope.write(ring.buffer(), at, id, sequence);
         Envelope.writeTarget(ring.buffer(), at, registration, token, offset, last);
-        return send(UcxWire.WRITE, at, Envelope.WRITE_LENGTH, address, length);
+        ring.buffer().putBytes(at + Envelope.WRITE_LENGTH, message, 0, messageLength);
+        return send(UcxWire.WRITE, at, Envelope.WRITE_LENGTH + messageLength, address, length);
     }
 
     /** Sends bytes of the ring, which a write has in front of its data. */

@@ -40,6 +40,7 @@ final class UcxWire implements Wire, RemoteWrites {
             new UcpRequestParams().setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST);
 
     static final int MAX_MESSAGE = 1 << 20;
+    static final int MAX_MESSAGE_BEHIND = 128;
 
     /** Numbers of active messages: an {@link Envelope} and a message. */
     static final int MESSAGE = 1;
@@ -347,7 +348,7 @@ final class UcxWire implements Wire, RemoteWrites {
 
     @Override
     public void idle(long idleNs) {
-        if (events == null || waiting.spins(idleNs) || !events.await()) {
+        if (events == null || !waiting.isToSleep(idleNs) || !events.await()) {
             waiting.idle(idleNs);
         }
     }

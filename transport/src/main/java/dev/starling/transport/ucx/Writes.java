@@ -1,8 +1,11 @@
 package dev.starling.transport.ucx;
 
+import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Puts of one link that go as messages, in pieces, straight from the source; for networks that cannot write by
@@ -26,6 +29,8 @@ final class Writes {
         private long done;
         private RemoteWrites.Completion completion;
         private long tag;
+        private final UnsafeBuffer message = new UnsafeBuffer(new byte[UcxWire.MAX_MESSAGE_BEHIND]);
+        private int messageLength;
     }
 
     Writes(UcxLink link) {
@@ -37,7 +42,7 @@ final class Writes {
     }
 
     private int put(MessageTarget target, long offset, MemorySegment source, RemoteWrites.Completion completion,
-            long tag) {
+            long tag, DirectBuffer message, int messageOffset, int messageLength) {
         if (!link.isConnected()) {
             return Wire.CLOSED;
         }
@@ -55,6 +60,10 @@ final class Writes {
         put.done = 0;
         put.completion = completion;
         put.tag = tag;
+        put.messageLength = messageLength;
+        if (messageLength > 0) {
+            put.message.putBytes(0, message, messageOffset, messageLength);
+        }
         added++;
         send();
         return Wire.SENT;
@@ -68,7 +77,7 @@ final class Writes {
             int length = (int) Math.min(bytes - put.done, link.pieceLength());
             boolean last = put.done + length == bytes;
             if (link.write(put.target.number, put.target.token, put.offset + put.done, last,
-                    put.source.address() + put.done, length) != Wire.SENT) {
+                    put.source.address() + put.done, length, put.message, last ? put.messageLength : 0) != Wire.SENT) {
                 return false;
             }
             put.done += length;
@@ -138,7 +147,18 @@ final class Writes {
         @Override
         public int put(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag) {
             key.check(offset, source.byteSize());
-            return Writes.this.put(this, offset, source, completion, tag);
+            return Writes.this.put(this, offset, source, completion, tag, null, 0, 0);
+        }
+
+        @Override
+        public int putAndSend(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag,
+                DirectBuffer message, int messageOffset, int messageLength) {
+            key.check(offset, source.byteSize());
+            if (messageLength > UcxWire.MAX_MESSAGE_BEHIND) {
+                throw new TransportException(TransportException.Problem.ARGUMENT, "a message behind a write has at most "
+                        + UcxWire.MAX_MESSAGE_BEHIND + " bytes, got " + messageLength, "send it by itself");
+            }
+            return Writes.this.put(this, offset, source, completion, tag, message, messageOffset, messageLength);
         }
 
         @Override
