@@ -251,7 +251,17 @@ public final class Endpoint implements AutoCloseable {
     /** Sends a frame under the session's key; what lies behind the header in {@link #head} must be there. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
         Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, body, offset, length);
-        int code = offer(headLength, body, offset, length);
+        return sent(offer(headLength, body, offset, length));
+    }
+
+    /** Sends what is in {@link #head} as a frame that comes after what is written before it. */
+    int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
+            long tag, byte type, int headLength) {
+        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, null, 0, 0);
+        return sent(target.putAndSend(offset, source, completion, tag, head, 0, headLength));
+    }
+
+    private int sent(int code) {
         if (code == Wire.SENT) {
             sent++;
             lastSentNs = transport.now();
@@ -260,21 +270,6 @@ public final class Endpoint implements AutoCloseable {
             lose("the link to " + address + " closed");
         }
         return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
-    }
-
-    /** Sends what is in {@link #head} as a frame that comes after what is written before it. */
-    int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
-            long tag, byte type, int headLength) {
-        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, null, 0, 0);
-        int code = target.putAndSend(offset, source, completion, tag, head, 0, headLength);
-        if (code == Wire.SENT) {
-            sent++;
-            lastSentNs = transport.now();
-            transport.counters.sent++;
-        } else if (code == Wire.CLOSED && state == State.CONNECTED) {
-            lose("the link to " + address + " closed");
-        }
-        return code;
     }
 
     /** What is wrong with one link, such as that it finds no room, ends this connection and no other. */

@@ -155,8 +155,9 @@ final class Writes {
                 DirectBuffer message, int messageOffset, int messageLength) {
             key.check(offset, source.byteSize());
             if (messageLength > UcxWire.MAX_MESSAGE_BEHIND) {
-                throw new TransportException(TransportException.Problem.ARGUMENT, "a message behind a write has at most "
-                        + UcxWire.MAX_MESSAGE_BEHIND + " bytes, got " + messageLength, "send it by itself");
+                throw new TransportException(TransportException.Problem.ARGUMENT, "a message behind a write has "
+                        + "at most " + UcxWire.MAX_MESSAGE_BEHIND + " bytes, got " + messageLength,
+                        "send it by itself");
             }
             return Writes.this.put(this, offset, source, completion, tag, message, messageOffset, messageLength);
         }
