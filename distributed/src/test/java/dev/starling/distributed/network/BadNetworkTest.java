@@ -194,8 +194,7 @@ class BadNetworkTest {
         }
         relay.await("ready", START_S);
         assertAllLike(ranks("aeron", "ring", PATIENT_MS, STEPS), alone());
-        String[] counts = relay.await("relayed", 1).split(" ");
-        assertThat(Long.parseLong(counts[1])).as("datagrams overtaken of %s", counts[0]).isGreaterThan(10);
+        relay.await("overtaken", 1);
     }
 
     // ---- a rank is cut off ----

@@ -15,13 +15,13 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Hands datagrams on after a while that is another for each, so that many overtake each other. Arguments
- * {@code port=host:port}: where to hand on what comes at a port; answers go the same way back. Says how many went
- * through, and how many were overtaken, every so often.
+ * {@code port=host:port}: where to hand on what comes at a port; answers go the same way back. Says after every
+ * {@value #TELL_EVERY} that were overtaken how many that are, and of how many.
  */
 final class DelayingRelay {
     private static final long LEAST_NS = TimeUnit.MICROSECONDS.toNanos(200);
     private static final int JITTER_NS = (int) TimeUnit.MILLISECONDS.toNanos(3);
-    private static final int TELL_EVERY = 500;
+    private static final int TELL_EVERY = 100;
     private static final int LONGEST = 65_536;
 
     private final Random random = new Random(4);
@@ -102,15 +102,15 @@ final class DelayingRelay {
                 way = (Way) key.attachment();
             }
             delayed.add(new Delayed(System.nanoTime() + LEAST_NS + random.nextInt(JITTER_NS), count++, bytes, way));
-            if (count % TELL_EVERY == 0) {
-                System.out.println("relayed " + count + ' ' + overtaken);
-            }
         }
     }
 
     private void send(Delayed each) throws IOException {
         if (each.number < each.way.last) {
             overtaken++;
+            if (overtaken % TELL_EVERY == 0) {
+                System.out.println("overtaken " + overtaken + " of " + count);
+            }
         }
         each.way.last = Math.max(each.way.last, each.number);
         each.way.channel.send(ByteBuffer.wrap(each.bytes), each.way.target);
