@@ -195,7 +195,7 @@ public final class Endpoint implements AutoCloseable {
      *     lost. May be called before this returns. May be {@code null}, which spares the peer's answer
      * @return {@link #OK}, {@link #BACK_PRESSURED} if too many puts are under way, {@link #NOT_CONNECTED} or
      *     {@link #CLOSED}; the completion is told only after {@link #OK}
-     * @throws TransportException if source or target range lies outside of its region
+     * @throws TransportException if source or target range lies outside of its region, or either is closed
      */
     public int put(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
             Completion completion) {
@@ -217,9 +217,9 @@ public final class Endpoint implements AutoCloseable {
             boolean tell, long immediate, Completion completion) {
         range("source", sourceOffset, bytes, source.bytes());
         range("target", targetOffset, bytes, target.bytes());
-        if (target.endpoint() != this || source.isClosed()) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, source.isClosed()
-                    ? "the source is closed" : "the region belongs to another peer", "open it on this endpoint");
+        if (target.endpoint() != this || source.isClosed() || target.isClosed()) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, target.endpoint() == this
+                    ? "source or target is closed" : "the region belongs to another peer", "open it on this endpoint");
         }
         if (state != State.CONNECTED) {
             return state == State.CONNECTING ? NOT_CONNECTED : CLOSED;

@@ -116,7 +116,7 @@ final class PutQueue {
             return false;
         }
         MemorySegment source = put.source.memory().asSlice(put.sourceOffset, put.bytes);
-        put.done = ordered ? put.bytes : 0;
+        put.done = put.bytes;
         int code = ordered ? endpoint.frameBehind(target, put.targetOffset, source, written, begun, Frame.PUT,
                 head(put, true)) : target.put(put.targetOffset, source, written, begun);
         if (code != Wire.SENT) {
@@ -125,7 +125,6 @@ final class PutQueue {
         }
         put.held = put.source;
         put.held.hold();
-        put.done = put.bytes;
         begun++;
         sent += ordered ? 1 : 0;
         return true;
@@ -222,15 +221,30 @@ final class PutQueue {
         for (long number = sent; number < added; number++) {
             Put put = ring[(int) (number % PLACES)];
             if (put.source == source) {
-                Completion completion = put.completion;
-                put.source = null;
-                put.completion = null;
-                put.tell = false;
-                put.bytes = put.done;
-                if (completion != null) {
-                    completion.completed(false);
-                }
+                giveUp(put);
             }
+        }
+    }
+
+    /** Lets go of a target that is about to be closed: what has not begun never will. */
+    void cancel(RemoteRegion target) {
+        for (long number = begun; number < added; number++) {
+            Put put = ring[(int) (number % PLACES)];
+            if (put.remote == target && put.bytes > put.done) {
+                giveUp(put);
+            }
+        }
+    }
+
+    /** What is left of it keeps its place and its number. */
+    private static void giveUp(Put put) {
+        Completion completion = put.completion;
+        put.source = null;
+        put.completion = null;
+        put.tell = false;
+        put.bytes = put.done;
+        if (completion != null) {
+            completion.completed(false);
         }
     }
 

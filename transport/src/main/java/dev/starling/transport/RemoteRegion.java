@@ -9,6 +9,7 @@ public final class RemoteRegion implements AutoCloseable {
     private final RegionKey key;
     private final SharedMemory mapped;
     private RemoteWrites.Target target;
+    private boolean closed;
 
     RemoteRegion(Endpoint endpoint, RegionKey key, SharedMemory mapped) {
         this.endpoint = endpoint;
@@ -31,7 +32,7 @@ public final class RemoteRegion implements AutoCloseable {
 
     /** Returns how the wire itself writes there, or {@code null} if it does not. */
     RemoteWrites.Target target() {
-        if (target == null && mapped == null && key.remote().length > 0
+        if (target == null && !closed && mapped == null && key.remote().length > 0
                 && endpoint.transport.wire() instanceof RemoteWrites wire) {
             target = wire.attach(endpoint.link, key.remote());
         }
@@ -46,11 +47,24 @@ public final class RemoteRegion implements AutoCloseable {
         return key;
     }
 
-    /** Unmaps the memory. */
+    boolean isClosed() {
+        return closed;
+    }
+
+    /**
+     * Unmaps the memory. Puts that are under way are completed; those whose turn has not come fail, and their peer is
+     * not told of them.
+     */
     @Override
     public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        endpoint.puts.cancel(this);
         if (target != null) {
             target.close();
+            target = null;
         }
         if (mapped != null) {
             mapped.close();

@@ -1,7 +1,10 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.spi.Inbox;
+import java.lang.System.Logger.Level;
+import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Queue;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableRingBuffer;
 import org.agrona.MutableDirectBuffer;
@@ -12,18 +15,32 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 /**
  * Puts what comes in the order in which each link sent it: messages go to the inbox, or are kept if nobody wants them
  * at the moment; writes go into registered memory.
+ *
+ * <p>Anybody may send, whether he knows the secret or not. So what is kept for others is limited: the bytes of messages
+ * that came before their turn, the links whose endpoint is not known yet, and one link for each endpoint. Who takes
+ * more than that is no longer listened to, and his endpoint is closed.
  */
 final class Arrivals {
     private static final int MAX_HEADER = Envelope.WRITE_LENGTH + UcxWire.MAX_MESSAGE_BEHIND;
+    /** A long message on a slow way may be overtaken by all that is under way on a fast one. */
+    private static final long MOST_EARLY = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
+    /** Links whose first message was overtaken. */
+    private static final int MOST_UNKNOWN = 256;
+
+    private static final System.Logger LOG = System.getLogger(Arrivals.class.getName());
 
     private final Long2ObjectHashMap<Inflow> inflows = new Long2ObjectHashMap<>();
+    /** Those whose endpoint is not known, the oldest first. */
+    private final Queue<Inflow> unknown = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted;
     private final List<UcpEndpoint> failed;
     private final Registrations registrations;
+    private final long mostEarly;
     private final ExpandableRingBuffer kept = new ExpandableRingBuffer();
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private final UnsafeBuffer data = new UnsafeBuffer(0, 0);
     private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::handOverKept;
+    private long earlyBytes;
     private Inbox inbox;
     private int room;
     private int taken;
@@ -36,6 +53,11 @@ final class Arrivals {
      * @param failed where those go that are to be closed
      */
     Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations) {
+        this(accepted, failed, registrations, MOST_EARLY);
+    }
+
+    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations, long mostEarly) {
+        this.mostEarly = mostEarly;
         this.accepted = accepted;
         this.failed = failed;
         this.registrations = registrations;
@@ -78,7 +100,18 @@ final class Arrivals {
 
     /** Forgets the links that came by an endpoint. */
     void forget(UcpEndpoint endpoint) {
-        inflows.values().removeIf(inflow -> inflow.endpoint() == endpoint);
+        inflows.values().removeIf(inflow -> {
+            if (inflow.endpoint() != endpoint) {
+                return false;
+            }
+            earlyBytes -= inflow.earlyBytes();
+            return true;
+        });
+    }
+
+    /** Returns how much memory all take that came before their turn. */
+    long earlyBytes() {
+        return earlyBytes;
     }
 
     /** Takes a message from UCX. */
@@ -89,8 +122,10 @@ final class Arrivals {
         view.wrap(address, length);
         Inflow inflow = inflow(view, replyTo);
         long sequence = Envelope.sequence(view, 0);
-        if (sequence != inflow.expected()) {
-            inflow.keep(sequence, new Inflow.Early(0, bytes(view)));
+        if (!inflow.isNext(sequence)) {
+            if (inflow.isEarly(sequence)) {
+                keep(inflow, sequence, new Inflow.Early(0, bytes(view)));
+            }
             return;
         }
         inflow.advance();
@@ -107,11 +142,13 @@ final class Arrivals {
         data.wrap(address, length);
         Inflow inflow = inflow(view, replyTo);
         long sequence = Envelope.sequence(view, 0);
-        if (sequence != inflow.expected()) {
-            byte[] bytes = new byte[headerLength + length];
-            view.getBytes(0, bytes, 0, headerLength);
-            data.getBytes(0, bytes, headerLength, length);
-            inflow.keep(sequence, new Inflow.Early(headerLength, bytes));
+        if (!inflow.isNext(sequence)) {
+            if (inflow.isEarly(sequence)) {
+                byte[] bytes = new byte[headerLength + length];
+                view.getBytes(0, bytes, 0, headerLength);
+                data.getBytes(0, bytes, headerLength, length);
+                keep(inflow, sequence, new Inflow.Early(headerLength, bytes));
+            }
             return;
         }
         inflow.advance();
@@ -126,7 +163,7 @@ final class Arrivals {
         }
         view.wrap(address, length);
         Inflow inflow = inflow(view, replyTo);
-        if (inflow.expected() == Envelope.sequence(view, 0)) {
+        if (inflow.isNext(Envelope.sequence(view, 0))) {
             inflow.leave();
         }
     }
@@ -138,19 +175,60 @@ final class Arrivals {
         if (inflow == null) {
             inflow = new Inflow(link);
             inflows.put(link, inflow);
+            unknown.add(inflow);
+            if (unknown.size() > MOST_UNKNOWN) {
+                Inflow oldest = unknown.remove();
+                inflows.remove(oldest.link());
+                earlyBytes -= oldest.earlyBytes();
+            }
         }
         if (replyTo != null && inflow.endpoint() == null) {
             for (UcpEndpoint endpoint : accepted) {
                 if (endpoint.getNativeId().equals(replyTo.getNativeId())) {
-                    inflow.answerTo(endpoint);
+                    answerTo(inflow, endpoint);
                 }
             }
         }
         return inflow;
     }
 
+    private void answerTo(Inflow inflow, UcpEndpoint endpoint) {
+        boolean another = false;
+        for (Inflow other : inflows.values()) {
+            another |= other.endpoint() == endpoint;
+        }
+        unknown.remove(inflow);
+        inflow.answerTo(endpoint);
+        if (another || inflow.isBroken()) {
+            breakOff(inflow, "comes by the endpoint of another");
+        }
+    }
+
+    private void keep(Inflow inflow, long sequence, Inflow.Early message) {
+        inflow.keep(sequence, message);
+        earlyBytes += message.cost();
+        while (earlyBytes > mostEarly) {
+            Inflow most = inflow;
+            for (Inflow other : inflows.values()) {
+                most = other.earlyBytes() > most.earlyBytes() ? other : most;
+            }
+            breakOff(most, "has the most of the " + earlyBytes + " bytes that came before their turn");
+        }
+    }
+
+    /** Listens to a link no more; its endpoint is closed, at once or when it is known. */
+    private void breakOff(Inflow inflow, String why) {
+        earlyBytes -= inflow.earlyBytes();
+        inflow.breakOff();
+        if (inflow.endpoint() != null) {
+            failed.add(inflow.endpoint());
+        }
+        LOG.log(Level.DEBUG, "the link {0} is ended: it {1}", inflow.link(), why);
+    }
+
     private void takeEarly(Inflow inflow) {
         for (Inflow.Early next = inflow.next(); next != null; next = inflow.next()) {
+            earlyBytes -= next.cost();
             inflow.advance();
             data.wrap(next.bytes());
             if (next.head() > 0) {
@@ -163,9 +241,17 @@ final class Arrivals {
     }
 
     private void write(Inflow inflow, DirectBuffer from, int offset, int length) {
-        if (!registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0), Envelope.offset(view, 0),
-                from, offset, length)) {
-            failed.add(inflow.endpoint());
+        boolean written;
+        try {
+            written = registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0),
+                    Envelope.offset(view, 0), from, offset, length);
+        } catch (Throwable e) {
+            // Of whoever sees what comes; the data may be nowhere.
+            fail(e);
+            written = false;
+        }
+        if (!written) {
+            breakOff(inflow, "wrote where it may not, or what nobody could take");
             return;
         }
         if (Envelope.isLast(view, 0)) {
@@ -198,18 +284,22 @@ final class Arrivals {
         return true;
     }
 
-    // Called from native code, which no exception may pass.
+    /** Has {@link #end} throw what was thrown below native code, which no exception may pass. */
+    void fail(Throwable e) {
+        if (failure == null) {
+            failure = e;
+        } else if (failure != e) {
+            failure.addSuppressed(e);
+        }
+    }
+
     private void call(DirectBuffer buffer, int offset, int length) {
         room--;
         taken++;
         try {
             inbox.onMessage(buffer, offset, length);
         } catch (Throwable e) {
-            if (failure == null) {
-                failure = e;
-            } else if (failure != e) {
-                failure.addSuppressed(e);
-            }
+            fail(e);
         }
     }
 }

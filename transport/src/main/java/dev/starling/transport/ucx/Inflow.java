@@ -8,9 +8,12 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 final class Inflow {
     private static final int MOST_UNTOLD = 256;
     private static final long UNTOLD_NS = 5_000_000;
+    /** Instead of the number of the next message. */
+    private static final long BROKEN = -1;
 
     private final long link;
     private final Map<Long, Early> early = new HashMap<>();
+    private long earlyBytes;
     private UcpEndpoint endpoint;
     private long expected;
     private long written;
@@ -23,7 +26,15 @@ final class Inflow {
      *
      * @param head length of what precedes the data of a write, else 0
      */
-    record Early(int head, byte[] bytes) { }
+    record Early(int head, byte[] bytes) {
+        /** About what Java needs for an entry. */
+        private static final int OWN_BYTES = 256;
+
+        /** Returns how much memory it takes. */
+        long cost() {
+            return OWN_BYTES + bytes.length;
+        }
+    }
 
     Inflow(long link) {
         this.link = link;
@@ -42,22 +53,48 @@ final class Inflow {
         endpoint = newEndpoint;
     }
 
-    /** Returns the number of the next message. */
-    long expected() {
-        return expected;
+    /** Returns whether a message is the one whose turn it is. */
+    boolean isNext(long sequence) {
+        return sequence == expected && expected != BROKEN;
     }
 
     void advance() {
         expected++;
     }
 
+    /** Returns whether a message has not come and is not the next. */
+    boolean isEarly(long sequence) {
+        return expected != BROKEN && sequence > expected && !early.containsKey(sequence);
+    }
+
     void keep(long sequence, Early message) {
         early.put(sequence, message);
+        earlyBytes += message.cost();
+    }
+
+    /** Returns how much memory it takes that messages came before their turn. */
+    long earlyBytes() {
+        return earlyBytes;
     }
 
     /** Returns the next message if it has come before its turn, or {@code null}. */
     Early next() {
-        return early.isEmpty() ? null : early.remove(expected);
+        Early next = early.isEmpty() ? null : early.remove(expected);
+        if (next != null) {
+            earlyBytes -= next.cost();
+        }
+        return next;
+    }
+
+    /** Takes nothing any more that the other end sends. */
+    void breakOff() {
+        early.clear();
+        earlyBytes = 0;
+        expected = BROKEN;
+    }
+
+    boolean isBroken() {
+        return expected == BROKEN;
     }
 
     /** Counts a put of which all is there. */

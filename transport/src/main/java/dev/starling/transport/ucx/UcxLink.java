@@ -32,7 +32,7 @@ final class UcxLink implements Link {
     private Puts puts;
     private UcpRequest connecting;
     private boolean failed;
-    private boolean unpaced;
+    private boolean tuned;
     private long id;
     private long sequence;
     private long retryNs = MIN_RETRY_NS;
@@ -75,10 +75,10 @@ final class UcxLink implements Link {
     /** Sends a piece of a put, which is not copied, and a message behind it if that has a length. */
     int write(long registration, long token, long offset, boolean last, long address, int length, DirectBuffer message,
             int messageLength) {
-        if (!unpaced && length >= BULK) {
+        if (!tuned && length >= BULK) {
             // By now UCX has made its connections.
-            unpaced = true;
-            wire.doNotPace(this);
+            tuned = true;
+            wire.tuneSockets(this);
         }
         int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH + messageLength);
         if (at < 0) {

@@ -58,6 +58,8 @@ final class UcxWire implements Wire, RemoteWrites {
     private static final int MAX_PROGRESS = 16;
     private static final int PROGRESS_LENGTH = 3 * Long.BYTES;
 
+    /** Looks at the process's sockets before UCX opens any. */
+    private final HostSockets hostSockets = new HostSockets();
     private final UcpContext context;
     private final UcpWorker worker;
     private final Events events;
@@ -111,7 +113,7 @@ final class UcxWire implements Wire, RemoteWrites {
         }
     }
 
-    /** What is called from native code: must not throw, nor make progress. */
+    /** What is called from native code: must not make progress. */
     private interface Handler {
         void onMessage(long header, int headerLength, long data, int length, UcpEndpoint replyTo);
     }
@@ -120,7 +122,12 @@ final class UcxWire implements Wire, RemoteWrites {
         worker.setAmRecvHandler(kind, (header, headerLength, data, replyTo) -> {
             // Nobody who speaks our language sends anything that would have to be fetched.
             if (data.isDataValid() && data.getLength() <= Envelope.LENGTH + MAX_MESSAGE) {
-                handler.onMessage(header, (int) headerLength, data.getDataAddress(), (int) data.getLength(), replyTo);
+                try {
+                    handler.onMessage(header, (int) headerLength, data.getDataAddress(), (int) data.getLength(),
+                            replyTo);
+                } catch (Throwable e) {
+                    arrivals.fail(e);
+                }
             }
             return UcsConstants.STATUS.UCS_OK;
         }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
@@ -307,10 +314,10 @@ final class UcxWire implements Wire, RemoteWrites {
         return arrivals.keepsMessages();
     }
 
-    /** Has the connections of a link that begins to send much not paced if its peer is on this host. */
-    void doNotPace(UcxLink link) {
+    /** Tunes the connections of a link that begins to send much if its peer is on this host. */
+    void tuneSockets(UcxLink link) {
         if (link.isLocal()) {
-            int sockets = HostSockets.doNotPace();
+            int sockets = hostSockets.tune();
             LOG.log(Level.DEBUG, "{0} connections within the host are not paced", sockets);
         }
     }

@@ -251,6 +251,48 @@ class PutContractTest {
     }
 
     @Test
+    void shouldFailPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
+        List<Boolean> outcomes = closeTheTargetOfManyPuts(setting);
+        if (!setting.provider().equals("ucx")) { // Which may take as many at once.
+            assertThat(outcomes).contains(false);
+        }
+    }
+
+    /** Returns what becomes of puts, some of which have begun, whose target is closed; later ones arrive. */
+    static List<Boolean> closeTheTargetOfManyPuts(Setting setting) {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            int bytes = 4 << 20;
+            int count = 60;
+            MemoryRegion source = filled(c, bytes, 9);
+            MemoryRegion target = c.b().transport.register(bytes);
+            RemoteRegion closed = c.toB().open(target.key(), false);
+            RemoteRegion open = c.toB().open(target.key(), false);
+            List<Boolean> outcomes = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                assertThat(c.toB().putAndTell(source, 0, closed, 0, bytes, i, outcomes::add)).isEqualTo(Endpoint.OK);
+            }
+            boolean[] last = new boolean[1];
+            assertThat(c.toB().putAndTell(source, 0, open, 0, bytes, count, ok -> last[0] = ok))
+                    .isEqualTo(Endpoint.OK);
+            closed.close();
+            closed.close();
+            assertThatThrownBy(() -> c.toB().put(source, 0, closed, 0, 1, null)).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("target is closed");
+            int failed = outcomes.size();
+            assertThat(outcomes).as("when the target is closed").doesNotContain(true);
+            cluster.await(() -> last[0] && outcomes.size() == count, "the outcomes");
+            // Whoever is told of a put has its data, and nobody is told of one that failed.
+            assertThat(outcomes.subList(failed, count)).doesNotContain(false);
+            assertThat(c.b().told).hasSize(count - failed + 1).isSorted().endsWith((long) count);
+            assertThat(target.memory().mismatch(source.memory())).isEqualTo(-1);
+            assertThat(c.toB().isConnected() && c.toA().isConnected()).isTrue();
+            open.close();
+            return outcomes;
+        }
+    }
+
+    @Test
     void shouldDropWhatIsWrittenIntoARegionThatHasJustBeenClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();

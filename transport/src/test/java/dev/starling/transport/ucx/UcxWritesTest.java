@@ -237,6 +237,30 @@ class UcxWritesTest {
         }
     }
 
+    @Test
+    void shouldThrowWhatWhoeverSeesWritesThrowsAndEndTheLink() {
+        TransportConfig config = config("tcp").option("writes", "messages");
+        try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
+            Link link = from.open(to.address());
+            Link lasting = to.open(from.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
+            RemoteWrites.Registration registration = ((RemoteWrites) to).register(arena.allocate(100));
+            registration.onWrite((offset, address, length) -> {
+                throw new StackOverflowError("of who sees it");
+            });
+            Boolean[] written = new Boolean[1];
+            ((RemoteWrites) from).attach(link, registration.key()).put(0, arena.allocate(100),
+                    (tag, success) -> written[0] = success, 0);
+            assertThatThrownBy(() -> await(() -> written[0] != null, from, to))
+                    .isInstanceOf(StackOverflowError.class).hasMessage("of who sees it");
+            await(() -> written[0] != null, from, to);
+            assertThat(written[0]).isFalse();
+            assertThat(offer(link, new byte[4])).isEqualTo(Wire.CLOSED);
+            await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"network", "messages"})
     void shouldCloseWithMemoryStillRegistered(String writes) {

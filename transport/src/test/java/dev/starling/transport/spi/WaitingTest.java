@@ -1,0 +1,62 @@
+package dev.starling.transport.spi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class WaitingTest {
+    private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
+
+    @Test
+    void shouldSpinOnlyWhileThereIsAProcessorForEachBusyThread() {
+        // Who spins sleeps later, for whoever will wake him.
+        for (int busy : new int[] {1, PROCESSORS}) {
+            assertThat(Waiting.forThreads(busy).isToSleep(99_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).isToSleep(100_000)).isTrue();
+        }
+        for (int busy : new int[] {PROCESSORS + 1, 1000}) {
+            assertThat(Waiting.forThreads(busy).isToSleep(19_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).isToSleep(20_000)).isTrue();
+        }
+    }
+
+    @EnabledOnOs(OS.LINUX)
+    @ParameterizedTest
+    @ValueSource(ints = {1, 1000})
+    void shouldSleepFromATenthOfAMillisecondOn(int busyThreads) throws IOException {
+        Waiting waiting = Waiting.forThreads(busyThreads);
+        int calls = 200;
+        for (long idleNs : new long[] {0, 19_999, 20_000, 99_999}) {
+            assertThat(sleeps(waiting, idleNs, calls)).as("%d ns", idleNs).isLessThan(calls / 4);
+        }
+        for (long idleNs : new long[] {100_000, 1_000_000, Long.MAX_VALUE}) {
+            long begin = System.nanoTime();
+            assertThat(sleeps(waiting, idleNs, calls)).as("%d ns", idleNs).isGreaterThan(calls * 3 / 4);
+            // At most half a millisecond each, and what the system adds.
+            assertThat(System.nanoTime() - begin).isBetween(calls * 15_000L, calls * 50_000_000L);
+        }
+    }
+
+    /** Returns how often this thread gives its processor up to wait for something, which giving way is not. */
+    private static long sleeps(Waiting waiting, long idleNs, int calls) throws IOException {
+        long before = switches();
+        for (int i = 0; i < calls; i++) {
+            waiting.idle(idleNs);
+        }
+        return switches() - before;
+    }
+
+    private static long switches() throws IOException {
+        return Files.readAllLines(Path.of("/proc/thread-self/status")).stream()
+                .filter(line -> line.startsWith("voluntary_ctxt_switches:"))
+                .mapToLong(line -> Long.parseLong(line.substring(line.indexOf(':') + 1).strip())).findFirst()
+                .orElseThrow();
+    }
+}

@@ -1,0 +1,200 @@
+package dev.starling.transport.ucx;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.transport.spi.RemoteWrites;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.openucx.jucx.ucp.UcpEndpoint;
+
+/** What becomes of what comes, in whatever order and from whomever; here by no known endpoint. */
+class ArrivalsTest {
+    private static final long MOST_EARLY = 1 << 20;
+    private static final int TARGET_BYTES = 1 << 12;
+
+    private final Arena arena = Arena.ofConfined();
+    private final List<UcpEndpoint> failed = new ArrayList<>();
+    private final Registrations registrations = new Registrations();
+    private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, registrations, MOST_EARLY);
+    /** By link and number, as a sender writes them, and what follows. */
+    private final UnsafeBuffer message = new UnsafeBuffer(arena.allocate(1 << 16, 8).address(), 1 << 16);
+    private final MemorySegment target = arena.allocate(TARGET_BYTES, 8);
+    private final List<List<Long>> heard = new ArrayList<>();
+    private RemoteWrites.Registration registration;
+
+    @BeforeEach
+    void begin() {
+        registration = registrations.register(target);
+        for (int link = 0; link < 4; link++) {
+            heard.add(new ArrayList<>());
+        }
+        arrivals.begin((buffer, offset, length) -> {
+            int link = (int) buffer.getLong(offset);
+            long number = buffer.getLong(offset + Long.BYTES);
+            heard.get(link).add(number);
+            long at = link * 8L;
+            // What a link says behind a write is said when that is there.
+            assertThat(length > 2 * Long.BYTES || target.get(ValueLayout.JAVA_LONG, at) == number).isTrue();
+        }, Integer.MAX_VALUE);
+    }
+
+    @AfterEach
+    void end() {
+        arena.close();
+    }
+
+    private void send(long link, long number, int length) {
+        Envelope.write(message, 0, link, number);
+        message.putLong(Envelope.LENGTH, link);
+        message.putLong(Envelope.LENGTH + Long.BYTES, number);
+        arrivals.message(message.addressOffset(), Envelope.LENGTH + length, null);
+    }
+
+    private void write(long link, long number, RemoteWrites.Registration to) {
+        ByteBuffer key = ByteBuffer.wrap(to.key()).order(ByteOrder.LITTLE_ENDIAN);
+        Envelope.write(message, 0, link, number);
+        Envelope.writeTarget(message, 0, key.getLong(9), key.getLong(17), link * 8, true);
+        message.putLong(Envelope.WRITE_LENGTH, link);
+        message.putLong(Envelope.WRITE_LENGTH + Long.BYTES, number);
+        int data = 1 << 15;
+        message.putLong(data, number);
+        arrivals.write(message.addressOffset(), Envelope.WRITE_LENGTH + 2 * Long.BYTES, message.addressOffset() + data,
+                Long.BYTES, null);
+    }
+
+    private static Long[] upTo(int count) {
+        Long[] all = new Long[count];
+        Arrays.setAll(all, i -> (long) i);
+        return all;
+    }
+
+    private int links() {
+        int[] links = {0};
+        arrivals.inflows().forEach(_ -> links[0]++);
+        return links[0];
+    }
+
+    @Test
+    void shouldBringMessagesAndWritesOfEachLinkIntoTheirOrder() {
+        int each = 300;
+        List<int[]> all = new ArrayList<>();
+        for (int i = 0; i < 4 * each; i++) {
+            all.add(new int[] {i % 4, i / 4});
+        }
+        Random random = new Random(3);
+        Collections.shuffle(all, random);
+        for (int[] next : all) {
+            if (next[1] % 3 == 0) {
+                send(next[0], next[1], 100 + random.nextInt(200));
+            } else {
+                write(next[0], next[1], registration);
+            }
+            if (random.nextInt(4) == 0) {
+                send(next[0], next[1], 100);
+            }
+        }
+        assertThat(arrivals.end()).isEqualTo(4 * each);
+        assertThat(heard).allSatisfy(numbers -> assertThat(numbers).containsExactly(upTo(each)));
+        assertThat(arrivals.earlyBytes()).isZero();
+        assertThat(failed).isEmpty();
+    }
+
+    @Test
+    void shouldKeepNoMoreThanItMayOfWhatComesEarly() {
+        for (int number = 1; number <= 10; number++) {
+            send(0, number, 1000);
+            write(1, number, registration);
+        }
+        long honest = arrivals.earlyBytes();
+        assertThat(honest).isBetween(10_000L, 20_000L);
+        for (int link = 2; link < 4; link++) {
+            for (int number = 1; number <= 1000; number++) {
+                send(link, number * 1_000_003L, 30_000);
+                assertThat(arrivals.earlyBytes()).isBetween(honest, MOST_EARLY);
+            }
+        }
+        // Tiny ones have their price, too.
+        for (int number = 1; number <= 10_000; number++) {
+            send(1000, number, 0);
+            assertThat(arrivals.earlyBytes()).isBetween(honest, MOST_EARLY);
+        }
+        assertThat(arrivals.earlyBytes()).isEqualTo(honest);
+        for (int link = 0; link < 4; link++) {
+            send(link, 0, 100);
+        }
+        arrivals.end();
+        assertThat(heard.get(0)).containsExactly(upTo(11));
+        assertThat(heard.get(1)).containsExactly(upTo(11));
+        assertThat(heard.get(2)).as("of who sent too much").isEmpty();
+        assertThat(heard.get(3)).isEmpty();
+        assertThat(arrivals.earlyBytes()).isZero();
+    }
+
+    @Test
+    void shouldKeepAMessageOnceAndNoneThatWasThere() {
+        send(0, 0, 100);
+        send(0, 2, 100);
+        long once = arrivals.earlyBytes();
+        for (long number : new long[] {2, 2, 0, -1, Long.MIN_VALUE}) {
+            send(0, number, 100);
+        }
+        assertThat(arrivals.earlyBytes()).isEqualTo(once);
+        send(0, 1, 100);
+        assertThat(arrivals.end()).isEqualTo(3);
+        assertThat(heard.getFirst()).containsExactly(upTo(3));
+    }
+
+    @Test
+    void shouldForgetTheOldestOfManyLinksOfWhoeverTheyAre() {
+        Random random = new Random(4);
+        for (int i = 0; i < 20_000; i++) {
+            send(4 + random.nextLong(Long.MAX_VALUE - 4), 1 + random.nextInt(1000), 1000);
+        }
+        assertThat(links()).isEqualTo(256);
+        assertThat(arrivals.earlyBytes()).isBetween(256 * 1000L, 256 * 1300L);
+        send(0, 1, 100);
+        send(0, 0, 100);
+        arrivals.end();
+        assertThat(heard.getFirst()).containsExactly(upTo(2));
+    }
+
+    @Test
+    void shouldHandOnWhatWhoeverSeesWritesThrowsAndEndTheLink() {
+        registration.onWrite((offset, _, _) -> {
+            if (offset == 0) {
+                throw new AssertionError("of who sees it");
+            }
+            return false;
+        });
+        write(1, 0, registration);
+        write(0, 2, registration);
+        assertThatCode(() -> {
+            write(0, 0, registration);
+            for (long number : new long[]{1, -1, 0, 1}) {
+                send(0, number, 100);
+            }
+        }).doesNotThrowAnyException();
+        write(1, 1, registration);
+        assertThatThrownBy(arrivals::end).isInstanceOf(AssertionError.class).hasMessage("of who sees it");
+        assertThat(heard.get(0)).as("behind what is not there").isEmpty();
+        assertThat(heard.get(1)).containsExactly(upTo(2));
+        assertThat(target.get(ValueLayout.JAVA_LONG, 0)).isZero();
+        assertThat(arrivals.earlyBytes()).isZero();
+        assertThat(failed).as("of an endpoint that nobody knows").isEmpty();
+        assertThat(arrivals.end()).isEqualTo(2);
+    }
+}
