@@ -25,6 +25,8 @@ public final class FarProvider implements BackendProvider {
     public static final AtomicInteger UPLOADS = new AtomicInteger();
     /** How many uploads there were beside the device's work. */
     public static final AtomicInteger COPIES = new AtomicInteger();
+    /** How many uploaders nobody has closed. */
+    public static final AtomicInteger OPEN = new AtomicInteger();
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     /** Returns the device. */
@@ -71,6 +73,7 @@ public final class FarProvider implements BackendProvider {
 
         @Override
         public Uploader uploader() {
+            OPEN.incrementAndGet();
             return new Late();
         }
     }
@@ -102,6 +105,12 @@ public final class FarProvider implements BackendProvider {
                 MemorySegment.copy(copy.bytes, 0, ALL, ValueLayout.JAVA_BYTE, copy.to, copy.bytes.length);
             }
             waiting.clear();
+        }
+
+        @Override
+        public void close() {
+            await();
+            OPEN.decrementAndGet();
         }
     }
 }

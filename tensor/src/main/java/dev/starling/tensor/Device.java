@@ -2,8 +2,10 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.Library;
 import dev.starling.tensor.spi.MemoryUse;
 import dev.starling.tensor.spi.Probe;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.ServiceLoader;
 import java.util.TreeMap;
@@ -66,6 +68,18 @@ public final class Device {
         Map<String, Probe> found = new TreeMap<>();
         for (BackendProvider provider : providers()) {
             found.put(provider.type(), provider.probe());
+        }
+        return found;
+    }
+
+    /**
+     * Returns the libraries that the backends of this machine's devices make use of, those that are missing among them.
+     * May take seconds.
+     */
+    public static List<Library> libraries() {
+        List<Library> found = new ArrayList<>();
+        for (BackendProvider provider : providers()) {
+            found.addAll(provider.libraries());
         }
         return found;
     }

@@ -71,7 +71,8 @@ public final class Recurrences {
      * @param rectified for {@code max(·, 0)} in place of tanh
      */
     public static States rnn(Tensor x, Tensor h, Weights w, boolean rectified, boolean reverse, Tensor lengths) {
-        Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse), operands(x, w, lengths, orZeros(h, x, w)));
+        Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse, keeps()),
+                operands(x, w, lengths, orZeros(h, x, w)));
         return new States(r[0], r[1], null);
     }
 

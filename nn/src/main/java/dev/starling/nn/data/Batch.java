@@ -104,7 +104,7 @@ public final class Batch {
     /** Gives the memory on the device back; called when nobody makes this batch any more. */
     void close() {
         if (device != null) {
-            uploader.await();
+            uploader.close();
             for (Tensor room : rooms) {
                 room.close();
             }

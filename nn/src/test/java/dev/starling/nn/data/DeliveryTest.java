@@ -101,6 +101,7 @@ class DeliveryTest {
         assertThat(FarProvider.COPIES.get()).isEqualTo(2 * 11 * (2 + 3));
         // What remains are the parameters on their way there, and not one for each step.
         assertThat(FarProvider.UPLOADS.get()).isLessThan(20);
+        assertThat(FarProvider.OPEN.get()).isZero();
     }
 
     private static double[] train(Device device) {

@@ -41,7 +41,7 @@ final class RecurrentPass {
         sequence = new RecurrentSequence(op, in);
         units = sequence.units;
         rows = sequence.rows;
-        keeps = op.keeps();
+        keeps = op.keeps() && op.cell().reserved() > 0;
         apart = op.cell() == Cell.GRU;
         y = results[0];
         h = results[1];

@@ -1,5 +1,6 @@
 package dev.starling.tensor.op;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
@@ -18,7 +19,8 @@ import java.util.Arrays;
  * <p>Results are the states after each step {@code y [T, N, H]}, the state after the last one {@code h [N, H]} (and
  * {@code c [N, H]}), and the reserve {@code [T, N, R·H]}, which is for the gradient and carries none: R parts a cell of
  * what a step computed, 0 at steps that are left out. All have x's type; a 16-bit state may be rounded to it between
- * steps, or kept in f32.
+ * steps, or kept in f32. A device may keep a reserve of its own form instead, u8 of one dimension, which means nothing
+ * to others ({@link dev.starling.tensor.spi.Backend#reserveBytes}).
  */
 public sealed interface Recurrence extends Op {
     /** What a step computes. */
@@ -85,7 +87,10 @@ public sealed interface Recurrence extends Op {
 
     /** A layer. */
     sealed interface Forward extends Recurrence {
-        /** Tells whether the reserve is kept; else its last size is 0 and the gradient is composed, slowly. */
+        /**
+         * Tells whether the reserve is kept; else its last size is 0, and the gradient of a cell whose reserve has
+         * parts is composed, slowly.
+         */
         boolean keeps();
 
         /** Returns the operation that computes the gradients; {@code input} tells whether that of x is wanted. */
@@ -97,9 +102,15 @@ public sealed interface Recurrence extends Op {
             Check.operands(this, in, least, least + 3);
             Operands<Spec> o = operands(in);
             check(o, in);
-            Spec reserve = o.x.with(o.x.shape().with(-1, keeps() ? cell().reserved * o.h.shape().dim(1) : 0));
+            long own = keeps() ? o.x.device().backend().reserveBytes(this, in) : 0;
+            Spec reserve = own > 0 ? new Spec(DType.U8, Shape.of(own), o.x.device()) : reserve(o);
             Spec y = o.x.with(o.x.shape().with(-1, o.h.shape().dim(1)));
             return o.c == null ? new Spec[] {y, o.h, reserve} : new Spec[] {y, o.h, o.c, reserve};
+        }
+
+        /** Returns what the reserve is where the device has no form of its own. */
+        private Spec reserve(Operands<Spec> o) {
+            return o.x.with(o.x.shape().with(-1, keeps() ? cell().reserved * o.h.shape().dim(1) : 0));
         }
 
         private void check(Operands<Spec> o, Spec... in) {
@@ -152,7 +163,8 @@ public sealed interface Recurrence extends Op {
 
     /**
      * The gradients of a layer: operands are those of the results y and h (and c), then y and the reserve as the layer
-     * gave them, then the layer's own operands. Results are the gradients of all these but {@code lengths}.
+     * gave them, then the layer's own operands. Results are the gradients of all these but {@code lengths}. A reserve
+     * as {@link Recurrence} defines it is taken by every device.
      */
     sealed interface Gradient extends Recurrence {
         /** Tells whether x's gradient is wanted; if not, it has no steps. */
@@ -170,6 +182,9 @@ public sealed interface Recurrence extends Op {
             Spec[] results = layer.infer(own);
             for (int i = 0; i < first; i++) {
                 Spec wanted = results[i < first - 2 ? i : i == first - 2 ? 0 : results.length - 1];
+                if (i == first - 1 && in[i].equals(layer.reserve(operands(in)))) {
+                    continue;
+                }
                 Check.dtype(in[i].dtype() == wanted.dtype(), this, "operands must have one type",
                         "cast with to(DType)", in);
                 Check.shape(in[i].shape().equals(wanted.shape()), this,
@@ -265,20 +280,16 @@ public sealed interface Recurrence extends Op {
 
     /**
      * Plain recurrence: {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}, or a rectifier in place of tanh. Its reserve has no
-     * elements: y is enough for the gradient. (Elman, 1990)
+     * elements, unless in a device's own form: y is enough for the gradient. (Elman, 1990)
      *
      * @param rectified whether by {@code max(·, 0)} rather than tanh
      * @param reverse whether steps go from the last to the first
+     * @param keeps whether the reserve is kept
      */
-    record Rnn(boolean rectified, boolean reverse) implements Forward {
+    record Rnn(boolean rectified, boolean reverse, boolean keeps) implements Forward {
         @Override
         public Cell cell() {
             return rectified ? Cell.RELU : Cell.TANH;
-        }
-
-        @Override
-        public boolean keeps() {
-            return false;
         }
 
         @Override
@@ -302,7 +313,7 @@ public sealed interface Recurrence extends Op {
 
         @Override
         public Forward forward(boolean keeps) {
-            return new Rnn(rectified, reverse);
+            return new Rnn(rectified, reverse, keeps);
         }
     }
 }

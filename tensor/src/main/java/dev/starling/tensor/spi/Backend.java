@@ -3,6 +3,7 @@ package dev.starling.tensor.spi;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import java.util.function.IntConsumer;
 
@@ -38,6 +39,17 @@ public interface Backend {
         for (int i = 0; i < ops.length; i++) {
             run(ops[i], operands[i], NO_OUTPUTS);
         }
+    }
+
+    /**
+     * Returns how many bytes a recurrent layer that keeps its reserve keeps in a form of this device's own: its reserve
+     * is then u8 of that size. The same operands are always answered the same.
+     *
+     * @param operands checked, as {@link #run} will be given them
+     * @return 0 for the form that {@link Recurrence} defines
+     */
+    default long reserveBytes(Recurrence.Forward op, Spec... operands) {
+        return 0;
     }
 
     /** Returns what connects this device to others of its kind, or {@code null}. */
@@ -77,6 +89,14 @@ public interface Backend {
             @Override
             public void await() { }
         };
+    }
+
+    /**
+     * Lets the device copy to and from memory of the host by itself; where it cannot, the host waits for each copy.
+     * The memory stays until that is closed.
+     */
+    default PinnedMemory pin(long hostAddress, long bytes) {
+        return new UnpinnedMemory(this, hostAddress);
     }
 
     /**

@@ -14,7 +14,7 @@ package dev.starling.tensor.spi;
  * <p>Between {@code lend} and {@code await} nothing else may be asked to use the memory; it may be given back to the
  * allocator, which lends it out again when the copies are done. The three calls do not overlap.
  */
-public interface Uploader {
+public interface Uploader extends AutoCloseable {
     /** Lets copies from now on run after what the device was asked for so far. */
     void lend();
 
@@ -23,4 +23,10 @@ public interface Uploader {
 
     /** Lets what the device is asked for from now on run after the copies. Does not make the host wait. */
     void await();
+
+    /** Gives it back; copies under way are waited for as by {@link #await}. */
+    @Override
+    default void close() {
+        await();
+    }
 }

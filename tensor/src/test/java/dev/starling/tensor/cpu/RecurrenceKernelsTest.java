@@ -19,8 +19,8 @@ class RecurrenceKernelsTest {
     static Stream<Recurrence.Forward> layers() {
         return Stream.of(false, true).flatMap(reverse -> Stream.of(new Recurrence.Lstm(reverse, true),
                 new Recurrence.Lstm(reverse, false), new Recurrence.Gru(reverse, true),
-                new Recurrence.Gru(reverse, false), new Recurrence.Rnn(false, reverse),
-                new Recurrence.Rnn(true, reverse)));
+                new Recurrence.Gru(reverse, false), new Recurrence.Rnn(false, reverse, true),
+                new Recurrence.Rnn(true, reverse, false)));
     }
 
     @ParameterizedTest
