@@ -85,7 +85,20 @@ public final class Collectives {
     /** Prepares an all-reduce for being started again and again; {@code label} says what for, in error messages. */
     public Work prepareAllReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op,
             String label) {
-        return prepare(CollectiveCall.allReduce(type, op, count, label), buffer, offset);
+        return prepareAllReduce(buffer, offset, count, type, op, label, null);
+    }
+
+    /**
+     * Prepares an all-reduce of elements that come to their memory by themselves: once started, it begins when they are
+     * there.
+     *
+     * @param ready tells whether they are; asked again and again by whoever works for the group, so that it must be
+     *     quick and not wait. What it throws ends all that is under way, on every rank
+     */
+    public Work prepareAllReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op,
+            String label, BooleanSupplier ready) {
+        return new Prepared(engine.prepare(CollectiveCall.allReduce(type, op, count, label), buffer.symmetric(),
+                offset, ready));
     }
 
     /**
@@ -167,7 +180,7 @@ public final class Collectives {
     }
 
     private Prepared prepare(CollectiveCall call, SymmetricBuffer buffer, long offset) {
-        return new Prepared(engine.prepare(call, buffer == null ? null : buffer.symmetric(), offset));
+        return new Prepared(engine.prepare(call, buffer == null ? null : buffer.symmetric(), offset, null));
     }
 
     private static Prepared started(Work work) {

@@ -322,7 +322,9 @@ public final class Group implements AutoCloseable {
         if (phase == Phase.CONNECTING) {
             work += connect();
         } else if (phase == Phase.RUNNING) {
-            work += engine.doWork();
+            int done = engine.doWork();
+            // What was sent last sets off now: nobody may come here for a while.
+            work += done + (done > 0 && !engine.isBusy() ? transport.doWork() : 0);
             if (!left.isEmpty() && phase == Phase.RUNNING) {
                 left.values().forEach(this::breakIfAwaited);
             }
@@ -500,20 +502,19 @@ public final class Group implements AutoCloseable {
             return;
         }
         closed = true;
-        Endpoint endpoint = coordinator.endpoint();
-        if (endpoint.isConnected()) {
+        if (coordinator.endpoint().isConnected()) {
             locked(() -> coordinator.send(Channels.CONTROL, new Control.Leave()));
-            progress.await(() -> coordinator.isEmpty() || !endpoint.isConnected(), Duration.ofSeconds(1));
+            await(() -> coordinator.isEmpty() || !coordinator.endpoint().isConnected(), Duration.ofSeconds(1));
         }
         progress.close();
-        locked(() -> end(new DistributedException("the group is closed")));
-        if (engine != null) {
-            engine.close();
-        }
-        if (collectives != null) {
-            collectives.close();
-        }
-        transport.close();
+        locked(() -> {
+            end(new DistributedException("the group is closed"));
+            if (engine != null) {
+                engine.close();
+                collectives.close();
+            }
+            transport.close();
+        });
         last.run();
     }
 }

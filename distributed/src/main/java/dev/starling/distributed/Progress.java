@@ -15,19 +15,23 @@ final class Progress implements AutoCloseable {
     private static final long SPIN_NS = 5_000;
     private static final long YIELD_NS = 20_000;
     private static final long SLEEP_NS = 500_000;
-    /** While somebody else works. */
-    private static final long RELIEVED_SLEEP_NS = 2_000_000;
+    /** While somebody else works: the longer that has been so, the longer. Who has long waited wakes the thread. */
+    private static final long SHORTEST_RELIEF_NS = 2_000_000;
+    private static final long LONGEST_RELIEF_NS = 16_000_000;
     private static final long BUSY_SLEEP_NS = 20_000;
     private static final long CLOSING_MS = 10_000;
 
     private final Transport transport;
     private final IntSupplier work;
     private final BooleanSupplier busy;
+    private final long longestReliefNs;
     private final ReentrantLock lock = new ReentrantLock();
     private final Thread thread;
     private volatile int waiting;
+    /** Numbers the waits, under the lock. */
+    private volatile long waits;
     private volatile boolean closed;
-    private volatile RuntimeException failure;
+    private volatile Throwable failure;
 
     /**
      * Makes it.
@@ -37,31 +41,42 @@ final class Progress implements AutoCloseable {
      * @param background whether there is a thread; in a simulation only those who wait work
      */
     Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name) {
+        this(transport, work, busy, background, name, LONGEST_RELIEF_NS);
+    }
+
+    /** As above, where the thread in the background leaves the work to others for another time at most. */
+    Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name,
+            long longestReliefNs) {
         this.transport = transport;
         this.work = work;
         this.busy = busy;
+        this.longestReliefNs = longestReliefNs;
         thread = background ? Thread.ofPlatform().daemon().name(name).start(this::run) : null;
     }
 
     private void run() {
         long lastWork = System.nanoTime();
+        long reliefNs = SHORTEST_RELIEF_NS;
+        long relievedBy = 0;
         while (!closed) {
             int done = 0;
-            if (waiting == 0 && lock.tryLock()) {
+            if (waiting == 0) {
                 try {
-                    done = work.getAsInt();
-                } catch (RuntimeException e) {
+                    done = workAlone();
+                } catch (Throwable e) {
                     failure = e;
                     return;
-                } finally {
-                    lock.unlock();
                 }
             }
             long now = System.nanoTime();
+            if (waiting > 0) {
+                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, longestReliefNs) : SHORTEST_RELIEF_NS;
+                relievedBy = waits;
+                LockSupport.parkNanos(this, reliefNs);
+                continue;
+            }
             if (done > 0) {
                 lastWork = now;
-            } else if (waiting > 0) {
-                LockSupport.parkNanos(this, RELIEVED_SLEEP_NS);
             } else if (busy.getAsBoolean()) {
                 pause(now - lastWork);
             } else {
@@ -100,11 +115,15 @@ final class Progress implements AutoCloseable {
     /** Does some work, unless somebody else is at it; for those who compute where there is no background thread. */
     int doWork() {
         rethrow();
+        return workAlone();
+    }
+
+    private int workAlone() {
         if (!lock.tryLock()) {
             return 0;
         }
         try {
-            return work.getAsInt();
+            return closed ? 0 : work.getAsInt();
         } finally {
             lock.unlock();
         }
@@ -119,6 +138,7 @@ final class Progress implements AutoCloseable {
         long lastWork = begin;
         lock.lock();
         waiting++;
+        waits++;
         lock.unlock();
         try {
             while (!condition.getAsBoolean()) {
@@ -137,11 +157,14 @@ final class Progress implements AutoCloseable {
             lock.lock();
             waiting--;
             lock.unlock();
+            if (busy.getAsBoolean() || transport.nanoTime() - begin > SHORTEST_RELIEF_NS) {
+                wake();
+            }
         }
     }
 
     private void rethrow() {
-        RuntimeException e = failure;
+        Throwable e = failure;
         if (e != null) {
             throw new DistributedException("the background thread failed: " + e.getMessage(), e);
         }

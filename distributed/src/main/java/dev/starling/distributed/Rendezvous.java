@@ -66,8 +66,8 @@ public final class Rendezvous {
      * Joins a group whose members all know the same list of hosts. The first one's process runs the coordinator, and
      * when it closes its group waits for the others to leave.
      *
-     * @param hosts by rank, {@code host} or {@code host:port}; the first with the coordinator's port, the others with
-     *     the one they listen on, if it is not any
+     * @param hosts by rank, {@code host} or {@code host:port}, {@code [fe80::1]:4000} if it is an IPv6 address; the
+     *     first with the coordinator's port, the others with the one they listen on, if it is not any
      * @param rank of this process
      * @param onLoss what a loss means
      * @param fewest number of processes that may go on together after losses
@@ -98,18 +98,28 @@ public final class Rendezvous {
         }
     }
 
-    private static String host(String entry) {
-        int colon = entry.lastIndexOf(':');
-        return colon < 0 ? entry : entry.substring(0, colon);
+    /** Returns the host's name or address, without the brackets that an IPv6 address has. */
+    static String host(String entry) {
+        int colon = colon(entry);
+        String host = colon < 0 ? entry : entry.substring(0, colon);
+        return host.startsWith("[") && host.endsWith("]") ? host.substring(1, host.length() - 1) : host;
     }
 
-    private static int port(String entry) {
-        int colon = entry.lastIndexOf(':');
+    /** Returns the port, 0 if there is none. */
+    static int port(String entry) {
+        int colon = colon(entry);
         try {
             return colon < 0 ? 0 : Integer.parseInt(entry.substring(colon + 1));
         } catch (NumberFormatException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "not a port in " + entry,
                     "write host:port", e);
         }
+    }
+
+    /** Returns where the colon before a port is, or -1: it is none of those of an IPv6 address. */
+    private static int colon(String entry) {
+        int last = entry.lastIndexOf(':');
+        boolean ofAddress = entry.startsWith("[") ? last < entry.lastIndexOf(']') : entry.indexOf(':') < last;
+        return ofAddress ? -1 : last;
     }
 }

@@ -1,7 +1,9 @@
 package dev.starling.distributed;
 
 import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Wire;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -11,6 +13,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.UnaryOperator;
 
 /** A group in threads of this JVM, for tests. */
 public final class Cluster {
@@ -20,6 +23,7 @@ public final class Cluster {
     private final int world;
     private final Coordinator.OnLoss onLoss;
     private List<String> hosts = List.of();
+    private UnaryOperator<Wire> around = UnaryOperator.identity();
     private Duration patience = Duration.ofSeconds(20);
 
     /** Makes a cluster over a transport. */
@@ -38,6 +42,12 @@ public final class Cluster {
     /** Has ranks pretend to be on hosts of these names. */
     public Cluster hosts(String... names) {
         hosts = List.of(names);
+        return this;
+    }
+
+    /** Puts something of the test's own around the wire of each rank. */
+    public Cluster around(UnaryOperator<Wire> wires) {
+        around = wires;
         return this;
     }
 
@@ -63,7 +73,8 @@ public final class Cluster {
                         .patience(patience);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
-                    try (Group group = Group.join(config)) {
+                    Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport));
+                    try (Group group = Group.join(Transport.over(wire, transport), config, true)) {
                         return program.run(group);
                     }
                 };

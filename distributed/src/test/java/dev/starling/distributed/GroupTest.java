@@ -2,6 +2,7 @@ package dev.starling.distributed;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.tensor.DType;
 import dev.starling.transport.Secret;
@@ -9,6 +10,8 @@ import dev.starling.transport.TransportConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.DatagramSocket;
+import java.net.InetAddress;
+import java.net.NetworkInterface;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -20,6 +23,8 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class GroupTest {
     private static final Duration SOON = Duration.ofSeconds(10);
@@ -135,14 +140,16 @@ class GroupTest {
                 .joining(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class).hasMessageContaining("none");
     }
 
-    @Test
-    void shouldMeetByAListOfHosts() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"127.0.0.1", "[::1]"})
+    void shouldMeetByAListOfHosts(String host) throws Exception {
+        assumeTrue(NetworkInterface.getByInetAddress(InetAddress.getByName(host)) != null, "without IPv6");
         int port;
         try (DatagramSocket free = new DatagramSocket()) {
             port = free.getLocalPort();
         }
         TransportConfig config = TransportConfig.of("aeron", Secret.random());
-        List<String> hosts = List.of("127.0.0.1:" + port, "127.0.0.1");
+        List<String> hosts = List.of(host + ":" + port, host);
         FutureTask<Integer> one = inThread(() -> Rendezvous.join(config, hosts, 1, Coordinator.OnLoss.END, 2));
         FutureTask<Integer> zero = inThread(() -> Rendezvous.join(config, hosts, 0, Coordinator.OnLoss.END, 2));
         assertThat(zero.get(30, TimeUnit.SECONDS)).isEqualTo(0);

@@ -17,11 +17,13 @@ public final class CollectiveCall {
     private final ReduceOp op;
     private final long count;
     private final int root;
+    private final String label;
+    /** Says all that must be alike: whoever has another hash calls for something else. */
     private final String text;
     private final byte[] textBytes;
     private final long hash;
 
-    private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label) {
+    private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label, String place) {
         if (count < 0) {
             throw new IllegalArgumentException("count >= 0 must hold, got " + count);
         }
@@ -33,7 +35,8 @@ public final class CollectiveCall {
         this.op = op;
         this.count = count;
         this.root = root;
-        text = describe(label);
+        this.label = label;
+        text = describe(place);
         byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
         long h = 0xcbf29ce484222325L;
         for (byte b : bytes) {
@@ -45,7 +48,7 @@ public final class CollectiveCall {
 
     /** All ranks get the reduction of {@code count} elements of all ranks, in place. */
     public static CollectiveCall allReduce(DType dtype, ReduceOp op, long count, String label) {
-        return new CollectiveCall(Kind.ALL_REDUCE, dtype, Objects.requireNonNull(op), count, 0, label);
+        return new CollectiveCall(Kind.ALL_REDUCE, dtype, Objects.requireNonNull(op), count, 0, label, "");
     }
 
     /**
@@ -53,30 +56,40 @@ public final class CollectiveCall {
      * {@code count} is a multiple of the number of ranks.
      */
     public static CollectiveCall reduceScatter(DType dtype, ReduceOp op, long count, String label) {
-        return new CollectiveCall(Kind.REDUCE_SCATTER, dtype, Objects.requireNonNull(op), count, 0, label);
+        return new CollectiveCall(Kind.REDUCE_SCATTER, dtype, Objects.requireNonNull(op), count, 0, label, "");
     }
 
     /** All ranks get chunk r of {@code count} elements from rank r, in place: the chunks are equal. */
     public static CollectiveCall allGather(DType dtype, long count, String label) {
-        return new CollectiveCall(Kind.ALL_GATHER, dtype, null, count, 0, label);
+        return new CollectiveCall(Kind.ALL_GATHER, dtype, null, count, 0, label, "");
     }
 
     /** All ranks get {@code count} elements from rank {@code root}, in place. */
     public static CollectiveCall broadcast(DType dtype, long count, int root, String label) {
-        return new CollectiveCall(Kind.BROADCAST, dtype, null, count, root, label);
+        return new CollectiveCall(Kind.BROADCAST, dtype, null, count, root, label, "");
     }
 
     /** No rank goes on before all have come. */
     public static CollectiveCall barrier(String label) {
-        return new CollectiveCall(Kind.BARRIER, DType.U8, null, 0, 0, label);
+        return new CollectiveCall(Kind.BARRIER, DType.U8, null, 0, 0, label, "");
     }
 
-    private String describe(String label) {
+    /**
+     * Returns the same call for elements of a buffer, so that ranks that mean different ones notice.
+     *
+     * @param buffer number of the buffer in its epoch
+     * @param offset where its elements begin there, in bytes
+     */
+    CollectiveCall in(long buffer, long offset) {
+        return new CollectiveCall(kind, dtype, op, count, root, label, " in buffer " + buffer + " at byte " + offset);
+    }
+
+    private String describe(String place) {
         String what = kind.name().toLowerCase(Locale.ROOT).replace('_', ' ');
         String how = op == null ? "" : " (" + op.name().toLowerCase(Locale.ROOT) + ")";
         String elements = kind == Kind.BARRIER ? "" : " of " + dtype + "[" + count + "]";
         String from = kind == Kind.BROADCAST ? " from rank " + root : "";
-        return what + how + elements + from + (label.isEmpty() ? "" : " for " + label);
+        return what + how + elements + from + place + (label.isEmpty() ? "" : " for " + label);
     }
 
     /** Returns what is done. */

@@ -55,7 +55,8 @@ public final class DirectCollectives {
     }
 
     /**
-     * Begins a collective; the rank's own elements are ready. Until it is done they belong to it.
+     * Begins a collective that {@link Engine#prepare} has found possible; the rank's own elements are ready. Until it
+     * is done they belong to it.
      *
      * @param memories each rank's memory as mapped here, all alike
      * @param byteOffset where the elements begin in each, on a cache line
@@ -65,7 +66,6 @@ public final class DirectCollectives {
         if (state != State.DONE) {
             throw new IllegalStateException("begin " + newCall + ": " + call + " is not done");
         }
-        check(newCall, memories, byteOffset);
         for (int r = 0; r < world; r++) {
             memory[r] = newCall.kind() == Kind.BARRIER ? 0 : memories[r].address();
         }
@@ -107,31 +107,6 @@ public final class DirectCollectives {
     /** Returns a rank that has not come yet, or -1 if all have, or if there is nothing to come for. */
     public int awaited() {
         return state == State.GATHERING ? next : -1;
-    }
-
-    private void check(CollectiveCall newCall, MemorySegment[] memories, long byteOffset) {
-        boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
-        if (chunked && newCall.count() % world != 0) {
-            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of "
-                + "ranks, " + world);
-        }
-        if (newCall.root() < 0 || newCall.root() >= world) {
-            throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));
-        }
-        if (newCall.kind() == Kind.BARRIER) {
-            return;
-        }
-        if (memories.length != world || byteOffset % LINE != 0 || byteOffset < 0) {
-            throw new IllegalArgumentException(newCall + ": needs the memories of " + world
-                + " ranks and an offset that is a multiple of " + LINE + ", got " + memories.length + " and "
-                + byteOffset);
-        }
-        for (MemorySegment segment : memories) {
-            if (byteOffset + newCall.bytes() > segment.byteSize()) {
-                throw new IllegalArgumentException(newCall + " at byte " + byteOffset + " does not fit in "
-                    + segment.byteSize() + " bytes");
-            }
-        }
     }
 
     private boolean isSmall() {

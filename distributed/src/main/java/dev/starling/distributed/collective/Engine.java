@@ -1,11 +1,13 @@
 package dev.starling.distributed.collective;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.collective.CollectiveCall.Kind;
 import dev.starling.transport.Endpoint;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -24,6 +26,7 @@ public final class Engine implements AutoCloseable {
     static final int NETWORK = 3;
     static final int POINT_TO_POINT = 4;
     private static final int MOST_BLOB = 16 << 10;
+    private static final long LINE = 64;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
     private static final Thread ANOTHER = Thread.ofPlatform().unstarted(() -> { });
@@ -43,6 +46,7 @@ public final class Engine implements AutoCloseable {
     private Algorithm active;
     private boolean[] told;
     private long exchanges;
+    private long registrations;
     private RuntimeException failure;
     private UnsafeBuffer aborting;
     private boolean[] aborted;
@@ -53,7 +57,7 @@ public final class Engine implements AutoCloseable {
         this.channel = channel;
         network = new NetworkCollectives(this);
         transfers = new PointToPoint(this);
-        control = new SymmetricMemory(this, DirectCollectives.CONTROL_BYTES + network.scratchBytes());
+        control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes());
         controlKeys = control.keys();
     }
 
@@ -63,7 +67,9 @@ public final class Engine implements AutoCloseable {
 
     /** Registers memory; see {@link SymmetricMemory} for what follows. */
     public SymmetricMemory register(long bytes) {
-        return new SymmetricMemory(this, bytes);
+        SymmetricMemory memory = new SymmetricMemory(this, registrations, bytes);
+        registrations++;
+        return memory;
     }
 
     /** Starts an exchange of blobs. */
@@ -71,18 +77,45 @@ public final class Engine implements AutoCloseable {
         if (blob.length > MOST_BLOB) {
             throw new IllegalArgumentException("at most " + MOST_BLOB + " bytes can be exchanged, got " + blob.length);
         }
-        Task task = new Task(null, null, 0, blob.clone());
+        Task task = new Task(null, null, 0, null, blob.clone());
         start(task);
         return task;
     }
 
-    /** Makes a task, which is not started. */
-    public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset) {
-        if (memory != null && (offset < 0 || offset + call.bytes() > memory.bytes())) {
-            throw new IllegalArgumentException(call + " at byte " + offset + " does not fit in a buffer of "
-                    + memory.bytes() + " bytes");
+    /**
+     * Makes a task, which is not started.
+     *
+     * @param memory that the elements are in, or {@code null} for a barrier
+     * @param offset where they begin, in bytes
+     * @param ready tells whether they are there, and is asked until they are by whoever works for the group; or
+     *     {@code null} if they are whenever the task is started
+     * @throws IllegalArgumentException if ranks that all called for this could not do it
+     */
+    public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready) {
+        if (call.kind() == Kind.BARRIER) {
+            return new Task(call, null, 0, null, null);
         }
-        return new Task(call, memory, offset, null);
+        check(call, memory.bytes(), offset);
+        return new Task(call.in(memory.number(), offset), memory, offset, ready, null);
+    }
+
+    private void check(CollectiveCall call, long bytes, long offset) {
+        boolean chunked = call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER;
+        if (chunked && call.count() % fabric.world() != 0) {
+            throw new IllegalArgumentException(call + ": the number of elements must be a multiple of that of ranks, "
+                    + fabric.world());
+        }
+        if (call.root() < 0 || call.root() >= fabric.world()) {
+            throw new IllegalArgumentException(call + ": there are ranks 0 to " + (fabric.world() - 1));
+        }
+        if (offset < 0 || offset % LINE != 0) {
+            throw new IllegalArgumentException(call + ": needs an offset that is a multiple of " + LINE + ", got "
+                    + offset);
+        }
+        if (offset > bytes || call.count() > (bytes - offset) / call.dtype().bytes()) {
+            throw new IllegalArgumentException(call + " at byte " + offset + " does not fit in a buffer of " + bytes
+                    + " bytes");
+        }
     }
 
     /** Makes a task that sends bytes to another rank, or receives them; it is not started. */
@@ -147,6 +180,10 @@ public final class Engine implements AutoCloseable {
         } catch (DistributedException e) {
             abandon(e);
             return 1;
+        } catch (RuntimeException e) {
+            abandon(new DistributedException("rank " + fabric.rank() + " cannot go on"
+                    + (begun ? " with " + first : "") + ": " + e, e));
+            return 1;
         }
     }
 
@@ -206,6 +243,9 @@ public final class Engine implements AutoCloseable {
                 return work;
             }
         }
+        if (failure != null) {
+            return work;
+        }
         heard.remove(exchanges);
         exchanges++;
         remove();
@@ -214,7 +254,7 @@ public final class Engine implements AutoCloseable {
     }
 
     private int collective(Task task) {
-        if (!settled) {
+        if (!settled || !begun && !task.isReady()) {
             return 0;
         }
         int work = 0;
@@ -225,7 +265,8 @@ public final class Engine implements AutoCloseable {
             work++;
         }
         work += active.doWork();
-        if (active.isDone()) {
+        // A send may have found that a peer is lost.
+        if (failure == null && active.isDone()) {
             active = null;
             remove();
             task.succeed(null);
@@ -365,6 +406,9 @@ public final class Engine implements AutoCloseable {
             return "rank " + task.transfer.peer + (task.transfer.agreed ? " does not get on" : " has not come");
         }
         int rank = awaitedRank();
+        if (first != null && first.ready != null && !begun) {
+            return "what rank " + fabric.rank() + " gives to " + first + " is not there yet";
+        }
         return rank < 0 ? "all ranks have come" : "rank " + rank + " has not come";
     }
 

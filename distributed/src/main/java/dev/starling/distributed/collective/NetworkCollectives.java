@@ -92,7 +92,6 @@ final class NetworkCollectives implements Algorithm {
 
     @Override
     public void begin(CollectiveCall newCall, SymmetricMemory memory, long offset) {
-        check(newCall, offset);
         call = newCall;
         own = memory == null ? 0 : memory.own().address() + offset;
         sequence++;
@@ -118,20 +117,6 @@ final class NetworkCollectives implements Algorithm {
             halving.begin(call, sequence, memory, offset);
         } else {
             ring.begin(call, memory, offset);
-        }
-    }
-
-    private void check(CollectiveCall newCall, long offset) {
-        boolean chunked = newCall.kind() == Kind.REDUCE_SCATTER || newCall.kind() == Kind.ALL_GATHER;
-        if (chunked && newCall.count() % world != 0) {
-            throw new IllegalArgumentException(newCall + ": the number of elements must be a multiple of that of"
-                    + " ranks, " + world);
-        }
-        if (newCall.root() < 0 || newCall.root() >= world) {
-            throw new IllegalArgumentException(newCall + ": there are ranks 0 to " + (world - 1));
-        }
-        if (offset < 0 || offset % 64 != 0) {
-            throw new IllegalArgumentException(newCall + ": needs an offset that is a multiple of 64, got " + offset);
         }
     }
 

@@ -26,7 +26,7 @@ final class PieceCursor {
     private long piece;
     private long chunkStart;
     private long chunkEnd;
-    private boolean ended;
+    /** Pieces that have yet to be walked over. */
     private long left;
 
     /**
@@ -53,13 +53,12 @@ final class PieceCursor {
         overlapped = segmentsOverlap;
         turn = 0;
         step = from;
-        ended = from >= to;
         left = 0;
         for (int s = from; s < to; s++) {
             int its = Math.floorMod(base - s, chunks);
             left += (start(its + 1) - start(its) + pieceBytes - 1) / pieceBytes;
         }
-        if (!ended) {
+        if (left > 0) {
             enter();
             settle();
         }
@@ -67,7 +66,7 @@ final class PieceCursor {
 
     /** Begins with nothing to walk over. */
     void beginEmpty() {
-        ended = true;
+        left = 0;
     }
 
     private void enter() {
@@ -89,27 +88,16 @@ final class PieceCursor {
         return Math.min(bytes, lines * chunk / chunks * LINE);
     }
 
-    /** Goes on to the next step that has a piece, or to the end. */
+    /** Goes on to the next step that has a piece, if there is one. */
     private void settle() {
-        while (!ended && (segment < 0 || offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
+        while (left > 0 && (segment < 0 || offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
             step++;
             if (step == steps) {
                 step = firstStep;
                 turn++;
-                long oldest = overlapped ? turn - (steps - 1 - firstStep) : turn;
-                ended = oldest >= segments();
             }
             enter();
         }
-    }
-
-    private long segments() {
-        long segmentBytes = segmentPieces * pieceBytes;
-        return (longest() + segmentBytes - 1) / segmentBytes;
-    }
-
-    private long longest() {
-        return equal ? bytes / chunks : ((bytes + LINE - 1) / LINE + chunks - 1) / chunks * LINE;
     }
 
     void next() {
@@ -119,7 +107,7 @@ final class PieceCursor {
     }
 
     boolean isAtEnd() {
-        return ended;
+        return left == 0;
     }
 
     /** Returns whether no other piece comes after this one. */
@@ -145,8 +133,8 @@ final class PieceCursor {
     boolean isPast(PieceCursor other) {
         int before = other.step - 1;
         long then = overlapped ? other.turn - 1 : other.turn;
-        if (ended || turn != then) {
-            return ended || turn > then;
+        if (left == 0 || turn != then) {
+            return left == 0 || turn > then;
         }
         return step != before ? step > before : piece > other.piece;
     }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.collective;
 
+import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
@@ -11,6 +12,7 @@ import java.lang.foreign.MemorySegment;
  */
 public final class SymmetricMemory implements AutoCloseable {
     private final Engine engine;
+    private final long number;
     private final MemoryRegion own;
     private final RemoteRegion[] remotes;
     private final MemorySegment[] mapped;
@@ -19,8 +21,10 @@ public final class SymmetricMemory implements AutoCloseable {
     private boolean direct;
     private boolean hosted;
 
-    SymmetricMemory(Engine engine, long bytes) {
+    /** {@code number} of the memory in its epoch: the same on all ranks, as they register in the same order. */
+    SymmetricMemory(Engine engine, long number, long bytes) {
         this.engine = engine;
+        this.number = number;
         int world = engine.fabric().world();
         own = engine.fabric().transport().register(bytes);
         remotes = new RemoteRegion[world];
@@ -33,8 +37,13 @@ public final class SymmetricMemory implements AutoCloseable {
         return keys;
     }
 
-    /** Opens the regions of the other ranks, and tells them whether that gave memory. */
+    /**
+     * Opens the regions of the other ranks, and tells them whether that gave memory.
+     *
+     * @throws CollectiveMismatchException on every rank, if they are not of the same size; nothing is opened then
+     */
     public void open() {
+        RegionKey[] heard = keysOfOneSize();
         byte[] there = new byte[mapped.length];
         for (int rank = 0; rank < mapped.length; rank++) {
             if (rank == engine.fabric().rank()) {
@@ -42,13 +51,26 @@ public final class SymmetricMemory implements AutoCloseable {
                 there[rank] = 1;
                 continue;
             }
-            RegionKey key = RegionKey.decode(keys.blobs()[rank]);
             boolean near = engine.fabric().host(rank).equals(engine.fabric().host(engine.fabric().rank()));
-            remotes[rank] = engine.fabric().endpoint(rank).open(key, near);
+            remotes[rank] = engine.fabric().endpoint(rank).open(heard[rank], near);
             mapped[rank] = remotes[rank].memory();
             there[rank] = (byte) (mapped[rank] != null ? 1 : 0);
         }
         allMapped = engine.exchange(there);
+    }
+
+    private RegionKey[] keysOfOneSize() {
+        RegionKey[] heard = new RegionKey[mapped.length];
+        for (int rank = 0; rank < mapped.length; rank++) {
+            heard[rank] = RegionKey.decode(keys.blobs()[rank]);
+            if (heard[rank].bytes() != bytes()) {
+                int here = engine.fabric().rank();
+                throw new CollectiveMismatchException(here, rank, "buffer " + number + " of the group: rank " + here
+                        + " registers " + bytes() + " bytes, rank " + rank + " " + heard[rank].bytes()
+                        + "; let all ranks register buffers of the same sizes in the same order");
+            }
+        }
+        return heard;
     }
 
     /** Returns the exchange of who could map whom. */
@@ -83,6 +105,11 @@ public final class SymmetricMemory implements AutoCloseable {
     /** Returns this rank's memory. */
     public MemorySegment own() {
         return own.memory();
+    }
+
+    /** Returns the number of this memory among those that were registered in this epoch. */
+    long number() {
+        return number;
     }
 
     /** Returns the size in bytes. */

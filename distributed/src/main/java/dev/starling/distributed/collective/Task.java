@@ -1,10 +1,14 @@
 package dev.starling.distributed.collective;
 
+import java.util.function.BooleanSupplier;
+
 /** One collective of an {@link Engine}. Its user sees it through {@code Work}. */
 public final class Task {
     final CollectiveCall call;
     final SymmetricMemory memory;
     final long offset;
+    /** Whether the memory holds what it is to, or {@code null} if it does from the start. */
+    final BooleanSupplier ready;
     final byte[] blob;
     final Transfer transfer;
     Task next;
@@ -15,10 +19,11 @@ public final class Task {
 
     private enum State { IDLE, UNDER_WAY, DONE }
 
-    Task(CollectiveCall call, SymmetricMemory memory, long offset, byte[] blob) {
+    Task(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready, byte[] blob) {
         this.call = call;
         this.memory = memory;
         this.offset = offset;
+        this.ready = ready;
         this.blob = blob;
         transfer = null;
     }
@@ -27,6 +32,7 @@ public final class Task {
         call = null;
         memory = null;
         offset = 0;
+        ready = null;
         blob = null;
         this.transfer = transfer;
         transfer.task = this;
@@ -38,6 +44,10 @@ public final class Task {
         }
         failure = null;
         state = State.UNDER_WAY;
+    }
+
+    boolean isReady() {
+        return ready == null || ready.getAsBoolean();
     }
 
     void succeed(byte[][] heard) {

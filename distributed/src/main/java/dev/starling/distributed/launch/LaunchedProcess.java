@@ -28,6 +28,8 @@ import java.util.Optional;
  * <td>0</td></tr>
  * <tr><td>{@code STARLING_LOCAL_WORLD}</td><td>number of processes on this host, among which processors are
  * divided</td><td>{@code OMPI_COMM_WORLD_LOCAL_SIZE}; else 1</td></tr>
+ * <tr><td>{@code STARLING_LOCAL_RANK}</td><td>number of this process among those, from 0: which GPU it takes</td>
+ * <td>{@code OMPI_COMM_WORLD_LOCAL_RANK} or {@code SLURM_LOCALID}; else the rank modulo the local world</td></tr>
  * <tr><td>{@code STARLING_HOST}</td><td>name or address at which the others reach this process</td>
  * <td>127.0.0.1</td></tr>
  * <tr><td>{@code STARLING_DIRECTORY}</td><td>where the process may keep files, which somebody else removes</td><td>the
@@ -41,6 +43,7 @@ import java.util.Optional;
  * @param world number of processes, servers among them
  * @param servers how many of them, the last ones, are servers
  * @param localWorld number of processes on this host
+ * @param localRank number of this process among those, from 0
  * @param coordinator {@code host:port} at which the group forms, or {@code null}
  * @param coordinatorRank who runs the coordinator, or -1 for none of the processes
  * @param secret what the members prove that they know
@@ -48,12 +51,13 @@ import java.util.Optional;
  * @param directory where the process may keep files, or {@code null}
  * @param restart how often this rank was started before
  */
-public record LaunchedProcess(int rank, int world, int servers, int localWorld, String coordinator,
+public record LaunchedProcess(int rank, int world, int servers, int localWorld, int localRank, String coordinator,
         int coordinatorRank, Secret secret, String host, Path directory, int restart) {
     static final String RANK = "STARLING_RANK";
     static final String WORLD = "STARLING_WORLD";
     static final String SERVERS = "STARLING_SERVERS";
     static final String LOCAL_WORLD = "STARLING_LOCAL_WORLD";
+    static final String LOCAL_RANK = "STARLING_LOCAL_RANK";
     static final String COORDINATOR = "STARLING_COORDINATOR";
     static final String COORDINATOR_RANK = "STARLING_COORDINATOR_RANK";
     static final String SECRET_FILE = "STARLING_SECRET_FILE";
@@ -69,6 +73,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         require(world > 0 && rank >= 0 && rank < world, "0 <= " + RANK + " < " + WORLD, rank + " and " + world);
         require(servers >= 0 && servers < world, "0 <= " + SERVERS + " < " + WORLD, servers + " and " + world);
         require(localWorld > 0, LOCAL_WORLD + " > 0", Integer.toString(localWorld));
+        require(localRank >= 0, LOCAL_RANK + " >= 0", Integer.toString(localRank));
         require(coordinatorRank >= -1 && coordinatorRank < world, COORDINATOR_RANK + " < " + WORLD,
                 coordinatorRank + " and " + world);
     }
@@ -92,12 +97,15 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         }
         String world = needed(WORLD, first(variables, WORLD, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
                 "the number of processes");
-        String localWorld = first(variables, LOCAL_WORLD, "OMPI_COMM_WORLD_LOCAL_SIZE");
+        String localSize = first(variables, LOCAL_WORLD, "OMPI_COMM_WORLD_LOCAL_SIZE");
+        int localWorld = localSize == null ? 1 : number(LOCAL_WORLD, localSize);
+        String localRank = first(variables, LOCAL_RANK, "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID");
         String runs = variables.getOrDefault(COORDINATOR_RANK, "0");
         String directory = variables.get(DIRECTORY);
         return Optional.of(new LaunchedProcess(number(RANK, rank), number(WORLD, world),
-                number(SERVERS, variables.getOrDefault(SERVERS, "0")),
-                number(LOCAL_WORLD, localWorld == null ? "1" : localWorld), variables.get(COORDINATOR),
+                number(SERVERS, variables.getOrDefault(SERVERS, "0")), localWorld, localRank == null
+                        ? number(RANK, rank) % Math.max(1, localWorld) : number(LOCAL_RANK, localRank),
+                variables.get(COORDINATOR),
                 runs.equals(NONE) ? -1 : number(COORDINATOR_RANK, runs), secret(variables),
                 variables.getOrDefault(HOST, LOOPBACK), directory == null ? null : Path.of(directory),
                 number(RESTART, variables.getOrDefault(RESTART, "0"))));

@@ -14,6 +14,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -55,7 +56,6 @@ public final class ParameterServer implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int BLOCK_LENGTH = 16_384;
-    private static final int MOST_SUMMED = 1024;
     private static final int NOTE_EVERY = 16;
 
     private final Group group;
@@ -63,15 +63,19 @@ public final class ParameterServer implements DistributionStrategy {
     private final boolean isSynchronous;
     private final SecureRandom random = new SecureRandom();
     private TrainingState state;
+    /** {@code null} before the start, and where nobody waits for all others. */
+    private Agreement agreement;
     private Client client;
     private Replica replica;
+    /** {@code null} where the host sees gradients. */
+    private GradientCopies copies;
+    /** Gradients of other types as f32, which have to stay until servers have them. */
+    private final List<Tensor> held = new ArrayList<>();
     private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
     /** What servers' own rules keep, where this worker takes that to checkpoints. */
     private final List<Parameter> own = new ArrayList<>();
     private RowErrand saving;
     private boolean[] isPushed;
-    private boolean isVoting;
-    private boolean isEnding;
     private long steps;
 
     private ParameterServer(Group group, Builder how) {
@@ -118,7 +122,8 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public Share share() {
-        return isSynchronous ? Share.part(how.number, how.workers) : Share.shard(how.number, how.workers);
+        return agreement != null ? agreement.share() : isSynchronous ? Share.part(how.number, how.workers)
+                : Share.shard(how.number, how.workers);
     }
 
     // ---- beginning ----
@@ -131,9 +136,11 @@ public final class ParameterServer implements DistributionStrategy {
         Plan plan = new Plan(how.servers, how.workers, room, how.consistency, Rules.of(state, how.optimizer, used),
                 Rules.ofTables(state, how.optimizer, used, how.servers));
         client = new Client(group, how.number, plan, isSynchronous, random);
+        agreement = isSynchronous ? new Agreement(client, how.number, how.workers, how.proportional) : null;
         List<Parameter> parameters = state.optimizer().parameters();
         isPushed = new boolean[parameters.size()];
         replica = new Replica(parameters, plan, client.servers, random);
+        copies = GradientCopies.of(group, parameters);
         for (int t = 0; t < used.size(); t++) {
             connect(used.get(t), plan, t);
         }
@@ -164,6 +171,9 @@ public final class ParameterServer implements DistributionStrategy {
         if (isSynchronous && state.step() > 0) {
             // Worker 0 alone has read the checkpoint.
             sumBuffers(how.number == 0 ? 1 : 0);
+        }
+        if (isSynchronous) {
+            agreement.requireAlike();
         }
     }
 
@@ -248,11 +258,32 @@ public final class ParameterServer implements DistributionStrategy {
     // ---- a step ----
 
     @Override
+    public void beforeForward(Tensor input) {
+        if (isSynchronous) {
+            agreement.compute(input.size(0));
+        }
+    }
+
+    @Override
     public void gradient(int index, Tensor gradient) {
         isPushed[index] = true;
-        // Lives until the end of the step, as the gradient does.
-        Tensor dense = gradient.to(Device.cpu()).to(DType.F32).contiguous();
-        push(index, dense.segment().address());
+        if (copies == null) {
+            Tensor dense = gradient.to(Device.cpu()).to(DType.F32).contiguous();
+            if (dense != gradient) {
+                held.add(Scope.release(dense));
+            }
+            push(index, dense.segment().address());
+            return;
+        }
+        copies.begin(index, gradient);
+        while (copies.isThere()) {
+            pushCopied();
+        }
+    }
+
+    private void pushCopied() {
+        int index = copies.take();
+        push(index, copies.address(index));
     }
 
     private void push(int index, long address) {
@@ -266,6 +297,12 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public boolean beforeStep(Tensor[] gradients) {
+        if (isSynchronous) {
+            agreement.pause();
+        }
+        while (copies != null && copies.await()) {
+            pushCopied();
+        }
         for (int i = 0; i < isPushed.length; i++) {
             if (!isPushed[i]) {
                 push(i, 0);
@@ -276,6 +313,8 @@ public final class ParameterServer implements DistributionStrategy {
             client.ask(table.gather(state.optimizer().rate()), Message.PUSH_ROWS);
         }
         client.await("for the weights after a step");
+        held.forEach(Tensor::close);
+        held.clear();
         replica.adopt();
         state.optimizer().resume(state.optimizer().steps() + 1);
         return false;
@@ -288,25 +327,10 @@ public final class ParameterServer implements DistributionStrategy {
         }
     }
 
-    /** Takes effect a step later, so that nobody waits for the votes of others. */
+    /** Takes effect a step later where all stop together, so that nobody waits for the votes of others. */
     @Override
     public boolean stops(boolean wanted) {
-        if (!isSynchronous) {
-            return wanted;
-        }
-        tally();
-        if (!isEnding) {
-            client.askSum(new double[] {wanted ? 1 : 0}, 0, 1);
-            isVoting = true;
-        }
-        return isEnding;
-    }
-
-    private void tally() {
-        if (isVoting) {
-            isVoting = false;
-            isEnding = client.total("for the votes of all workers")[0] > 0;
-        }
+        return isSynchronous ? agreement.stops(wanted) : wanted;
     }
 
     private byte[] notes() {
@@ -321,8 +345,9 @@ public final class ParameterServer implements DistributionStrategy {
     @Override
     public void settle() {
         if (isSynchronous) {
-            // Each has seen as much of each batch.
-            sumBuffers(1.0 / how.workers);
+            agreement.pause();
+            // Each weighs as much as it has seen of each batch.
+            sumBuffers(agreement.weight());
         } else {
             client.ask(replica.units(), Message.PULL);
             client.await("for the weights");
@@ -360,17 +385,14 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public void sum(double[] values) {
-        tally();
-        for (int from = 0; from < values.length; from += MOST_SUMMED) {
-            int n = Math.min(MOST_SUMMED, values.length - from);
-            client.askSum(values, from, n);
-            System.arraycopy(client.total("for a sum over workers"), 0, values, from, n);
-        }
+        agreement.sum(values);
     }
 
     @Override
     public void finish() {
-        tally();
+        if (isSynchronous) {
+            agreement.tally();
+        }
         if (saving != null) {
             // Servers must not be let go while they write; who waits for the checkpoint learns what comes of it.
             saving.awaitServers();
@@ -393,6 +415,10 @@ public final class ParameterServer implements DistributionStrategy {
         tables.clear();
         own.forEach(Parameter::close);
         own.clear();
+        if (copies != null) {
+            copies.close();
+            copies = null;
+        }
         if (replica != null) {
             replica.close();
             replica = null;
@@ -406,6 +432,7 @@ public final class ParameterServer implements DistributionStrategy {
         private int workers;
         private int servers = 1;
         private Consistency consistency = new Consistency.Asynchronous();
+        private boolean proportional;
         private ServerOptimizer optimizer;
         private List<EmbeddingTable> tables = List.of();
 
@@ -433,6 +460,15 @@ public final class ParameterServer implements DistributionStrategy {
             return this;
         }
 
+        /**
+         * Divides batches in proportion to what each worker was measured to compute, instead of evenly, where workers
+         * are {@link Consistency.Synchronous}. Two runs are then equal to within rounding only.
+         */
+        public Builder proportional() {
+            proportional = true;
+            return this;
+        }
+
         /** Sets the rule that servers follow, in place of that of the worker's optimiser, which gives the rate only. */
         public Builder optimizer(ServerOptimizer rule) {
             optimizer = rule;
@@ -445,11 +481,24 @@ public final class ParameterServer implements DistributionStrategy {
             return this;
         }
 
-        /** Makes the strategy. */
+        /**
+         * Makes the strategy.
+         *
+         * @throws TensorException if batches are to be divided that workers do not share
+         */
         public ParameterServer build() {
             if (number < 0 || number >= workers || servers < 1) {
                 throw new IllegalArgumentException("0 <= number < workers and servers > 0 must hold, got number "
                         + number + ", " + workers + " workers and " + servers + " servers");
+            }
+            if (proportional && !(consistency instanceof Consistency.Synchronous)) {
+                throw TensorException.argument("parameter server", "proportional() divides batches that all workers "
+                        + "share, but with consistency " + consistency + " each takes batches of its own",
+                        "use Consistency.Synchronous, or leave proportional() away");
+            }
+            if (proportional && workers >= Agreement.MOST_SUMMED) {
+                throw TensorException.argument("parameter server", "proportional() needs workers < "
+                        + Agreement.MOST_SUMMED + ", got " + workers, "use fewer, or leave it away");
             }
             return new ParameterServer(group, this);
         }

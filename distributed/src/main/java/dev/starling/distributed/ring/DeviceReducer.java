@@ -11,12 +11,9 @@ import dev.starling.distributed.View;
 import dev.starling.distributed.Work;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
-import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
 import java.lang.System.Logger.Level;
@@ -24,30 +21,29 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
 
 /**
- * Buckets in the memory of devices, which add them up among themselves; only the vector, by which ranks also learn that
- * all have come, goes through the host. Loss of a rank is noticed by the group; what the device then waits for is
- * aborted.
+ * Buckets in the memory of devices, which add them up among themselves while the backward pass goes on; only the
+ * vector, by which ranks also learn that all have come, goes through the host. Loss of a rank is noticed by the group;
+ * what the device then waits for is aborted.
  */
 final class DeviceReducer implements Reducer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final Update.Assign ASSIGN = new Update.Assign();
     private static final int LINE = 64;
 
     private final Epoch epoch;
     private final Collectives collectives;
-    private final Device device;
     private final Runnable unlisten;
     private final SymmetricBuffer buffer;
     private final Work told;
-    private final List<Tensor> memory = new ArrayList<>();
-    private final Tensor zero;
-    private BucketPlan plan;
+    private final DeviceBuckets memory;
     private boolean whole = true;
+
+    /** A device among those of all hosts. */
+    private record Place(String host, String device) { }
 
     /** The devices of an epoch's ranks, which are let go when it ends, whatever this rank is waiting for then. */
     private record Epoch(Group group, long number, DeviceGroup ranks, Duration patience) {
@@ -103,8 +99,7 @@ final class DeviceReducer implements Reducer {
         this.epoch = epoch;
         this.unlisten = unlisten;
         this.collectives = collectives;
-        this.device = device;
-        zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
+        memory = new DeviceBuckets(device);
         buffer = collectives.symmetric(Math.ceilDiv((long) vectorSize * Float.BYTES, LINE) * LINE);
         told = collectives.prepareAllReduce(buffer, 0, vectorSize, DType.F32, ReduceOp.SUM, "what ranks tell");
     }
@@ -121,12 +116,9 @@ final class DeviceReducer implements Reducer {
         DeviceCollectives library = wished ? device.backend().collectives() : null;
         byte[] own = library == null ? new byte[0] : library.device().getBytes(StandardCharsets.UTF_8);
         byte[][] devices = collectives.exchange(own);
-        Set<String> different = new HashSet<>();
-        for (byte[] name : devices) {
-            different.add(new String(name, StandardCharsets.UTF_8));
-        }
-        boolean together = view.members().stream().map(Member::host).distinct().count() == 1;
-        if (!together || different.contains("") || different.size() < devices.length) {
+        List<Member> members = view.members();
+        if (!areApart(members, devices, group.rank())
+                || members.stream().map(Member::host).distinct().count() > 1) {
             return null;
         }
         int rank = group.rank();
@@ -144,41 +136,44 @@ final class DeviceReducer implements Reducer {
         }
     }
 
+    /** Tells whether each rank has a device of its own; the first of those that share one warns of it. */
+    private static boolean areApart(List<Member> members, byte[][] devices, int own) {
+        Map<Place, List<Integer>> users = new LinkedHashMap<>();
+        for (int rank = 0; rank < devices.length; rank++) {
+            if (devices[rank].length == 0) {
+                return false;
+            }
+            Place place = new Place(members.get(rank).host(), new String(devices[rank], StandardCharsets.UTF_8));
+            users.computeIfAbsent(place, p -> new ArrayList<>()).add(rank);
+        }
+        users.forEach((place, ranks) -> {
+            if (ranks.size() > 1 && ranks.getFirst() == own) {
+                LOG.log(Level.WARNING, "ranks {0} share the device {1}: they take turns at it, and gradients go through"
+                        + " the host''s memory; give each rank a device of its own, such as Device.cuda(rank), or"
+                        + " start no more processes than there are devices", ranks, place.device);
+            }
+        });
+        return users.size() == devices.length;
+    }
+
     @Override
     public Device device() {
-        return device;
+        return memory.device();
     }
 
     @Override
-    public void prepare(BucketPlan newPlan) {
-        plan = newPlan;
-        memory.forEach(Tensor::close);
-        memory.clear();
-        for (BucketPlan.Bucket bucket : plan.buckets()) {
-            Tensor all = Scope.detached(() -> Tensor.allocate(new Spec(bucket.dtype(), Shape.of(bucket.count()),
-                    device)));
-            memory.add(all);
-            set(all);
-        }
-    }
-
-    private void set(Tensor toZero) {
-        try (Scope scope = Scope.open()) {
-            Tensor.apply(ASSIGN, toZero, zero.to(toZero.dtype()).expand(toZero.shape()));
-        }
+    public void prepare(BucketPlan plan) {
+        memory.prepare(plan);
     }
 
     @Override
     public Tensor slot(int entry, Shape shape) {
-        BucketPlan.Place place = plan.places().get(entry);
-        BucketPlan.Bucket bucket = plan.buckets().get(place.bucket());
-        return memory.get(place.bucket()).view(shape, shape.contiguousStrides(),
-                (place.offset() - bucket.offset()) / bucket.dtype().bytes());
+        return memory.slot(entry, shape);
     }
 
     @Override
     public void clear(int entry) {
-        set(slot(entry, Shape.of(plan.entries().get(entry).count())));
+        memory.clear(entry);
     }
 
     @Override
@@ -191,7 +186,7 @@ final class DeviceReducer implements Reducer {
         epoch.check();
         whole = false;
         try {
-            epoch.ranks.allReduce(memory.get(bucket));
+            epoch.ranks.allReduce(memory.bucket(bucket), epoch.patience);
         } catch (TensorException e) {
             throw epoch.failed(e);
         }
@@ -202,20 +197,22 @@ final class DeviceReducer implements Reducer {
         told.start();
         told.await(atMost);
         epoch.await(atMost, "sums of gradients");
+        epoch.ranks.await();
         whole = true;
     }
 
     @Override
     public void close() {
         unlisten.run();
-        if (whole && told.isDone() && !epoch.isOver()) {
-            epoch.ranks.close();
-        } else {
+        if (!whole || !told.isDone() || epoch.isOver()) {
             epoch.ranks.abort();
             collectives.cease();
         }
-        memory.forEach(Tensor::close);
-        zero.close();
-        buffer.close();
+        try {
+            epoch.ranks.close();
+        } finally {
+            memory.close();
+            buffer.close();
+        }
     }
 }

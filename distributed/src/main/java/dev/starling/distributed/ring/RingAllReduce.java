@@ -6,6 +6,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.sharing.Throughput;
 import dev.starling.distributed.state.StateExchange;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
@@ -30,7 +31,8 @@ import java.util.List;
  * the batch only; running statistics are averaged before the model is measured or saved.
  *
  * <p>If all ranks are on one host and have a GPU each, and there is NCCL, gradients never leave the GPUs; which sums
- * of bf16 are then rounded between ranks is NCCL's choice.
+ * of bf16 are then rounded between ranks is NCCL's choice. Otherwise a GPU copies them to memory that is registered
+ * with the transport, and the sums back, beside the backward pass.
  *
  * <p>If a rank is lost the run ends with a {@link PeerLostException}, and the parameters are as after the last complete
  * step; unless it is {@link Builder#elastic}, then the others go on at that step with the state of one of them, and
@@ -126,14 +128,20 @@ public final class RingAllReduce implements DistributionStrategy {
                 int told = 1 + parameters.size() + world;
                 DeviceReducer onDevices = world == 1 ? null : DeviceReducer.join(group, device(), how.onDevices, told,
                         patience);
-                buckets = new Buckets(bytes -> onDevices != null ? onDevices : new HostReducer(collectives, bytes),
-                        parameters, how.wire, told, new int[0], how.bucketBytes);
+                buckets = new Buckets(bytes -> onDevices != null ? onDevices : throughHost(bytes), parameters, how.wire,
+                        told, new int[0], how.bucketBytes);
                 throughput = how.proportional && world > 1 ? new Throughput(world) : null;
                 return;
             } catch (PeerLostException | MembershipChangedException e) {
                 awaitNextEpoch(e);
             }
         }
+    }
+
+    private Reducer throughHost(long bytes) {
+        Device device = device();
+        return device.backend().hostVisible() ? new HostReducer(collectives, bytes)
+                : new StagedReducer(collectives, device, bytes, patience);
     }
 
     /** Returns where all parameters are, or the CPU where they are not all in one place. */
@@ -221,7 +229,7 @@ public final class RingAllReduce implements DistributionStrategy {
                 throughput.rate(r, buckets.vector(1 + parameters.size() + r));
             }
             if (throughput.step()) {
-                share = Share.part(rank, throughput.weights());
+                share = throughput.share(rank);
                 LOG.log(Level.DEBUG, "rank {0} now takes {1}", rank, share);
             }
         }

@@ -236,17 +236,9 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldRefuseWhatDoesNotFit() {
-        map(2, 4096);
+    void shouldDoOneAfterTheOther() {
+        map(2, 64);
         DirectCollectives one = new DirectCollectives(0, controls);
-        assertThatThrownBy(() -> one.begin(CollectiveCall.allReduce(DType.F32, ReduceOp.SUM, 1025, ""), memories, 0))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("4096 bytes");
-        assertThatThrownBy(() -> one.begin(CollectiveCall.allGather(DType.F32, 3, ""), memories, 0))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("multiple");
-        assertThatThrownBy(() -> one.begin(CollectiveCall.broadcast(DType.F32, 4, 2, ""), memories, 0))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("ranks 0 to 1");
-        assertThatThrownBy(() -> one.begin(CollectiveCall.broadcast(DType.F32, 4, 0, ""), memories, 4))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("multiple of 64");
         one.begin(CollectiveCall.barrier(""), memories, 0);
         assertThatThrownBy(() -> one.begin(CollectiveCall.barrier(""), memories, 0))
             .isInstanceOf(IllegalStateException.class).hasMessageContaining("not done");

@@ -146,24 +146,25 @@ class NetworkCollectivesTest {
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 7})
     void shouldDoAllKindsInAllLengths(int world) {
-        doAllKinds(cluster(world), world);
+        doAllKinds(cluster(world), world, COUNTS);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"aab", "aabb", "abab", "aaab", "abcab", "abc"})
     void shouldDoAllKindsByHost(String hosts) {
-        doAllKinds(hosted(hosts), hosts.length());
+        doAllKinds(hosted(hosts), hosts.length(), COUNTS);
     }
 
-    private static void doAllKinds(Cluster cluster, int world) {
-        int most = (COUNTS[COUNTS.length - 1] + world) / world * world;
+    /** Does all kinds of collectives; the last of {@code counts} is the largest. */
+    static void doAllKinds(Cluster cluster, int world, int... counts) {
+        int most = (counts[counts.length - 1] + world) / world * world;
         cluster.run(group -> {
             int rank = group.rank();
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(4L * most + OFFSET)) {
                 MemorySegment memory = buffer.memory();
                 long round = 0;
-                for (int length : COUNTS) {
+                for (int length : counts) {
                     int count = length / world * world;
                     round++;
                     checkAllReduce(group, buffer, DType.F32, ReduceOp.SUM, length, round);
@@ -238,12 +239,16 @@ class NetworkCollectivesTest {
     @ValueSource(strings = {"ab", "abc", "abcd", "abcdefg", "aabb", "aabbc"})
     void shouldRoundSumsOfShortFloatsOnce(String hosts) {
         int world = hosts.length();
-        int most = 900_001 / world * world;
-        hosted(hosts).run(group -> {
+        roundOnce(hosted(hosts), world, 10 * world, 16_000 * world, 900_001 / world * world);
+    }
+
+    /** Adds up 16-bit floats; {@code counts} are multiples of the world, the last of them the largest. */
+    static void roundOnce(Cluster cluster, int world, int... counts) {
+        cluster.run(group -> {
             Collectives all = group.collectives();
-            try (SymmetricBuffer buffer = all.symmetric(2L * most + OFFSET)) {
+            try (SymmetricBuffer buffer = all.symmetric(2L * counts[counts.length - 1] + OFFSET)) {
                 for (DType type : new DType[] {DType.F16, DType.BF16}) {
-                    for (int count : new int[] {10 * world, 16_000 * world, most}) {
+                    for (int count : counts) {
                         for (boolean scatter : new boolean[] {false, true}) {
                             for (long i = 0; i < count; i++) {
                                 set(buffer.memory(), type, i, uneven(type, group.rank(), i, world));

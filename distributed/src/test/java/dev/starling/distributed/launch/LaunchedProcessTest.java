@@ -33,6 +33,7 @@ class LaunchedProcessTest {
         assertThat(process.workers()).isEqualTo(4);
         assertThat(process.isServer()).isTrue();
         assertThat(process.localWorld()).isEqualTo(3);
+        assertThat(process.localRank()).as("of ranks 3 to 5, one host's").isEqualTo(1);
         assertThat(process.coordinator()).isEqualTo("node7:4711");
         assertThat(process.runsCoordinator()).isFalse();
         assertThat(process.secret().toHex()).isEqualTo(HEX);
@@ -46,8 +47,9 @@ class LaunchedProcessTest {
     void shouldReadWhatOtherToolsSet() {
         Map<String, String> mine = Map.of("STARLING_COORDINATOR", "node7:4711", "STARLING_SECRET", HEX);
         for (Map<String, String> theirs : List.of(
-                Map.of("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3"),
-                Map.of("PMI_RANK", "0", "PMI_SIZE", "3"), Map.of("SLURM_PROCID", "0", "SLURM_NTASKS", "3"),
+                Map.of("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3", "OMPI_COMM_WORLD_LOCAL_RANK", "2"),
+                Map.of("PMI_RANK", "0", "PMI_SIZE", "3"),
+                Map.of("SLURM_PROCID", "0", "SLURM_NTASKS", "3", "SLURM_LOCALID", "2"),
                 Map.of("JOB_COMPLETION_INDEX", "0", "STARLING_WORLD", "3"))) {
             Map<String, String> variables = new HashMap<>(mine);
             variables.putAll(theirs);
@@ -55,6 +57,8 @@ class LaunchedProcessTest {
             assertThat(process.world()).isEqualTo(3);
             assertThat(process.runsCoordinator()).isTrue();
             assertThat(process.host()).isEqualTo("127.0.0.1");
+            boolean told = theirs.keySet().stream().anyMatch(name -> name.contains("LOCAL"));
+            assertThat(process.localRank()).isEqualTo(told ? 2 : 0);
         }
     }
 

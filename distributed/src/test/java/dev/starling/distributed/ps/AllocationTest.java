@@ -55,7 +55,7 @@ class AllocationTest {
             assertThat(ids).hasSize(4);
             long least = Long.MAX_VALUE;
             int step = 0;
-            for (int round = 0; round < 6; round++) {
+            for (int round = 0; round < 6 && least > 0; round++) {
                 long[] before = threads.getThreadAllocatedBytes(ids);
                 for (int i = 0; i < 1000; i++, step++) {
                     for (int w = 0; w < 2; w++) {

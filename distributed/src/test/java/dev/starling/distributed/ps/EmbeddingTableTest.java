@@ -23,6 +23,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
@@ -180,16 +181,17 @@ class EmbeddingTableTest {
                 return steps(many, ParameterServer.worker(group, group.rank()).workers(2).servers(2).tables(many)
                         .consistency(consistency).build(), 2, ids);
             });
-            float[] last = rows.get(0)[0] < rows.get(1)[0] ? rows.get(0) : rows.get(1);
-            // Two workers took two steps each, of -1 times the place; synchronous ones see each other's last.
-            for (int i = 0; i < n; i++) {
-                assertThat(last[20 * i]).isEqualTo(-4f * (i % 100 + 1));
-                assertThat(last[20 * i + 19]).isEqualTo(-4f * (i % 100 + 1));
+            // Two workers took two steps each, of -1 times the place.
+            float[] expected = new float[20 * n];
+            for (int i = 0; i < expected.length; i++) {
+                expected[i] = -4f * (i / 20 % 100 + 1);
             }
+            assertThat(rows.get(0)).isEqualTo(expected);
+            assertThat(rows.get(1)).isEqualTo(expected);
         }
     }
 
-    /** Takes steps without a trainer; returns what there is when both workers are done. */
+    /** Takes steps without a trainer; returns what there is when the steps of both workers have come to all rows. */
     private static float[] steps(EmbeddingTable table, ParameterServer servers, int steps, long[] ids)
             throws InterruptedException {
         try (Scope scope = Scope.open("test");
@@ -207,7 +209,8 @@ class EmbeddingTableTest {
                 servers.beforeStep(new Tensor[1]);
             }
             float[] seen = table.pull(ids).toFloats();
-            for (int i = 0; i < 200 && seen[0] != -4; i++) {
+            float[] all = Tensor.of(g, g.length).mul(-2 * steps).toFloats();
+            for (int i = 0; i < 1000 && !Arrays.equals(seen, all); i++) {
                 Thread.sleep(10);
                 seen = table.pull(ids).toFloats();
             }

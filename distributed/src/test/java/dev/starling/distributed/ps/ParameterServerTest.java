@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.Corners.Outcome;
+import dev.starling.distributed.ring.ApartDevices;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.ClipByNorm;
@@ -16,6 +17,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -24,6 +26,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
+import java.util.function.IntFunction;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -80,6 +83,33 @@ class ParameterServerTest {
         List<Outcome> again = train(workers, servers, new Consistency.Synchronous(), ServerConfig.inMemory(),
                 Corners::perceptron, ParameterServerTest::momentum, 10);
         assertAlike(again.getLast(), all.getFirst(), 0);
+    }
+
+    /** The same bits as where workers are on the host, for the devices compute as that does. */
+    @ParameterizedTest
+    @CsvSource({"2, 1", "3, 2"})
+    void workersOnDevicesTrainAsThoseOfTheHostDo(int workers, int servers) {
+        List<Outcome> expected = onDevices(workers, servers, _ -> Device.cpu());
+        ApartDevices.reset(ApartDevices.Fault.NONE);
+        List<Outcome> all = onDevices(workers, servers, ApartDevices::of);
+        for (int worker = 0; worker < workers; worker++) {
+            assertAlike(all.get(worker), expected.get(worker), 0);
+        }
+        // Four gradients in each of 110 steps of each worker.
+        assertThat(ApartDevices.COPIES.get()).isEqualTo(workers * 110L * 4);
+        assertThat(ApartDevices.PINNED).hasValue(0);
+    }
+
+    private static List<Outcome> onDevices(int workers, int servers, IntFunction<Device> device) {
+        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
+            if (group.rank() >= workers) {
+                ParameterServer.serve(group, group.rank() - workers, ServerConfig.inMemory());
+                return null;
+            }
+            return Device.with(device.apply(group.rank()), () -> Corners.train(Corners::perceptron,
+                    ParameterServerTest::momentum, 10, ParameterServer.worker(group, group.rank()).workers(workers)
+                            .servers(servers).consistency(new Consistency.Synchronous()).build(), b -> { }));
+        }).stream().filter(Objects::nonNull).toList();
     }
 
     @Test

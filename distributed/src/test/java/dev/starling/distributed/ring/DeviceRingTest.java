@@ -17,8 +17,14 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.IntFunction;
 import java.util.function.UnaryOperator;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -77,6 +83,35 @@ class DeviceRingTest {
             assertAlike(both.get(0), alone, ROUNDING);
             assertAlike(both.get(1), both.get(0), 0);
         }
+    }
+
+    @Test
+    void shouldWarnOfRanksThatShareADevice() {
+        List<String> said = new CopyOnWriteArrayList<>();
+        Handler ear = new Handler() {
+            @Override
+            public void publish(LogRecord logged) {
+                if (logged.getLevel() == Level.WARNING) {
+                    said.add(new SimpleFormatter().formatMessage(logged));
+                }
+            }
+
+            @Override
+            public void flush() { }
+
+            @Override
+            public void close() { }
+        };
+        Logger logger = Logger.getLogger("dev.starling.distributed");
+        logger.addHandler(ear);
+        try {
+            ring(Cluster.local(3), rank -> PlayedDevices.of(Math.max(1, rank)), r -> r);
+            ring(Cluster.local(2), PlayedDevices::of, r -> r);
+        } finally {
+            logger.removeHandler(ear);
+        }
+        assertThat(said).singleElement().asString().contains("ranks [0, 1] share the device played:1",
+                "a device of its own");
     }
 
     @Test

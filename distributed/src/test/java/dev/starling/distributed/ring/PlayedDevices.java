@@ -15,6 +15,7 @@ import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
 import dev.starling.tensor.spi.Probe;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Map;
@@ -116,6 +117,12 @@ public final class PlayedDevices implements BackendProvider {
             return places[rank];
         }
 
+        private static void set(Tensor x, double[] sums) {
+            try (Scope scope = Scope.open()) {
+                Tensor.apply(new Update.Assign(), x, Tensor.of(sums, sums.length).to(x.dtype()).to(x.device()));
+            }
+        }
+
         /** Does what all have asked for. */
         private void work() {
             while (there == places.length && List.of(places).stream().noneMatch(p -> p.asked.isEmpty())) {
@@ -124,9 +131,10 @@ public final class PlayedDevices implements BackendProvider {
                     for (int r = 1; r < places.length; r++) {
                         sum = sum.add(places[r].asked.peek().to(Device.cpu()).to(DType.F64));
                     }
+                    double[] sums = sum.toDoubles();
                     for (Place place : places) {
                         Tensor x = place.asked.remove();
-                        Tensor.apply(new Update.Assign(), x, sum.to(x.dtype()).to(x.device()));
+                        place.ended.add(() -> set(x, sums));
                     }
                 }
                 SUMS.incrementAndGet();
@@ -137,6 +145,8 @@ public final class PlayedDevices implements BackendProvider {
     private static final class Place implements DeviceGroup {
         private final Team team;
         private final Queue<Tensor> asked = new ArrayDeque<>();
+        /** What shows the sums, as late as may be. */
+        private final Queue<Runnable> ended = new ArrayDeque<>();
         private boolean gone;
         private boolean left;
 
@@ -159,11 +169,20 @@ public final class PlayedDevices implements BackendProvider {
         }
 
         @Override
-        public void allReduce(Tensor x) {
+        public void allReduce(Tensor x, Duration atMost) {
             synchronized (team) {
                 check();
                 asked.add(x);
                 team.work();
+            }
+        }
+
+        @Override
+        public void await() {
+            synchronized (team) {
+                while (!ended.isEmpty()) {
+                    ended.remove().run();
+                }
             }
         }
 

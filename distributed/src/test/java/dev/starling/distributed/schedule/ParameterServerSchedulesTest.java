@@ -26,9 +26,13 @@ class ParameterServerSchedulesTest {
         int ended = sweep.run(seed -> workers(seed) + servers(seed), plan -> {
             int workers = workers(plan.seed());
             int servers = servers(plan.seed());
+            boolean isProportional = isSynchronous && plan.seed() % 2 == 1;
             Map<String, Outcome> outcomes = Schedule.run(plan, isSynchronous ? OnLoss.END : OnLoss.REFORM, servers,
-                    group -> ParameterServer.worker(group, group.config().wish()).workers(workers).servers(servers)
-                            .consistency(consistency).build()).outcomes();
+                    group -> {
+                        ParameterServer.Builder how = ParameterServer.worker(group, group.config().wish())
+                                .workers(workers).servers(servers).consistency(consistency);
+                        return (isProportional ? how.proportional() : how).build();
+                    }).outcomes();
             Sweep.explained(outcomes);
             Sweep.finite(outcomes);
             if (isSynchronous) {

@@ -7,10 +7,14 @@ import dev.starling.tensor.Device;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
+import java.lang.management.MemoryUsage;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.Stream;
 
 /**
@@ -45,8 +49,8 @@ record Holdings(long step, long heap, long resident, long allocations, long file
         long heap = Long.MAX_VALUE;
         for (int i = 0; i < LOOKS; i++) {
             System.gc();
-            // Others may have made objects since.
-            heap = Math.min(heap, ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed());
+            // Others had objects in their hands.
+            heap = Math.min(heap, leftByCollection());
         }
         try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"));
                 Stream<String> status = Files.lines(Path.of("/proc/self/status"))) {
@@ -60,6 +64,13 @@ record Holdings(long step, long heap, long resident, long allocations, long file
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+    }
+
+    /** Returns how many bytes the last collection left; what has been made since would count by whole regions. */
+    private static long leftByCollection() {
+        return ManagementFactory.getMemoryPoolMXBeans().stream().filter(pool -> pool.getType() == MemoryType.HEAP)
+                .map(MemoryPoolMXBean::getCollectionUsage).filter(Objects::nonNull).mapToLong(MemoryUsage::getUsed)
+                .sum();
     }
 
     /** Reads what {@link #toText} wrote. */
@@ -111,6 +122,12 @@ record Holdings(long step, long heap, long resident, long allocations, long file
      *     how many hear from a peer, and what share of the examples each computes, depends on who else has a processor
      */
     record Calm(Holdings begin, Holdings end, long least) {
+        /** Whether no more objects are made in these steps than in earlier ones. */
+        boolean takesNoMoreThan(Calm earlier) {
+            return least < MORE_A_STEP * earlier.least
+                    && end.backgroundSince(begin) < earlier.end.backgroundSince(earlier.begin) + MORE_IN_BACKGROUND;
+        }
+
         /** Checks that these steps take no more the more others have come and gone before. */
         static void assertFlat(List<Calm> all) {
             Calm early = all.getFirst();

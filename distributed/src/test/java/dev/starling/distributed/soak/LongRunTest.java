@@ -20,6 +20,7 @@ import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -144,7 +145,8 @@ class LongRunTest {
 
     /**
      * Two train, and are measured whenever a tenth, half or all of the guests have come, trained a while and gone; then
-     * nobody comes for a while. Code that is not compiled yet makes ten times as many objects, so nobody comes early.
+     * nobody comes for a while. Code that is not compiled yet makes ten times as many objects, so nobody comes early,
+     * and what the last of them undid in compiled code is given time to be compiled again.
      */
     private static void assertFlatWithGuests(String strategy, int guests) {
         TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(20));
@@ -172,7 +174,8 @@ class LongRunTest {
                     warm.countDown();
                     int now = gone.get();
                     Holdings.Calm calm = quiet.step(step, now);
-                    if (calm != null && held.size() < due(now, guests)) {
+                    if (calm != null && held.size() < due(now, guests)
+                            && (held.size() < 2 || calm.takesNoMoreThan(held.get(1)) || quiet.isLate())) {
                         held.add(calm);
                     }
                 }
@@ -189,19 +192,32 @@ class LongRunTest {
         private Holdings begin;
         private long before;
         private long least;
+        private long sinceNs;
+
+        /** Whether nobody has come or gone for so long that compilers have had their time. */
+        boolean isLate() {
+            return System.nanoTime() - sinceNs > TimeUnit.SECONDS.toNanos(20);
+        }
 
         /** Takes note of a step and of how many guests have gone; returns what was measured at the end of a row. */
         Holdings.Calm step(long step, int nowGone) {
             long made = Holdings.made() - before;
-            steps = nowGone == gone ? steps + 1 : 0;
-            gone = nowGone;
+            if (nowGone != gone) {
+                gone = nowGone;
+                steps = 0;
+                sinceNs = System.nanoTime();
+            }
             Holdings.Calm calm = null;
+            if (++steps > SETTLING_STEPS) {
+                least = Math.min(least, made);
+                if (steps == SETTLING_STEPS + CALM_STEPS) {
+                    calm = new Holdings.Calm(begin, Holdings.of(step), least);
+                    steps = SETTLING_STEPS;
+                }
+            }
             if (steps == SETTLING_STEPS) {
                 begin = Holdings.of(step);
                 least = Long.MAX_VALUE;
-            } else if (steps > SETTLING_STEPS) {
-                least = Math.min(least, made);
-                calm = steps == SETTLING_STEPS + CALM_STEPS ? new Holdings.Calm(begin, Holdings.of(step), least) : null;
             }
             before = Holdings.made();
             return calm;

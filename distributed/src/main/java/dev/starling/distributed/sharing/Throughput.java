@@ -1,14 +1,15 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.sharing;
 
+import dev.starling.nn.data.Share;
 import java.util.Arrays;
 
 /**
  * Divides batches in proportion to how many rows per second each rank computes, so that nobody waits for the slowest.
- * Every rank feeds it the same numbers and so comes to the same division.
+ * Every rank feeds it the same numbers and so comes to the same division. Confined to the training thread.
  */
-final class Throughput {
+public final class Throughput {
     /** Units in which batches are divided. */
-    static final int UNITS = 4096;
+    private static final int UNITS = 4096;
 
     /** Steps that are measured before batches are divided anew. */
     static final int INTERVAL = 10;
@@ -27,20 +28,21 @@ final class Throughput {
     private long ns;
     private int steps;
 
-    Throughput(int world) {
+    /** Begins with even parts. */
+    public Throughput(int world) {
         weights = new int[world];
         rates = new double[world];
         Arrays.fill(weights, UNITS / world);
         weights[0] += UNITS % world;
     }
 
-    /** Returns the parts of all ranks; they add up to {@link #UNITS}. */
-    int[] weights() {
-        return weights.clone();
+    /** Returns the part of a rank; those of all ranks make up the whole. */
+    public Share share(int rank) {
+        return Share.part(rank, weights);
     }
 
     /** Starts the clock, if it stands: this rank begins to work on a step. */
-    void resume(long nowNs) {
+    public void resume(long nowNs) {
         if (!running) {
             running = true;
             begunNs = nowNs;
@@ -48,12 +50,12 @@ final class Throughput {
     }
 
     /** Counts rows that are computed in this step. */
-    void count(long more) {
+    public void count(long more) {
         rows += more;
     }
 
     /** Stops the clock: this rank is done with its part, or does something else. */
-    void pause(long nowNs) {
+    public void pause(long nowNs) {
         if (running) {
             running = false;
             ns += nowNs - begunNs;
@@ -61,17 +63,17 @@ final class Throughput {
     }
 
     /** Returns this rank's rows per second since batches were last divided, 0 if there were none. */
-    float rate() {
+    public float rate() {
         return rows == 0 ? 0 : (float) (rows / Math.max(1e-9, ns / 1e9));
     }
 
     /** Notes the rate of a rank, as all ranks know it. */
-    void rate(int rank, float rate) {
+    public void rate(int rank, float rate) {
         rates[rank] = rate;
     }
 
     /** Counts a step, and divides anew now and then; returns whether parts have changed. */
-    boolean step() {
+    public boolean step() {
         if (++steps < INTERVAL) {
             return false;
         }
@@ -86,14 +88,18 @@ final class Throughput {
         double[] bounded = Arrays.stream(rates).map(r -> r > 0 ? Math.max(r, least) : known).toArray();
         double sum = Arrays.stream(bounded).sum();
         int[] divided = new int[weights.length];
-        int left = UNITS;
         double change = 0;
-        for (int r = divided.length - 1; r >= 0; r--) {
-            divided[r] = r == 0 ? left : (int) Math.round(bounded[r] / sum * UNITS);
-            left -= divided[r];
+        double before = 0;
+        int from = 0;
+        for (int r = 0; r < divided.length; r++) {
+            before += bounded[r];
+            // Bounds are rounded, not parts, or what is left for the last one might be less than nothing.
+            int to = r == divided.length - 1 ? UNITS : (int) Math.round(before / sum * UNITS);
+            divided[r] = to - from;
+            from = to;
             change = Math.max(change, Math.abs(divided[r] - weights[r]) / (double) UNITS);
         }
-        if (change < WORTH || left < 0) {
+        if (change < WORTH) {
             return false;
         }
         System.arraycopy(divided, 0, weights, 0, weights.length);

@@ -1,0 +1,74 @@
+package dev.starling.distributed.ring;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Buckets in the memory of a device. */
+final class DeviceBuckets implements AutoCloseable {
+    private static final Update.Assign ASSIGN = new Update.Assign();
+
+    private final Device device;
+    private final List<Tensor> memory = new ArrayList<>();
+    private final Tensor zero;
+    private BucketPlan plan;
+
+    DeviceBuckets(Device device) {
+        this.device = device;
+        zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
+    }
+
+    /** Returns where they are. */
+    Device device() {
+        return device;
+    }
+
+    /** Lays them out, all of them zero. */
+    void prepare(BucketPlan newPlan) {
+        plan = newPlan;
+        memory.forEach(Tensor::close);
+        memory.clear();
+        for (BucketPlan.Bucket bucket : plan.buckets()) {
+            Tensor all = Scope.detached(() -> Tensor.allocate(new Spec(bucket.dtype(), Shape.of(bucket.count()),
+                    device)));
+            memory.add(all);
+            set(all);
+        }
+    }
+
+    private void set(Tensor toZero) {
+        try (Scope scope = Scope.open()) {
+            Tensor.apply(ASSIGN, toZero, zero.to(toZero.dtype()).expand(toZero.shape()));
+        }
+    }
+
+    /** Returns a bucket's memory. */
+    Tensor bucket(int number) {
+        return memory.get(number);
+    }
+
+    /** Returns an entry of the plan as a tensor. */
+    Tensor slot(int entry, Shape shape) {
+        BucketPlan.Place place = plan.places().get(entry);
+        BucketPlan.Bucket bucket = plan.buckets().get(place.bucket());
+        return memory.get(place.bucket()).view(shape, shape.contiguousStrides(),
+                (place.offset() - bucket.offset()) / bucket.dtype().bytes());
+    }
+
+    /** Sets an entry to zero. */
+    void clear(int entry) {
+        set(slot(entry, Shape.of(plan.entries().get(entry).count())));
+    }
+
+    @Override
+    public void close() {
+        memory.forEach(Tensor::close);
+        zero.close();
+    }
+}

@@ -1,0 +1,204 @@
+package dev.starling.distributed.collective;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.Work;
+import dev.starling.tensor.DType;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What ranks ask for that cannot be done, in memory that they map ({@code direct}) and over the network. */
+@Timeout(60)
+class EngineTest {
+    private static final Duration SOON = Duration.ofSeconds(10);
+    private static final int BYTES = 4096;
+
+    private static Cluster cluster(int world, boolean direct) {
+        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+                .sharedMemory(direct), world, Coordinator.OnLoss.END);
+    }
+
+    /** Ranks of one letter share a host, and with it memory. */
+    private static Cluster hosted(String letters) {
+        return cluster(letters.length(), true).hosts(letters.split(""));
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void shouldRefuseWhatCannotBeDoneAndGoOn(boolean direct) {
+        cluster(2, direct).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer buffer = all.symmetric(BYTES)) {
+                refuse(() -> all.reduceScatter(buffer, 0, 3, DType.F32, ReduceOp.SUM), "multiple of that of ranks, 2");
+                sum(group, buffer);
+                refuse(() -> all.allGather(buffer, 0, 5, DType.F32), "multiple of that of ranks, 2");
+                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, 2), "ranks 0 to 1");
+                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, -1), "ranks 0 to 1");
+                sum(group, buffer);
+                refuse(() -> all.prepareAllReduce(buffer, 4, 4, DType.F32, ReduceOp.SUM, ""), "multiple of 64, got 4");
+                refuse(() -> all.allReduce(buffer, -64, 4, DType.F32, ReduceOp.SUM), "multiple of 64, got -64");
+                refuse(() -> all.allReduce(buffer, 64, BYTES / 4 - 15, DType.F32, ReduceOp.SUM), "4096 bytes");
+                refuse(() -> all.allReduce(buffer, BYTES + 64, 0, DType.F32, ReduceOp.SUM), "4096 bytes");
+                refuse(() -> all.allReduce(buffer, 0, Long.MAX_VALUE / 2 + 1, DType.F32, ReduceOp.SUM), "4096 bytes");
+                sum(group, buffer);
+            }
+            return null;
+        });
+    }
+
+    private static void refuse(ThrowingCallable call, String why) {
+        assertThatThrownBy(call).isInstanceOf(IllegalArgumentException.class).hasMessageContaining(why);
+    }
+
+    private static void sum(Group group, SymmetricBuffer buffer) {
+        buffer.memory().setAtIndex(ValueLayout.JAVA_INT, 0, group.rank() + 1);
+        Work work = group.collectives().prepareAllReduce(buffer, 0, BYTES / 4, DType.I32, ReduceOp.SUM, "");
+        work.start();
+        work.await(SOON);
+        work.run(SOON);
+        assertThat(buffer.memory().getAtIndex(ValueLayout.JAVA_INT, 0)).isEqualTo(6);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void shouldBeginWhenElementsAreThereAndInOrder(boolean direct) {
+        cluster(3, direct).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer buffer = all.symmetric(2 * BYTES)) {
+                AtomicBoolean there = new AtomicBoolean();
+                Work late = all.prepareAllReduce(buffer, 0, BYTES / 4, DType.I32, ReduceOp.SUM, "", there::get);
+                Work next = all.prepareAllReduce(buffer, BYTES, BYTES / 4, DType.I32, ReduceOp.SUM, "");
+                for (int round = 1; round <= 20; round++) {
+                    there.set(false);
+                    buffer.memory().asSlice(0, BYTES).fill((byte) -1);
+                    late.start();
+                    next.start();
+                    group.await(() -> false, Duration.ofMillis(group.rank()));
+                    assertThat(late.isDone() || next.isDone()).isFalse();
+                    for (int i = 0; i < BYTES / 4; i++) {
+                        buffer.memory().setAtIndex(ValueLayout.JAVA_INT, i, round + i + group.rank());
+                    }
+                    there.set(true);
+                    next.await(SOON);
+                    assertThat(late.isDone()).isTrue();
+                    for (int i = 0; i < BYTES / 4; i++) {
+                        assertThat(buffer.memory().getAtIndex(ValueLayout.JAVA_INT, i)).isEqualTo(3 * (round + i) + 3);
+                    }
+                }
+            }
+            return null;
+        });
+    }
+
+    @Test
+    void shouldTellAllWhenOneCannotGoOn() {
+        List<DistributedException> ends = cluster(3, false).run(group -> {
+            // A slow rank may learn of it before it has its buffer.
+            try {
+                SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
+                Work work = group.collectives().prepareAllReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.SUM,
+                        "gradients");
+                if (group.rank() == 1) {
+                    // Which nobody may do: it cannot send from there.
+                    buffer.close();
+                }
+                work.start();
+                work.await(SOON);
+                return null;
+            } catch (DistributedException e) {
+                // So that nobody takes this for a loss.
+                group.await(() -> false, Duration.ofMillis(300));
+                return e;
+            }
+        });
+        assertThat(ends).allSatisfy(end -> assertThat(end).hasMessageContaining("rank 1 cannot go on")
+                .hasMessageContaining("for gradients").hasMessageContaining("closed"));
+        assertThat(ends.get(1)).hasCauseInstanceOf(TransportException.class);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
+    void shouldNameBuffersThatRanksUseInDifferentOrders(String hosts, int count) {
+        List<String> ends = hosted(hosts).run(group -> {
+            Collectives all = group.collectives();
+            return mismatch(group, () -> {
+                SymmetricBuffer[] buffers = {all.symmetric(4L * count), all.symmetric(4L * count)};
+                int first = group.rank() == 1 ? 1 : 0;
+                Work one = all.allReduce(buffers[first], 0, count, DType.F32, ReduceOp.SUM);
+                Work other = all.allReduce(buffers[1 - first], 0, count, DType.F32, ReduceOp.SUM);
+                one.await(SOON);
+                other.await(SOON);
+            });
+        });
+        assertThat(ends).allSatisfy(end -> assertThat(end).contains("[" + count + "] in buffer 1 at byte 0")
+                .contains("[" + count + "] in buffer 2 at byte 0"));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
+    void shouldNameOffsetsThatDiffer(String hosts, int count) {
+        List<String> ends = hosted(hosts).run(group -> {
+            Collectives all = group.collectives();
+            return mismatch(group, () -> {
+                SymmetricBuffer buffer = all.symmetric(4L * count + 64);
+                all.allReduce(buffer, group.rank() == 1 ? 64 : 0, count, DType.F32, ReduceOp.SUM).await(SOON);
+            });
+        });
+        assertThat(ends).allSatisfy(end -> assertThat(end).contains("[" + count + "] in buffer 1 at byte 0")
+                .contains("[" + count + "] in buffer 1 at byte 64"));
+    }
+
+    /** Returns what the rank hears of a mismatch, perhaps while it still makes its buffers. */
+    private static String mismatch(Group group, Runnable calls) {
+        try {
+            calls.run();
+            return "nothing noticed";
+        } catch (CollectiveMismatchException e) {
+            // So that nobody takes this for a loss.
+            group.await(() -> false, Duration.ofMillis(200));
+            return e.getMessage();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void shouldNameSizesThatDifferAndGoOn(boolean direct) {
+        cluster(3, direct).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer before = all.symmetric(BYTES)) {
+                int other = group.rank() == 2 ? 0 : 2;
+                assertThatThrownBy(() -> all.symmetric(group.rank() == 2 ? 8192 : BYTES))
+                        .isInstanceOf(CollectiveMismatchException.class)
+                        .hasMessageContaining("rank " + group.rank() + " registers " + (other == 0 ? 8192 : BYTES))
+                        .hasMessageContaining("rank " + other + " " + (other == 0 ? BYTES : 8192));
+                all.barrier().await(SOON);
+                try (SymmetricBuffer after = all.symmetric(BYTES)) {
+                    for (SymmetricBuffer buffer : List.of(before, after)) {
+                        all.broadcast(buffer, 0, 1, DType.I32, 0).await(SOON);
+                    }
+                }
+            }
+            return null;
+        });
+    }
+}
