@@ -24,6 +24,7 @@ import dev.starling.cuda.kernels.SortingKernels;
 import dev.starling.cuda.kernels.StreamRecording;
 import dev.starling.cuda.kernels.UpdateKernels;
 import dev.starling.cuda.memory.DeviceAllocator;
+import dev.starling.cuda.memory.PinnedCopies;
 import dev.starling.cuda.memory.SideCopies;
 import dev.starling.cuda.memory.Staging;
 import dev.starling.cuda.memory.Workspaces;
@@ -56,6 +57,7 @@ import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.spi.DeviceCollectives;
+import dev.starling.tensor.spi.PinnedMemory;
 import dev.starling.tensor.spi.Recording;
 import dev.starling.tensor.spi.Uploader;
 import java.util.Arrays;
@@ -85,6 +87,7 @@ final class CudaBackend implements Backend {
     private final Launcher launcher;
     private final Staging staging;
     private final SideCopies copies;
+    private final PinnedCopies pinned;
     private final MovementKernels movement;
     private final RandomKernels random;
     private final UpdateKernels update;
@@ -120,6 +123,7 @@ final class CudaBackend implements Backend {
         launcher = new Launcher(gpu, compiler);
         staging = new Staging(gpu, launcher.stream(), 2);
         copies = new SideCopies(gpu, launcher.stream(), synchronous);
+        pinned = new PinnedCopies(gpu, launcher.stream(), synchronous);
         memory = new DeviceAllocator(device.toString(), gpu, copies);
         workspaces = new Workspaces(memory);
         movement = new MovementKernels(launcher);
@@ -180,7 +184,9 @@ final class CudaBackend implements Backend {
         return kernel == null ? null : operands -> {
             Lock queueing = queueing("fused");
             try {
-                return kernel.run(operands);
+                Tensor result = kernel.run(operands);
+                settle();
+                return result;
             } catch (GpuException e) {
                 throw named(e, "fused " + chain.steps().getLast().op().name(), chain.operands());
             } finally {
@@ -217,16 +223,21 @@ final class CudaBackend implements Backend {
             return null;
         }
         order.writeLock().lock();
-        workspaces.beginKeeping();
         try {
+            // Nobody begins a copy while the lock is held, and the captured stream cannot wait for one.
+            copies.settle();
+            workspaces.beginKeeping();
             return recorded(StreamRecording.of(launcher, parts, part), workspaces.endKeeping());
         } catch (GpuException | TensorException e) {
             System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO,
                     "a program runs operation by operation, it cannot be taken down as a graph: {0}", e.getMessage());
             return null;
         } finally {
-            workspaces.endKeeping().forEach(memory::free);
-            order.writeLock().unlock();
+            try {
+                workspaces.endKeeping().forEach(memory::free);
+            } finally {
+                order.writeLock().unlock();
+            }
         }
     }
 
@@ -251,8 +262,11 @@ final class CudaBackend implements Backend {
 
             @Override
             public void close() {
-                exclusively(recording::close);
-                workspace.forEach(memory::free);
+                try {
+                    exclusively(recording::close);
+                } finally {
+                    workspace.forEach(memory::free);
+                }
             }
         };
     }
@@ -310,9 +324,21 @@ final class CudaBackend implements Backend {
     }
 
     @Override
+    public long reserveBytes(Recurrence.Forward op, Spec... operands) {
+        Lock queueing = queueing("reserve");
+        try {
+            return recurrence.reserveBytes(op, operands);
+        } catch (GpuException e) {
+            throw named(e, op.name(), List.of(operands));
+        } finally {
+            queued(queueing);
+        }
+    }
+
+    @Override
     public synchronized DeviceCollectives collectives() {
         if (collectives == null) {
-            collectives = Optional.ofNullable(libraries.collectives(gpu, launcher.stream()));
+            collectives = Optional.ofNullable(libraries.collectives(gpu, launcher.stream(), order.readLock()));
         }
         return collectives.orElse(null);
     }
@@ -345,50 +371,94 @@ final class CudaBackend implements Backend {
         return new Uploader() {
             @Override
             public void lend() {
-                Lock queueing = queueing("lend");
-                try {
-                    side.lend();
-                } catch (GpuException e) {
-                    throw named(e, "upload", List.of());
-                } finally {
-                    queued(queueing);
-                }
+                beside("lend", side::lend);
             }
 
             @Override
             public void copy(long hostAddress, long deviceAddress, long bytes) {
-                Lock queueing = queueing("upload");
-                try {
-                    side.copy(hostAddress, deviceAddress, bytes);
-                } catch (GpuException e) {
-                    throw named(e, "upload", List.of());
-                } finally {
-                    queued(queueing);
-                }
+                beside("upload", () -> side.copy(hostAddress, deviceAddress, bytes));
             }
 
             @Override
             public void await() {
-                Lock queueing = queueing("await");
+                beside("await", side::await);
+            }
+
+            @Override
+            public void close() {
+                beside("close", side::close);
+            }
+        };
+    }
+
+    @Override
+    public PinnedMemory pin(long hostAddress, long bytes) {
+        PinnedMemory memory;
+        try {
+            memory = pinned.pin(hostAddress, bytes);
+        } catch (GpuException e) {
+            System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING, "{0} cannot copy from and to "
+                    + "{1} bytes of the host''s memory by itself, so that the host waits for each copy: {2}; see how "
+                    + "much memory may be locked here (ulimit -l, the container''s limits)", device, bytes,
+                    e.getMessage());
+            return Backend.super.pin(hostAddress, bytes);
+        }
+        return new PinnedMemory() {
+            @Override
+            public Part part(long offset, long size) {
+                return CudaBackend.this.part(memory.part(offset, size));
+            }
+
+            @Override
+            public void close() {
+                beside("unpin", memory::close);
+            }
+        };
+    }
+
+    private PinnedMemory.Part part(PinnedMemory.Part side) {
+        return new PinnedMemory.Part() {
+            @Override
+            public void download(long deviceAddress) {
+                beside("download", () -> side.download(deviceAddress));
+            }
+
+            @Override
+            public void upload(long deviceAddress) {
+                beside("upload", () -> side.upload(deviceAddress));
+            }
+
+            @Override
+            public boolean isDone() {
                 try {
-                    side.await();
+                    return side.isDone();
                 } catch (GpuException e) {
-                    throw named(e, "upload", List.of());
-                } finally {
-                    queued(queueing);
+                    throw named(e, "copy", List.of());
                 }
+            }
+
+            @Override
+            public void close() {
+                beside("close", side::close);
             }
         };
     }
 
     private void transfer(String name, Runnable copy) {
+        beside(name, () -> {
+            copy.run();
+            settle();
+        });
+    }
+
+    /** Queues copies beside the kernels; none can be taken down. */
+    private void beside(String name, Runnable copy) {
         Lock queueing = queueing(name);
         try {
             if (order.isWriteLockedByCurrentThread()) {
                 throw new GpuException("copies through the host are no part of a graph");
             }
             copy.run();
-            settle();
         } catch (GpuException e) {
             throw named(e, name, List.of());
         } finally {
@@ -397,8 +467,11 @@ final class CudaBackend implements Backend {
     }
 
     private TensorException named(GpuException e, String op, List<Spec> operands) {
-        TensorException named = new TensorException(TensorException.Problem.DEVICE, op, operands,
-                device + " reports " + e.getMessage(), e.remedy() != null ? e.remedy()
+        TensorException named = e.isExhausted()
+                ? new TensorException(TensorException.Problem.MEMORY, op, operands, device + " reports "
+                        + e.getMessage() + ", " + memory.shortage(), "close scopes earlier or use smaller batches")
+                : new TensorException(TensorException.Problem.DEVICE, op, operands, device + " reports "
+                        + e.getMessage(), e.remedy() != null ? e.remedy()
                         : synchronous ? "report it with this message"
                         : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
         named.initCause(e);

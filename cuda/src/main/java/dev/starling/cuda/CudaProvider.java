@@ -3,12 +3,16 @@ package dev.starling.cuda;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Nvrtc;
+import dev.starling.cuda.gpu.Redist;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.Library;
 import dev.starling.tensor.spi.Probe;
 import java.lang.foreign.Arena;
 import java.lang.foreign.SymbolLookup;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -16,6 +20,8 @@ import java.util.regex.Pattern;
 public final class CudaProvider implements BackendProvider {
     /** The oldest driver interface that libraries of CUDA 13 run on. */
     private static final int LEAST_DRIVER = 13000;
+    /** The oldest architecture that NVRTC of CUDA 13 compiles for, as 10·major + minor. */
+    private static final int LEAST_CAPABILITY = 75;
     private static final Pattern MISSING_LIBRARY = Pattern.compile("(lib\\w+\\.so[.\\d]*): cannot open");
 
     @Override
@@ -41,17 +47,45 @@ public final class CudaProvider implements BackendProvider {
 
     private static Probe look() {
         int devices = NvidiaGpu.count();
-        int driver = NvidiaGpu.driverVersion();
+        List<Card> cards = new ArrayList<>();
+        for (int i = 0; i < devices; i++) {
+            cards.add(new Card(NvidiaGpu.describe(i), NvidiaGpu.capability(i)));
+        }
+        Probe found = judge(NvidiaGpu.driverVersion(), cards);
+        return found instanceof Probe.Ready(int usable, String words) ? new Probe.Ready(usable, words + ", "
+                + new Nvrtc().version().replaceAll(" --.*", "")) : found;
+    }
+
+    /**
+     * A GPU as the driver describes it.
+     *
+     * @param words what it is
+     * @param capability its compute capability, as 10·major + minor
+     */
+    record Card(String words, int capability) { }
+
+    /** Says what is to be thought of a driver of some version and its GPUs; the first that is too old ends them. */
+    static Probe judge(int driver, List<Card> cards) {
         if (driver < LEAST_DRIVER) {
             return new Probe.Missing("the NVIDIA driver serves CUDA " + version(driver) + ", 13.0 is needed",
                     "install driver 580 or newer");
         }
-        if (devices == 0) {
+        if (cards.isEmpty()) {
             return new Probe.Missing("the NVIDIA driver finds no GPU", "see whether nvidia-smi lists one");
         }
-        String many = devices > 1 ? devices + " × " : "";
-        return new Probe.Ready(devices, many + NvidiaGpu.describe(0) + ", driver for CUDA " + version(driver) + ", "
-                + new Nvrtc().version().replaceAll(" --.*", ""));
+        int usable = 0;
+        while (usable < cards.size() && cards.get(usable).capability >= LEAST_CAPABILITY) {
+            usable++;
+        }
+        if (usable == 0) {
+            return new Probe.Missing("the GPU is too old: " + cards.getFirst().words + "; CUDA 13 needs compute "
+                    + "capability 7.5",
+                    "use Device.cpu(); if a newer GPU is in the machine, too, name it first in CUDA_VISIBLE_DEVICES");
+        }
+        String many = usable > 1 ? usable + " × " : "";
+        String rest = usable == cards.size() ? "" : ", without what is too old (from " + cards.get(usable).words
+                + " on)";
+        return new Probe.Ready(usable, many + cards.getFirst().words + rest + ", driver for CUDA " + version(driver));
     }
 
     private static String version(int number) {
@@ -73,12 +107,16 @@ public final class CudaProvider implements BackendProvider {
             Matcher m = MISSING_LIBRARY.matcher(String.valueOf(e.getMessage()));
             if (m.find()) {
                 return new Probe.Missing("the CUDA library " + m.group(1) + " is missing",
-                        "install CUDA 13 and put its lib64 directory on LD_LIBRARY_PATH, or add "
-                        + "org.bytedeco:cuda-redist:13.1-9.19-1.5.13 with classifier linux-x86_64 to the class path");
+                        Redist.remedy("CUDA 13", ""));
             }
         }
         return new Probe.Missing("the CUDA libraries do not load: " + error,
                 "install CUDA 13 and put its lib64 directory on LD_LIBRARY_PATH");
+    }
+
+    @Override
+    public List<Library> libraries() {
+        return probe() instanceof Probe.Ready ? InstalledLibraries.look() : List.of();
     }
 
     @Override

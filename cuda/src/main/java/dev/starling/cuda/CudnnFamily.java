@@ -13,7 +13,7 @@ enum CudnnFamily {
 
     /** Returns those that the property {@code starling.cuda.cudnn} lists: names with commas between, or "all". */
     static Set<CudnnFamily> wanted() {
-        return parse(System.getProperty(PROPERTY, "convolution,attention"));
+        return parse(System.getProperty(PROPERTY, "convolution,attention,recurrence"));
     }
 
     /** Returns the families that a text lists, or throws {@link IllegalArgumentException}. */

@@ -14,10 +14,11 @@ import dev.starling.cuda.dnn.Pooler;
 import dev.starling.cuda.dnn.Recurrer;
 import dev.starling.cuda.dnn.Softmaxer;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.cuda.nccl.Nccl;
-import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.DeviceCollectives;
 import java.util.Set;
+import java.util.concurrent.locks.Lock;
 
 /** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
@@ -33,17 +34,17 @@ interface Libraries {
             }
 
             @Override
-            public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            public Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
                 return families.contains(CudnnFamily.CONVOLUTION) ? CudnnConvolver.open(gpu, stream, memory) : null;
             }
 
             @Override
-            public Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            public Attender attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
                 return families.contains(CudnnFamily.ATTENTION) ? CudnnAttender.open(gpu, stream, memory) : null;
             }
 
             @Override
-            public Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            public Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
                 return families.contains(CudnnFamily.NORMALIZATION) ? CudnnNormalizer.open(gpu, stream, memory) : null;
             }
 
@@ -58,13 +59,13 @@ interface Libraries {
             }
 
             @Override
-            public Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+            public Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
                 return families.contains(CudnnFamily.RECURRENCE) ? CudnnRecurrer.open(gpu, stream, memory) : null;
             }
 
             @Override
-            public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
-                return Nccl.open(gpu, stream);
+            public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream, Lock queueing) {
+                return Nccl.open(gpu, stream, queueing);
             }
         };
     }
@@ -75,17 +76,17 @@ interface Libraries {
     }
 
     /** Returns what convolves, and takes memory to work in for the time of a call. */
-    default Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    default Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
     /** Returns what attends, and takes memory to work in for the time of a call. */
-    default Attender attender(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    default Attender attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
     /** Returns what normalises, and takes memory to work in for the time of a call. */
-    default Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    default Normalizer normalizer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
@@ -100,12 +101,12 @@ interface Libraries {
     }
 
     /** Returns what runs recurrent layers, and takes memory to work in for the time of a call. */
-    default Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    default Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
-    /** Returns what sums over several GPUs. */
-    default DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream) {
+    /** Returns what sums over several GPUs, and takes a lock that is held by who queues work on {@code stream}. */
+    default DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream, Lock queueing) {
         return null;
     }
 }

@@ -15,8 +15,16 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.spi.Probe;
+import dev.starling.tensor.spi.Recording;
+import dev.starling.tensor.spi.Uploader;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
@@ -59,6 +67,53 @@ class CudaBackendTest {
             } finally {
                 System.clearProperty("starling.cuda.synchronous");
             }
+        }
+    }
+
+    @Test
+    void synchronousModeNamesTheFusedOperationsThatFailed() {
+        System.setProperty("starling.cuda.synchronous", "true");
+        try (Scope scope = Scope.open()) {
+            QueuedGpu gpu = new QueuedGpu(32 << 20);
+            CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
+            Tensor x = Device.with(Device.reference(), () -> Tensor.zeros(3));
+            Chain.Kernel kernel = backend.fuse(new Chain(List.of(x.spec()), List.of(
+                    new Chain.Step(new Unary.Exp(), List.of(0), x.spec()),
+                    new Chain.Step(new Unary.Neg(), List.of(1), x.spec()))));
+            gpu.failLater("cuStreamSynchronize: error 700, an illegal memory access was encountered");
+            assertThatThrownBy(() -> kernel.run(new Tensor[] {x})).isInstanceOfSatisfying(TensorException.class, e -> {
+                assertThat(e.op()).isEqualTo("fused neg");
+                assertThat(e).hasMessageContaining("error 700").hasMessageContaining("report it");
+            });
+        } finally {
+            System.clearProperty("starling.cuda.synchronous");
+        }
+    }
+
+    /** The captured stream may not wait for an upload, which is no part of the graph. */
+    @Test
+    void memoryThatIsGivenBackDuringACaptureDoesNotSpoilIt() {
+        QueuedGpu gpu = new QueuedGpu(32 << 20);
+        CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
+        Block block = backend.memory().allocate(1 << 20);
+        try (Arena arena = Arena.ofConfined(); Uploader uploader = backend.uploader()) {
+            uploader.lend();
+            uploader.copy(arena.allocate(64).fill((byte) 7).address(), block.address(), 64);
+            Recording recording = backend.record(1, _ -> {
+                Thread other = Thread.ofPlatform().start(() -> backend.memory().free(block));
+                try {
+                    other.join();
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+            });
+            assertThat(recording).isNotNull();
+            recording.close();
+            MemorySegment read = arena.allocate(64);
+            backend.download(block.address(), read.address(), 64);
+            assertThat(read.toArray(ValueLayout.JAVA_BYTE)).containsOnly(7);
+            assertThat(backend.record(1, _ -> uploader.lend())).isNull();
+            assertThat(backend.record(1, _ -> { })).isNotNull();
         }
     }
 

@@ -1,7 +1,11 @@
 package dev.starling.cuda;
 
+import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.emulated.Emulation;
+import dev.starling.cuda.emulated.PlayedDriver;
 import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.gpu.Compiler;
+import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
@@ -11,10 +15,11 @@ import java.util.EnumSet;
 /**
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
  * those of index 1 and 2 have played libraries beside them. {@link #APART} is like the first, for who counts what is
- * compiled there.
+ * compiled there; {@link #DRIVEN} is driven as NVIDIA's are, by a driver that is played.
  */
 public final class EmulatedProvider implements BackendProvider {
     static final int APART = 3;
+    static final int DRIVEN = 4;
 
     @Override
     public String type() {
@@ -23,17 +28,31 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(APART + 1, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(DRIVEN + 1, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
+        if (device.index() == DRIVEN) {
+            return driven(device);
+        }
         boolean played = device.index() == 1 || device.index() == 2;
         if (played) {
             PlayedLibraries.load();
         }
         return new CudaBackend(device, Emulation.gpu(), played ? Libraries.nvidia(EnumSet.allOf(CudnnFamily.class))
                 : Libraries.NONE);
+    }
+
+    private static Backend driven(Device device) {
+        PlayedDriver.devices(1);
+        try {
+            Compiler compiler = Emulation.compiler();
+            return new CudaBackend(device, new NvidiaGpu(0, compiler), Libraries.NONE,
+                    new KernelCompiler(compiler, Emulation.gpu().architecture()));
+        } finally {
+            PlayedDriver.devices(0);
+        }
     }
 }

@@ -24,38 +24,50 @@ class LongRowsTest {
     private static final Device GPU = AnyGpu.device();
 
     @ParameterizedTest
-    @ValueSource(ints = {513, 8192, 9001, 16384, 20004, 20005})
+    @ValueSource(ints = {768, 1025, 2048, 9001, 16384, 20004, 20005})
     void agrees(int n) {
+        agree(DType.F32, n, 1e-5);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1024, 50257})
+    void agreesInSixteenBits(int n) {
+        agree(DType.BF16, n, 1.0 / 128);
+    }
+
+    private static void agree(DType type, int n, double tolerance) {
         try (Scope scope = Scope.open()) {
-            Tensor x = random(1, 2, n);
-            Tensor g = random(2, 2, n);
-            Tensor row = random(3, n);
+            Tensor x = random(type, 1, 2, n);
+            Tensor g = random(type, 2, 2, n);
+            Tensor row = random(type, 3, n);
             Tensor target = Tensor.of(new long[] {n - 1, 3});
-            same(new Softmax.Exponentials(1), x);
-            same(new Softmax.Logarithms(1), x);
-            same(new Softmax.ExponentialsGradient(1), x, g);
-            same(new CrossEntropy.Loss(0.1, -1), x, target);
-            same(new Normalization.LayerNorm(1e-5), x, row, row);
-            same(new Normalization.LayerNormGradient(), g, x, row, random(4, 2), random(5, 2));
-            same(new Reduction.Sum(new Axes(2), false), x);
-            same(new Reduction.ArgMax(new Axes(3), false), x);
+            same(tolerance, new Softmax.Exponentials(1), x);
+            same(tolerance, new Softmax.Logarithms(1), x);
+            same(tolerance, new Softmax.ExponentialsGradient(1), x, g);
+            same(tolerance, new CrossEntropy.Loss(0.1, -1), x, target);
+            same(tolerance, new CrossEntropy.Loss(0, -1), x, target);
+            same(tolerance, new CrossEntropy.Gradient(0, -1), random(type, 6, 2), x, target);
+            same(tolerance, new Normalization.LayerNorm(1e-5), x, row, row);
+            same(tolerance, new Normalization.LayerNormGradient(), g, x, row, random(type, 4, 2), random(type, 5, 2));
+            same(tolerance, new Reduction.Sum(new Axes(2), false), x);
+            same(tolerance, new Reduction.ArgMax(new Axes(3), false), x);
         }
     }
 
-    private static Tensor random(int seed, long... shape) {
+    private static Tensor random(DType type, int seed, long... shape) {
         SplittableRandom random = new SplittableRandom(seed);
         int n = (int) Arrays.stream(shape).reduce(1, (a, b) -> a * b);
         double[] elements = random.doubles(n, -2, 2).toArray();
-        return Tensor.of(elements, shape).to(DType.F32);
+        return Tensor.of(elements, shape).to(type);
     }
 
-    private static void same(Op op, Tensor... inputs) {
+    private static void same(double tolerance, Op op, Tensor... inputs) {
         Tensor[] actual = Tensor.apply(op, on(GPU, inputs));
         Tensor[] expected = Tensor.apply(op, on(Device.reference(), inputs));
         for (int i = 0; i < expected.length; i++) {
             double[] e = expected[i].toDoubles();
             double scale = Arrays.stream(e).map(Math::abs).max().orElse(0);
-            assertArrayEquals(e, actual[i].toDoubles(), 1e-5 * scale, op + " result " + i);
+            assertArrayEquals(e, actual[i].toDoubles(), tolerance * scale, op + " result " + i);
         }
     }
 

@@ -7,15 +7,19 @@ import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BiFunction;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -30,6 +34,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 @Timeout(60)
 class NcclTest {
     private static final int WORLD = 2;
+    private static final Duration SOON = Duration.ofSeconds(20);
+    /** A sum of so many elements the library begins, but never queues. */
+    private static final int NEVER_QUEUED = 7777;
 
     private static Device device(int rank) {
         return Device.of("cuda-emulated", rank + 1);
@@ -65,7 +72,8 @@ class NcclTest {
     void sumsStandBetweenWhatIsQueuedBeforeAndAfter(DType type) {
         List<double[]> sums = ranks((rank, group) -> {
             Tensor x = numbers(type, rank).mul(2);
-            group.allReduce(x);
+            group.allReduce(x, SOON);
+            group.await();
             double[] half = x.mul(0.5).to(DType.F64).to(Device.cpu()).toDoubles();
             await(group);
             group.close();
@@ -89,9 +97,10 @@ class NcclTest {
             Tensor[] all = new Tensor[20];
             for (int i = 0; i < all.length; i++) {
                 all[i] = Tensor.full(DType.F32, i + rank, 64).to(device(rank));
-                group.allReduce(all[i]);
+                group.allReduce(all[i], SOON);
             }
             await(group);
+            group.await();
             group.close();
             double total = 0;
             for (Tensor each : all) {
@@ -102,6 +111,70 @@ class NcclTest {
         assertThat(sums).containsOnly(64 * (2 * 190.0 + 20));
     }
 
+    /** A rank's kernels run while its sum waits for the other rank, which asks for it only when they are done. */
+    @Test
+    void kernelsRunBesideSums() {
+        CountDownLatch computed = new CountDownLatch(1);
+        List<Double> sums = ranks((rank, group) -> {
+            Tensor x = Tensor.full(DType.F32, rank + 1, 64).to(device(rank));
+            if (rank == 1) {
+                awaitOther(computed);
+            }
+            group.allReduce(x, SOON);
+            if (rank == 0) {
+                assertThat(Tensor.full(DType.F32, 3, 8).to(device(0)).mul(2).sum().item()).isEqualTo(48);
+                assertThat(group.isDone()).isFalse();
+                computed.countDown();
+            }
+            group.await();
+            double sum = x.sum().item();
+            group.close();
+            return sum;
+        });
+        assertThat(sums).containsOnly(64.0 * 3);
+    }
+
+    private static void awaitOther(CountDownLatch other) {
+        try {
+            assertThat(other.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    @Test
+    void aSumThatTheLibraryDoesNotBeginEndsWithADeadline() {
+        List<Boolean> ended = ranks((rank, group) -> {
+            Tensor x = Tensor.full(DType.F32, 3, NEVER_QUEUED).to(device(rank));
+            assertThatThrownBy(() -> group.allReduce(x, Duration.ofMillis(50)))
+                    .isInstanceOfSatisfying(TensorException.class, e -> assertThat(e).hasMessageContaining("PT0.05S"));
+            group.abort();
+            group.close();
+            return x.sum().item() == 3 * NEVER_QUEUED;
+        });
+        assertThat(ended).containsOnly(true);
+    }
+
+    /** Memory of a sum that was aborted has another use when the group is closed. */
+    @Test
+    void whoClosesWaitsForWhatWasAborted() {
+        List<Double> sums = ranks((rank, group) -> {
+            if (rank == 0) {
+                try (Scope scope = Scope.open()) {
+                    group.allReduce(Tensor.full(DType.F32, 3, 64).to(device(rank)), SOON);
+                    group.abort();
+                    group.close();
+                    group.close();
+                }
+                return Tensor.full(DType.F32, 5, 64).to(device(rank)).sum().item();
+            }
+            group.abort();
+            group.close();
+            return 320.0;
+        });
+        assertThat(sums).containsOnly(320.0);
+    }
+
     @Test
     void whatWaitsForALostRankIsAborted() {
         List<float[]> kept = ranks((rank, group) -> {
@@ -110,11 +183,12 @@ class NcclTest {
                 group.abort();
                 return x.toFloats();
             }
-            group.allReduce(x);
+            group.allReduce(x, SOON);
             assertThat(group.isDone()).isFalse();
             Thread.ofPlatform().daemon().start(group::abort);
+            group.await();
             float[] left = x.toFloats();
-            assertThatThrownBy(() -> group.allReduce(x)).isInstanceOfSatisfying(TensorException.class,
+            assertThatThrownBy(() -> group.allReduce(x, SOON)).isInstanceOfSatisfying(TensorException.class,
                     e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.CLOSED));
             return left;
         });

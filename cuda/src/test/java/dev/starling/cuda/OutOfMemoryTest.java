@@ -2,7 +2,6 @@ package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
@@ -43,7 +42,7 @@ class OutOfMemoryTest {
     /** Leaves so much memory to be asked for. */
     private void leave(long bytes) {
         if (!REAL) {
-            Emulation.leave(bytes);
+            AnyGpu.leave(bytes);
             return;
         }
         Gpu gpu = ((CudaBackend) DEVICE.backend()).gpu();
@@ -64,7 +63,7 @@ class OutOfMemoryTest {
             ballast.forEach(((CudaBackend) DEVICE.backend()).gpu()::free);
             ballast.clear();
         } else {
-            Emulation.leaveAll();
+            AnyGpu.leaveAll();
         }
     }
 

@@ -11,10 +11,10 @@ import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.IdleGpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Nvrtc;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.conformance.Conformance;
-import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
@@ -53,7 +53,7 @@ public final class WantedKernels {
         }
 
         @Override
-        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             return willing(Convolver.class);
         }
 

@@ -95,6 +95,11 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return values.length == 0 ? 0 : values[values.length - 1];
     }
 
+    /** Tells whether there is a matrix beside the result. */
+    public boolean hasSide() {
+        return after == After.GELU_KEPT || after == After.RELU_GRADIENT || after == After.GELU_GRADIENT;
+    }
+
     /** Returns the distance of columns of the side matrix, in elements or bits. */
     public long sideLeading() {
         return after == After.RELU_GRADIENT ? sideBits(m) : m;

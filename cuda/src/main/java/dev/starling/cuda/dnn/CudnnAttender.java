@@ -4,8 +4,9 @@ import static org.bytedeco.cuda.global.cudnn.cudnnGetVersion;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.spi.Allocator;
 
 /**
  * Attention by the graph interface of NVIDIA's cuDNN 9, on tensor cores, in bf16 and f16. Gradients have the same bits
@@ -16,7 +17,8 @@ import dev.starling.tensor.spi.Allocator;
 public final class CudnnAttender implements Attender {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     /** The first version whose engines take infinite masks and clear their memory themselves. */
-    private static final long LEAST_VERSION = 91000;
+    static final long LEAST_VERSION = 91000;
+    private static final String INSTEAD = "kernels of our own attend, which are slower";
     private static final GraphPlan.Demands SAME_BITS = new GraphPlan.Demands(true, false, 1L << 28);
     private static final GraphPlan.Demands ANY_BITS = new GraphPlan.Demands(false, false, 1L << 28);
 
@@ -30,13 +32,18 @@ public final class CudnnAttender implements Attender {
     }
 
     /** Returns the library for the work of a stream, or {@code null} where it is not installed or too old. */
-    public static Attender open(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    public static Attender open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         try {
-            return cudnnGetVersion() < LEAST_VERSION ? null
-                    : new CudnnAttender(new CudnnGraphs(gpu, stream, memory));
+            long version = cudnnGetVersion();
+            if (version < LEAST_VERSION) {
+                LOG.log(System.Logger.Level.WARNING, "cuDNN {0} is too old for attention: {1}; {2}",
+                        CudnnVersion.words(version), INSTEAD, Redist.remedy("cuDNN 9.10 or newer", "-cudnn"));
+                return null;
+            }
+            return new CudnnAttender(new CudnnGraphs(gpu, stream, memory, INSTEAD));
         } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING,
-                    "cuDNN does not load, attention will be slow: install cuDNN 9.10 or newer for CUDA 13", e);
+            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, " + INSTEAD + ": "
+                    + Redist.remedy("cuDNN 9.10 or newer for CUDA 13", "-cudnn"), e);
             return null;
         }
     }

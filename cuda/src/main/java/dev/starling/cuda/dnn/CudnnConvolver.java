@@ -5,8 +5,9 @@ import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.cuda.dnn.Graph.Pass;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.spi.Allocator;
 
 /**
  * Convolutions by the graph interface of NVIDIA's cuDNN 9, channels last, with bias and ReLU in the same kernel, on
@@ -16,6 +17,7 @@ import dev.starling.tensor.spi.Allocator;
  */
 public final class CudnnConvolver implements Convolver {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
+    private static final String INSTEAD = "kernels of our own convolve, which are slower";
     private static final long MOST_WORKSPACE_BYTES = 1L << 30;
 
     private final CudnnGraphs graphs;
@@ -30,12 +32,12 @@ public final class CudnnConvolver implements Convolver {
     }
 
     /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Convolver open(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    public static Convolver open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         try {
-            return new CudnnConvolver(new CudnnGraphs(gpu, stream, memory));
+            return new CudnnConvolver(new CudnnGraphs(gpu, stream, memory, INSTEAD));
         } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING,
-                    "cuDNN does not load, convolutions will be slow: install cuDNN 9 for CUDA 13", e);
+            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, " + INSTEAD + ": "
+                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
             return null;
         }
     }

@@ -10,13 +10,13 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_SOFTMAX_ACCURATE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_SOFTMAX_LOG;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_SOFTMAX_MODE_CHANNEL;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_SOFTMAX_MODE_INSTANCE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_BAD_PARAM;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TENSOR_NCHW;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TENSOR_NHWC;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreatePoolingDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreateTensorDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnDestroyPoolingDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnDestroyTensorDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnPoolingBackward;
 import static org.bytedeco.cuda.global.cudnn.cudnnPoolingForward;
 import static org.bytedeco.cuda.global.cudnn.cudnnSetPooling2dDescriptor;
@@ -29,35 +29,57 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.memory.LastUsed;
 import dev.starling.tensor.DType;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.Map;
-import java.util.Set;
+import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
+import java.util.function.Function;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 import org.bytedeco.cuda.cudnn.cudnnPoolingStruct;
 import org.bytedeco.cuda.cudnn.cudnnTensorStruct;
-import org.bytedeco.javacpp.FloatPointer;
-import org.bytedeco.javacpp.Pointer;
 
 /** Average pooling and softmax by single functions of NVIDIA's cuDNN 9; they work in no memory but their operands'. */
 @SuppressWarnings("deprecation") // cuDNN 9 calls these functions its legacy interface and keeps them
 public final class CudnnFunctions implements Pooler, Softmaxer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
 
+    private static final int MOST_CALLS = 1024;
+
     private final Gpu gpu;
     private final cudnnContext handle = new cudnnContext();
-    private final Map<PoolingCall, Window> windows = new HashMap<>();
-    private final Map<Softmaxer.Call, cudnnTensorStruct> lines = new HashMap<>();
-    /** What the library refused once, by call. */
-    private final Set<Record> refused = new HashSet<>();
-    private final Pointer one = new FloatPointer(1f);
-    private final Pointer zero = new FloatPointer(0f);
+    private final LastUsed<Record, Tensors> known = new LastUsed<>(MOST_CALLS, t -> true);
+    private final RawPointer one = constant(1);
+    private final RawPointer zero = constant(0);
     private final RawPointer a = new RawPointer();
     private final RawPointer b = new RawPointer();
     private final RawPointer c = new RawPointer();
+    private boolean told;
 
-    private record Window(cudnnPoolingStruct window, cudnnTensorStruct x, cudnnTensorStruct y) { }
+    /** The descriptors of a call, which the library reads while it is called; {@code null} for what has none. */
+    private static final class Tensors {
+        private final cudnnPoolingStruct window;
+        private final cudnnTensorStruct x = new cudnnTensorStruct();
+        private final cudnnTensorStruct y;
+        private boolean refused;
+
+        Tensors(cudnnPoolingStruct window, cudnnTensorStruct y) {
+            this.window = window;
+            this.y = y;
+        }
+
+        void destroy() {
+            cudnnDestroyTensorDescriptor(x);
+            if (window != null) {
+                cudnnDestroyPoolingDescriptor(window);
+                cudnnDestroyTensorDescriptor(y);
+            }
+        }
+    }
+
+    private static RawPointer constant(float value) {
+        return RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, value));
+    }
 
     private CudnnFunctions(Gpu gpu, Gpu.Stream stream) {
         this.gpu = gpu;
@@ -71,7 +93,8 @@ public final class CudnnFunctions implements Pooler, Softmaxer {
         try {
             return new CudnnFunctions(gpu, stream);
         } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own pool and normalise", e);
+            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own pool and normalise: "
+                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
             return null;
         }
     }
@@ -83,76 +106,74 @@ public final class CudnnFunctions implements Pooler, Softmaxer {
 
     @Override
     public synchronized boolean average(PoolingCall call, long x, long y) {
-        if (refused.contains(call)) {
-            return false;
-        }
-        gpu.enter();
-        Window w = windows.computeIfAbsent(call, CudnnFunctions::window);
-        return done(call, cudnnPoolingForward(handle, w.window, one, w.x, a.to(x), zero, w.y, b.to(y)));
-    }
-
-    @Override
-    public synchronized boolean averageGradient(PoolingCall call, long g, long x) {
-        if (refused.contains(call)) {
-            return false;
-        }
-        gpu.enter();
-        Window w = windows.computeIfAbsent(call, CudnnFunctions::window);
-        // Means do not depend on y and x, for which memory of their sizes stands.
-        return done(call, cudnnPoolingBackward(handle, w.window, one, w.y, a.to(g), w.y, a, w.x, b.to(x), zero, w.x,
-                b));
-    }
-
-    @Override
-    public synchronized boolean forward(Softmaxer.Call call, long x, long y) {
-        if (refused.contains(call)) {
-            return false;
-        }
-        gpu.enter();
-        cudnnTensorStruct tensor = lines.computeIfAbsent(call, CudnnFunctions::lines);
-        return done(call, cudnnSoftmaxForward(handle, algorithm(call), mode(call), one, tensor, a.to(x), zero, tensor,
+        Tensors t = of(call, CudnnFunctions::window);
+        return !t.refused && done(call, t, cudnnPoolingForward(handle, t.window, one, t.x, a.to(x), zero, t.y,
                 b.to(y)));
     }
 
     @Override
-    public synchronized boolean backward(Softmaxer.Call call, long y, long g, long x) {
-        if (refused.contains(call)) {
-            return false;
-        }
-        gpu.enter();
-        cudnnTensorStruct tensor = lines.computeIfAbsent(call, CudnnFunctions::lines);
-        return done(call, cudnnSoftmaxBackward(handle, algorithm(call), mode(call), one, tensor, a.to(y), tensor,
-                b.to(g), zero, tensor, c.to(x)));
+    public synchronized boolean averageGradient(PoolingCall call, long g, long x) {
+        Tensors t = of(call, CudnnFunctions::window);
+        // Means do not depend on y and x, for which memory of their sizes stands.
+        return !t.refused && done(call, t, cudnnPoolingBackward(handle, t.window, one, t.y, a.to(g), t.y, a, t.x,
+                b.to(x), zero, t.x, b));
     }
 
-    private boolean done(Record call, int status) {
-        if (status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses {0}, status {1}: a kernel of our own computes it from "
-                    + "now on", call, status);
-            refused.add(call);
+    @Override
+    public synchronized boolean forward(Softmaxer.Call call, long x, long y) {
+        Tensors t = of(call, CudnnFunctions::lines);
+        return !t.refused && done(call, t, cudnnSoftmaxForward(handle, algorithm(call), mode(call), one, t.x, a.to(x),
+                zero, t.x, b.to(y)));
+    }
+
+    @Override
+    public synchronized boolean backward(Softmaxer.Call call, long y, long g, long x) {
+        Tensors t = of(call, CudnnFunctions::lines);
+        return !t.refused && done(call, t, cudnnSoftmaxBackward(handle, algorithm(call), mode(call), one, t.x, a.to(y),
+                t.x, b.to(g), zero, t.x, c.to(x)));
+    }
+
+    private <C extends Record> Tensors of(C call, Function<C, Tensors> maker) {
+        gpu.enter();
+        Tensors tensors = known.get(call);
+        if (tensors == null) {
+            tensors = maker.apply(call);
+            known.put(call, tensors);
+            known.overdue().forEach(Tensors::destroy);
+        }
+        return tensors;
+    }
+
+    private boolean done(Record call, Tensors tensors, int status) {
+        if (CudnnException.isRefusal(status)) {
+            LOG.log(told ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN refuses {0} ({1}): a kernel "
+                    + "of our own computes it from now on{2}", call, CudnnException.words("a function", status),
+                    told ? "" : ". Others like it are told at level DEBUG");
+            told = true;
+            tensors.refused = true;
             return false;
         }
-        Descriptor.check(status, call.toString());
+        Descriptor.check(status, "a function");
         return true;
     }
 
-    private static Window window(PoolingCall k) {
-        Window w = new Window(new cudnnPoolingStruct(), new cudnnTensorStruct(), new cudnnTensorStruct());
-        Descriptor.check(cudnnCreatePoolingDescriptor(w.window), "cudnnCreatePoolingDescriptor");
-        Descriptor.check(cudnnSetPooling2dDescriptor(w.window, k.countPadding()
+    private static Tensors window(PoolingCall k) {
+        Tensors t = new Tensors(new cudnnPoolingStruct(), new cudnnTensorStruct());
+        Descriptor.check(cudnnCreatePoolingDescriptor(t.window), "cudnnCreatePoolingDescriptor");
+        Descriptor.check(cudnnSetPooling2dDescriptor(t.window, k.countPadding()
                 ? CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING : CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING,
                 CUDNN_PROPAGATE_NAN, k.kernelHeight(), k.kernelWidth(), k.paddingHeight(), k.paddingWidth(),
                 k.strideHeight(), k.strideWidth()), "cudnnSetPooling2dDescriptor");
         int format = k.channelsLast() ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-        tensor(w.x, format, k.type(), k.images(), k.channels(), k.height(), k.width());
-        tensor(w.y, format, k.type(), k.images(), k.channels(), k.outHeight(), k.outWidth());
-        return w;
+        tensor(t.x, format, k.type(), k.images(), k.channels(), k.height(), k.width());
+        tensor(t.y, format, k.type(), k.images(), k.channels(), k.outHeight(), k.outWidth());
+        return t;
     }
 
-    private static cudnnTensorStruct lines(Softmaxer.Call call) {
-        cudnnTensorStruct tensor = new cudnnTensorStruct();
-        tensor(tensor, CUDNN_TENSOR_NCHW, call.type(), call.outer(), call.size(), call.inner(), 1);
-        return tensor;
+    private static Tensors lines(Softmaxer.Call call) {
+        Tensors t = new Tensors(null, null);
+        tensor(t.x, CUDNN_TENSOR_NCHW, call.type(), call.outer(), call.size(), call.inner(), 1);
+        return t;
     }
 
     private static int algorithm(Softmaxer.Call call) {

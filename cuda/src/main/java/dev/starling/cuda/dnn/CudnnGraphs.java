@@ -1,7 +1,5 @@
 package dev.starling.cuda.dnn;
 
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_BAD_PARAM;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
 import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
@@ -9,39 +7,78 @@ import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
-import dev.starling.tensor.spi.Allocator;
+import dev.starling.cuda.gpu.Patience;
+import dev.starling.cuda.memory.LastUsed;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.spi.Block;
-import java.util.HashMap;
+import java.lang.System.Logger.Level;
 import java.util.List;
-import java.util.Map;
 import java.util.function.Supplier;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 
 /**
- * What cuDNN 9 computes on a stream by its graph interface. A graph is planned when it is first wanted; one that the
- * library has no engine for is not asked for again. Of the engines that suit, the one is taken that the library expects
- * to be the fastest; if the property {@code starling.cuda.autotune} is true, the fastest of the first eight, by timing
- * them when the graph is first run. What engines work in is lent for the time of a call. Safe for use by several
- * threads.
+ * What cuDNN 9 computes on a stream by its graph interface. A graph is planned when it is first wanted. Of the engines
+ * that suit, the one is taken that the library expects to be the fastest; if the property
+ * {@code starling.cuda.autotune} is true, the fastest of the first eight, by timing them when the graph is first run,
+ * as far as the time for that lasts. What engines work in is lent for the time of a call. Plans that were used longest
+ * ago are given back, unless they are part of a program. Safe for use by several threads.
+ *
+ * <p>A graph that the library has no engine for is not asked for again. Where it fails for another reason (no memory, a
+ * part of it that does not load), memory is freed and it is asked once more; then another way is taken, and it is asked
+ * at later calls, after ever more of them.
  */
 final class CudnnGraphs {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
+    private static final int MOST_PLANS = 512;
     private static final int MOST_TRIES = 8;
     private static final int TIMED_RUNS = 3;
+    /** Until when the engines of one graph are compared, from the beginning of its planning. */
+    private static final long GRAPH_NS = 2_000_000_000L;
+    private static final long NANOS = 1_000_000_000L;
+    private static final double NANOS_PER_MS = 1e6;
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final Allocator memory;
+    private final Workspaces memory;
+    private final String instead;
     private final GraphPlan.Target target;
     private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MOST_TRIES : 1;
-    /** By call: none where the library has none, several that are to be timed. */
-    private final Map<Record, List<GraphPlan>> plans = new HashMap<>();
+    private final long tuningNs = Long.getLong("starling.cuda.autotune.seconds", 60) * NANOS;
+    private final LastUsed<Record, Planned> plans;
+    private boolean toldRefusal;
+    private boolean toldFailure;
 
-    /** Starts the library, or throws {@link LinkageError} or {@link GpuException}. */
-    CudnnGraphs(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    /** What is known of a call. */
+    private static final class Planned {
+        /** {@code null} if the library has to be asked. */
+        private Offer offer;
+        private long endNs;
+        /** Whether a program that was taken down runs it. */
+        private boolean kept;
+        /** With failures that may pass. */
+        private final Patience patience = new Patience();
+        private boolean failed;
+
+        boolean isUsable() {
+            return offer != null && !offer.plans().isEmpty();
+        }
+    }
+
+    /**
+     * Starts the library, or throws {@link LinkageError} or {@link GpuException}.
+     *
+     * @param instead who computes what the library does not, and at what price
+     */
+    CudnnGraphs(Gpu gpu, Gpu.Stream stream, Workspaces memory, String instead) {
+        this(gpu, stream, memory, instead, MOST_PLANS);
+    }
+
+    CudnnGraphs(Gpu gpu, Gpu.Stream stream, Workspaces memory, String instead, int mostPlans) {
         this.gpu = gpu;
         this.stream = stream;
         this.memory = memory;
+        this.instead = instead;
+        plans = new LastUsed<>(mostPlans, planned -> !planned.kept);
         gpu.enter();
         cudnnContext handle = new cudnnContext();
         Descriptor.check(cudnnCreate(handle), "cudnnCreate");
@@ -58,71 +95,152 @@ final class CudnnGraphs {
      */
     synchronized boolean run(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
         gpu.enter();
-        List<GraphPlan> candidates = plans.get(call);
-        if (candidates == null) {
-            candidates = plan(call, demands, graph.get());
-            plans.put(call, candidates);
+        Planned planned = plans.get(call);
+        if (planned == null) {
+            planned = new Planned();
+            plans.put(call, planned);
+            giveBack();
         }
-        if (candidates.size() > 1) {
-            candidates = fastest(candidates, operands);
-            plans.put(call, candidates);
+        // A program is not made to wait for what has failed before.
+        if (planned.offer == null && planned.patience.isOver() && !(planned.failed && memory.isKeeping())) {
+            plan(call, planned, demands, graph.get());
         }
-        if (candidates.isEmpty()) {
+        if (!planned.isUsable()) {
             return false;
         }
-        int status = run(candidates.getFirst(), operands);
-        if (isRefusal(status)) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses what it offered, status {0}: a kernel of our own "
-                    + "computes {1} from now on", status, call);
-            plans.put(call, List.of());
+        if (planned.offer.plans().size() > 1) {
+            compare(call, planned, operands);
+        }
+        planned.kept |= memory.isKeeping();
+        return planned.isUsable() && isQueued(call, planned, operands);
+    }
+
+    private boolean isQueued(Record call, Planned planned, long... operands) {
+        int status = run(planned.offer.plans().getFirst(), operands);
+        if (CudnnException.isShortage(status) && !memory.isKeeping()) {
+            memory.trim();
+            status = run(planned.offer.plans().getFirst(), operands);
+        }
+        if (CudnnException.isRefusal(status)) {
+            LOG.log(Level.WARNING, "cuDNN refuses what it offered, {0}, for {1}: from now on {2}",
+                    CudnnException.words("running a plan", status), call, instead);
+            dismiss(planned);
             return false;
         }
         Descriptor.check(status, "cudnnBackendExecute");
         return true;
     }
 
-    private List<GraphPlan> plan(Record call, GraphPlan.Demands demands, Graph graph) {
-        try {
-            List<GraphPlan> found = GraphPlan.of(target, graph, demands, tries);
-            if (found.isEmpty()) {
-                LOG.log(System.Logger.Level.DEBUG, "cuDNN has no engine for {0}", call);
-            }
-            return found;
-        } catch (GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses " + call + ", a kernel of our own computes it", e);
-            return List.of();
+    private void plan(Record call, Planned planned, GraphPlan.Demands demands, Graph graph) {
+        gpu.enter();
+        long begin = System.nanoTime();
+        planned.endNs = begin + Math.min(GRAPH_NS, Math.max(0, tuningNs - PlanningTime.totalNs()));
+        int most = planned.endNs == begin || memory.isKeeping() ? 1 : tries;
+        Offer offer = PlanSearch.find(target, graph, demands, most, planned.endNs);
+        boolean again = CudnnException.isShortage(offer.status())
+                || offer.plans().isEmpty() && CudnnException.mayPass(offer.status());
+        if (again && !memory.isKeeping()) {
+            LOG.log(Level.DEBUG, "cuDNN fails to plan {0}, memory is freed: {1}", call, offer.words());
+            offer.destroy();
+            memory.trim();
+            gpu.enter();
+            offer = PlanSearch.find(target, graph, demands, most, planned.endNs);
+        }
+        long ns = System.nanoTime() - begin;
+        PlanningTime.add(ns, 1);
+        LOG.log(Level.DEBUG, "cuDNN has {0} plans for {1} after {2} ms, {3} s in all; before the first: {4}",
+                offer.plans().size(), call, ns / NANOS_PER_MS, PlanningTime.seconds(),
+                offer.status() == CUDNN_STATUS_SUCCESS ? "nothing" : offer.words());
+        if (!offer.plans().isEmpty()) {
+            planned.offer = offer;
+            return;
+        }
+        offer.destroy();
+        if (CudnnException.mayPass(offer.status())) {
+            tellFailure(call, offer);
+            planned.failed = true;
+            planned.patience.failed();
+        } else {
+            tellRefusal(call, offer);
+            planned.offer = offer;
         }
     }
 
-    /** Times plans, each of which computes the results once more. */
-    private List<GraphPlan> fastest(List<GraphPlan> candidates, long... operands) {
+    private void tellRefusal(Record call, Offer offer) {
+        LOG.log(toldRefusal ? Level.DEBUG : Level.WARNING, "cuDNN has no engine for {0} ({1}): {2}{3}", call,
+                offer.words(), instead, toldRefusal ? "" : ". Others like it are told at level DEBUG");
+        toldRefusal = true;
+    }
+
+    private void tellFailure(Record call, Offer offer) {
+        String remedy = CudnnException.isIncomplete(offer.status())
+                ? "install all libraries of one version of cuDNN in one folder that the loader looks in"
+                : "leave more of the GPU's memory free";
+        LOG.log(toldFailure ? Level.DEBUG : Level.WARNING, "cuDNN fails to plan {0} ({1}): {2}, until it succeeds; "
+                + "{3}{4}", call, offer.words(), instead, remedy,
+                toldFailure ? "" : ". Others like it are told at level DEBUG");
+        toldFailure = true;
+    }
+
+    /** Times plans, each of which computes the results once more, until there is no more time. */
+    private void compare(Record call, Planned planned, long... operands) {
+        long begin = System.nanoTime();
         GraphPlan best = null;
         long least = Long.MAX_VALUE;
-        for (GraphPlan plan : candidates) {
+        int compared = 0;
+        for (GraphPlan plan : planned.offer.plans()) {
+            if (best != null && System.nanoTime() - planned.endNs > 0) {
+                break;
+            }
             if (run(plan, operands) == CUDNN_STATUS_SUCCESS) {
                 gpu.synchronize(stream);
-                long begin = System.nanoTime();
+                long start = System.nanoTime();
                 for (int i = 0; i < TIMED_RUNS; i++) {
                     run(plan, operands);
                 }
                 gpu.synchronize(stream);
-                long taken = System.nanoTime() - begin;
+                long taken = System.nanoTime() - start;
+                compared++;
                 if (taken < least) {
                     least = taken;
                     best = plan;
                 }
             }
         }
-        return best == null ? List.of() : List.of(best);
+        LOG.log(Level.DEBUG, "of cuDNN''s plans for {0}, {1} were compared in {2} ms; the best takes {3} ms", call,
+                compared, (System.nanoTime() - begin) / NANOS_PER_MS, least / NANOS_PER_MS / TIMED_RUNS);
+        PlanningTime.add(System.nanoTime() - begin, 0);
+        if (best == null) {
+            dismiss(planned);
+        } else {
+            planned.offer.choose(best);
+        }
     }
 
-    private static boolean isRefusal(int status) {
-        return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR;
+    /** Does without the library from now on. */
+    private void dismiss(Planned planned) {
+        if (planned.kept) {
+            planned.offer = new Offer();
+        } else {
+            gpu.synchronize(stream);
+            planned.offer.destroy();
+        }
+    }
+
+    /** Gives back what was used longest ago, when the work that was queued with it is done. */
+    private void giveBack() {
+        List<Planned> overdue = memory.isKeeping() ? List.of() : plans.overdue();
+        if (overdue.stream().anyMatch(Planned::isUsable)) {
+            gpu.synchronize(stream);
+            gpu.enter();
+            overdue.stream().filter(Planned::isUsable).forEach(planned -> planned.offer.destroy());
+        }
     }
 
     private int run(GraphPlan plan, long... operands) {
         // What the block is lent for next is queued behind this.
         Block block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
+        gpu.enter();
         try {
             return plan.run(block == null ? 0 : block.address(), operands);
         } finally {

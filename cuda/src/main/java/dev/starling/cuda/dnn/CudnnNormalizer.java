@@ -4,8 +4,9 @@ import dev.starling.cuda.dnn.Graph.Function;
 import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.spi.Allocator;
 
 /**
  * Batch and layer normalisation by the graph interface of NVIDIA's cuDNN 9, which compiles kernels when a shape is
@@ -14,6 +15,7 @@ import dev.starling.tensor.spi.Allocator;
  */
 public final class CudnnNormalizer implements Normalizer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
+    private static final String INSTEAD = "kernels of our own normalise";
 
     private final CudnnGraphs graphs;
     private final GraphPlan.Demands demands =
@@ -26,11 +28,12 @@ public final class CudnnNormalizer implements Normalizer {
     }
 
     /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Normalizer open(Gpu gpu, Gpu.Stream stream, Allocator memory) {
+    public static Normalizer open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         try {
-            return new CudnnNormalizer(new CudnnGraphs(gpu, stream, memory));
+            return new CudnnNormalizer(new CudnnGraphs(gpu, stream, memory, INSTEAD));
         } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own normalise", e);
+            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, " + INSTEAD + ": "
+                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
             return null;
         }
     }

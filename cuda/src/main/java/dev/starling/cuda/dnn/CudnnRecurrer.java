@@ -1,9 +1,11 @@
 package dev.starling.cuda.dnn;
 
-import static org.bytedeco.cuda.global.cudnn.CUDNN_FWD_MODE_INFERENCE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_BAD_PARAM;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_WGRAD_MODE_ADD;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
+import static org.bytedeco.cuda.global.cudnn.cudnnGetVersion;
+import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardData_v8;
+import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardWeights_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNForward;
 import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
 
@@ -11,32 +13,38 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.memory.LastUsed;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.Optional;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
 
 /**
- * Recurrent layers by NVIDIA's cuDNN 9, by its standard algorithm, which gives the same bits every time. It takes all
- * weights in one piece of memory, into which they are copied for each call. f32 is multiplied in full precision unless
- * the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32.
+ * Recurrent layers by NVIDIA's cuDNN 9, by algorithms that give the same bits every time. It takes all weights in one
+ * piece of memory, into which they are copied for each call, and gives their gradients likewise. On the way back it
+ * writes into what it kept: that is done in a copy, since a gradient may be asked for twice. f32 is multiplied in full
+ * precision unless the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32.
  */
 public final class CudnnRecurrer implements Recurrer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
+    private static final IntPointer NO_LENGTHS = null;
+    private static final long LEAST_VERSION_FOR_BF16 = 91300;
+    private static final int MOST_CALLS = 1024;
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Allocator memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
     private final cudnnContext handle = new cudnnContext();
-    /** Empty for what the library refused. */
-    private final Map<Call, Optional<RecurrencePlan>> plans = new HashMap<>();
-    private final RawPointer[] pointers = new RawPointer[8];
+    private final LastUsed<Call, State> states = new LastUsed<>(MOST_CALLS, s -> s.plans.size() == s.planned);
+    private final RawPointer[] pointers = new RawPointer[14];
 
     private CudnnRecurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
         this.gpu = gpu;
@@ -55,68 +63,189 @@ public final class CudnnRecurrer implements Recurrer {
         try {
             return new CudnnRecurrer(gpu, stream, memory);
         } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own run recurrent layers", e);
+            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own run recurrent layers: "
+                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
             return null;
+        }
+    }
+
+    /** What is known of a call. What was refused is never forgotten. */
+    private static final class State {
+        /** Those that may be asked, the fastest first; none of them where kernels of our own are to compute it. */
+        private final Deque<RecurrencePlan> plans;
+        private final int planned;
+        private final long reserveBytes;
+        private boolean proven;
+
+        State(Deque<RecurrencePlan> plans) {
+            this.plans = plans;
+            planned = plans.size();
+            reserveBytes = plans.stream().mapToLong(RecurrencePlan::reserveBytes).max().orElse(0);
+        }
+
+        /** Nobody is asked after one that could, so that no gradient reads what another one wrote, or nobody. */
+        void refuse() {
+            if (proven) {
+                plans.clear();
+            } else {
+                plans.removeFirst();
+            }
+        }
+    }
+
+    /** Memory for the time of a call: what its blocks are lent for next is queued behind it. */
+    private final class Lent implements AutoCloseable {
+        private final List<Block> blocks = new ArrayList<>(4);
+
+        /** Returns the address of memory, 0 for none. */
+        long memory(long bytes) {
+            if (bytes == 0) {
+                return 0;
+            }
+            blocks.add(memory.allocate(bytes));
+            return blocks.getLast().address();
+        }
+
+        @Override
+        public void close() {
+            blocks.forEach(memory::free);
         }
     }
 
     @Override
     public boolean takes(DType type) {
-        return type.isFloating();
+        return type.isFloating() && (type != DType.BF16 || cudnnGetVersion() >= LEAST_VERSION_FOR_BF16);
     }
 
     @Override
-    public synchronized boolean forward(Call call, Operands operands, long y, long lastH, long lastC) {
-        gpu.enter();
-        Optional<RecurrencePlan> plan = plans.get(call);
-        if (plan == null) {
-            plan = plan(call);
-            plans.put(call, plan);
+    public synchronized long reserveBytes(Call call) {
+        return state(call).reserveBytes;
+    }
+
+    @Override
+    public synchronized boolean forward(Call call, Operands operands, Results results, long reserve) {
+        State state = state(call);
+        while (!state.plans.isEmpty()) {
+            if (isDone(call, run(state.plans.getFirst(), operands, results, reserve))) {
+                state.proven = true;
+                return true;
+            }
+            state.refuse();
         }
-        if (plan.isEmpty()) {
+        return false;
+    }
+
+    @Override
+    public synchronized boolean backward(Call call, Operands operands, long y, long reserve, Results incoming,
+            Operands gradients) {
+        State state = state(call);
+        if (state.plans.isEmpty() || !state.proven) {
             return false;
         }
-        int status = run(plan.get(), operands, y, lastH, lastC);
-        if (status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_INTERNAL_ERROR) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses {0}, status {1}: kernels of our own compute it from "
-                    + "now on", call, status);
-            plans.put(call, Optional.empty());
+        if (isDone(call, back(state.plans.getFirst(), operands, y, reserve, incoming, gradients))) {
+            return true;
+        }
+        state.refuse();
+        return false;
+    }
+
+    private State state(Call call) {
+        State state = states.get(call);
+        if (state == null) {
+            state = new State(plans(call));
+            states.put(call, state);
+            states.overdue().forEach(gone -> gone.plans.forEach(RecurrencePlan::destroy));
+        }
+        return state;
+    }
+
+    private Deque<RecurrencePlan> plans(Call call) {
+        Deque<RecurrencePlan> plans = new ArrayDeque<>();
+        for (int algorithm : RecurrencePlan.algorithms(call)) {
+            try {
+                gpu.enter();
+                plans.add(RecurrencePlan.of(handle, call, algorithm, tf32));
+            } catch (GpuException e) {
+                LOG.log(System.Logger.Level.WARNING, "cuDNN refuses " + call + " by algorithm " + algorithm, e);
+            }
+        }
+        return plans;
+    }
+
+    /** Returns whether a call was carried out rather than refused. */
+    private static boolean isDone(Call call, int status) {
+        if (CudnnException.isRefusal(status)) {
+            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses {0}, {1}: it is computed in another way from now on",
+                    call, CudnnException.words("a recurrent layer", status));
             return false;
         }
-        Descriptor.check(status, "cudnnRNNForward");
+        Descriptor.check(status, "a recurrent layer");
         return true;
     }
 
-    private Optional<RecurrencePlan> plan(Call call) {
-        try {
-            return Optional.of(RecurrencePlan.of(handle, call, tf32));
-        } catch (GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses " + call + ", kernels of our own compute it", e);
-            return Optional.empty();
+    private int run(RecurrencePlan plan, Operands o, Results r, long reserve) {
+        try (Lent lent = new Lent()) {
+            long weights = lent.memory(plan.weightBytes());
+            long work = lent.memory(plan.workspaceBytes());
+            gather(plan, o, weights);
+            gpu.enter();
+            return cudnnRNNForward(handle, plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
+                    plan.y(), pointer(1, r.y()), plan.state(), pointer(2, o.h()), pointer(3, r.h()), plan.state(),
+                    pointer(4, o.c()), pointer(5, r.c()), plan.weightBytes(), pointer(6, weights),
+                    plan.workspaceBytes(), pointer(7, work), plan.reserveBytes(), pointer(8, reserve));
         }
     }
 
-    private int run(RecurrencePlan plan, Operands o, long y, long lastH, long lastC) {
-        // What the blocks are lent for next is queued behind this.
-        Block weights = memory.allocate(plan.weightBytes());
-        Block space = null;
-        try {
-            space = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
-            long[] from = {o.weight(), o.recurrentWeight(), o.bias(), o.recurrentBias()};
-            for (RecurrencePlan.Part p : plan.parts(weights.address())) {
-                gpu.copy(from[p.operand()] + p.from(), weights.address() + p.to(), p.bytes(), stream);
+    private int back(RecurrencePlan plan, Operands o, long y, long kept, Results d, Operands to) {
+        try (Lent lent = new Lent()) {
+            long weights = lent.memory(plan.weightBytes());
+            long slopes = lent.memory(plan.weightBytes());
+            long work = lent.memory(plan.workspaceBytes());
+            long reserve = lent.memory(plan.reserveBytes());
+            gpu.copy(kept, reserve, plan.reserveBytes(), stream);
+            gather(plan, o, weights);
+            gpu.enter();
+            int status = cudnnRNNBackwardData_v8(handle, plan.layer(), NO_LENGTHS, plan.y(), pointer(0, y),
+                    pointer(1, d.y()), plan.x(), pointer(2, to.x()), plan.state(), pointer(3, o.h()),
+                    pointer(4, d.h()), pointer(5, to.h()), plan.state(), pointer(6, o.c()), pointer(7, d.c()),
+                    pointer(8, to.c()), plan.weightBytes(), pointer(9, weights), plan.workspaceBytes(),
+                    pointer(10, work), plan.reserveBytes(), pointer(11, reserve));
+            if (status != CUDNN_STATUS_SUCCESS) {
+                return status;
             }
-            Pointer work = pointer(7, space == null ? 0 : space.address());
-            return cudnnRNNForward(handle, plan.layer(), CUDNN_FWD_MODE_INFERENCE, (IntPointer) null, plan.x(),
-                    pointer(0, o.x()), plan.y(), pointer(1, y), plan.state(), pointer(2, o.h()), pointer(3, lastH),
-                    plan.state(), pointer(4, o.c()), pointer(5, lastC), plan.weightBytes(),
-                    pointer(6, weights.address()), plan.workspaceBytes(), work, 0, null);
-        } finally {
-            memory.free(weights);
-            if (space != null) {
-                memory.free(space);
+            // The library adds to what is there.
+            gpu.fill(slopes, (byte) 0, plan.weightBytes(), stream);
+            gpu.enter();
+            status = cudnnRNNBackwardWeights_v8(handle, plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS, plan.x(),
+                    pointer(12, o.x()), plan.state(), pointer(3, o.h()), plan.y(), pointer(0, y), plan.weightBytes(),
+                    pointer(13, slopes), plan.workspaceBytes(), pointer(10, work), plan.reserveBytes(),
+                    pointer(11, reserve));
+            if (status == CUDNN_STATUS_SUCCESS) {
+                long[] parts = weights(to);
+                for (RecurrencePlan.Part p : plan.parts(slopes)) {
+                    gpu.copy(slopes + p.to(), parts[p.operand()] + p.from(), p.bytes(), stream);
+                }
             }
+            return status;
         }
+    }
+
+    /** Copies the weights to where the library wants them; gaps between them are zeros. */
+    private void gather(RecurrencePlan plan, Operands o, long space) {
+        gpu.enter();
+        List<RecurrencePlan.Part> parts = plan.parts(space);
+        if (parts.stream().mapToLong(RecurrencePlan.Part::bytes).sum() < plan.weightBytes()) {
+            gpu.fill(space, (byte) 0, plan.weightBytes(), stream);
+        }
+        long[] from = weights(o);
+        for (RecurrencePlan.Part p : parts) {
+            gpu.copy(from[p.operand()] + p.from(), space + p.to(), p.bytes(), stream);
+        }
+    }
+
+    /** Returns the addresses in the order of {@link RecurrencePlan.Part#operand}. */
+    private static long[] weights(Operands o) {
+        return new long[] {o.weight(), o.recurrentWeight(), o.bias(), o.recurrentBias()};
     }
 
     private Pointer pointer(int i, long address) {

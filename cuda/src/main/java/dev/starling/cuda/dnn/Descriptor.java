@@ -16,17 +16,14 @@ import static org.bytedeco.cuda.global.cudnn.cudnnBackendDestroyDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnBackendFinalize;
 import static org.bytedeco.cuda.global.cudnn.cudnnBackendGetAttribute;
 import static org.bytedeco.cuda.global.cudnn.cudnnBackendSetAttribute;
-import static org.bytedeco.cuda.global.cudnn.cudnnGetErrorString;
 
-import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.tensor.DType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnBackendDescriptor_t;
-import org.bytedeco.javacpp.BytePointer;
-import org.bytedeco.javacpp.FloatPointer;
-import org.bytedeco.javacpp.IntPointer;
-import org.bytedeco.javacpp.LongPointer;
-import org.bytedeco.javacpp.Pointer;
 
 /** An object of cuDNN's backend interface: it is made, given attributes, and finished before others refer to it. */
 final class Descriptor {
@@ -62,8 +59,8 @@ final class Descriptor {
 
     /** Sets an attribute of 64-bit values: numbers, handles or pointers. */
     Descriptor set(int attribute, int type, long... values) {
-        try (LongPointer p = new LongPointer(values)) {
-            return set(attribute, type, values.length, p);
+        try (Arena arena = Arena.ofConfined()) {
+            return set(attribute, type, values.length, arena.allocateFrom(ValueLayout.JAVA_LONG, values));
         }
     }
 
@@ -73,20 +70,21 @@ final class Descriptor {
 
     /** Sets an attribute of an enumeration, whose type is given. */
     Descriptor choice(int attribute, int type, int value) {
-        try (IntPointer p = new IntPointer(new int[] {value})) {
-            return set(attribute, type, 1, p);
+        try (Arena arena = Arena.ofConfined()) {
+            return set(attribute, type, 1, arena.allocateFrom(ValueLayout.JAVA_INT, value));
         }
     }
 
     Descriptor number(int attribute, float value) {
-        try (FloatPointer p = new FloatPointer(value)) {
-            return set(attribute, CUDNN_TYPE_FLOAT, 1, p);
+        try (Arena arena = Arena.ofConfined()) {
+            return set(attribute, CUDNN_TYPE_FLOAT, 1, arena.allocateFrom(ValueLayout.JAVA_FLOAT, value));
         }
     }
 
     Descriptor flag(int attribute, boolean value) {
-        try (BytePointer p = new BytePointer(new byte[] {(byte) (value ? 1 : 0)})) {
-            return set(attribute, CUDNN_TYPE_BOOLEAN, 1, p);
+        try (Arena arena = Arena.ofConfined()) {
+            return set(attribute, CUDNN_TYPE_BOOLEAN, 1,
+                    arena.allocateFrom(ValueLayout.JAVA_BYTE, (byte) (value ? 1 : 0)));
         }
     }
 
@@ -101,26 +99,29 @@ final class Descriptor {
         });
     }
 
-    Descriptor set(int attribute, int type, long count, Pointer values) {
-        check(cudnnBackendSetAttribute(descriptor, attribute, type, count, values), "attribute " + attribute);
+    Descriptor set(int attribute, int type, long count, MemorySegment values) {
+        int status = cudnnBackendSetAttribute(descriptor, attribute, type, count, RawPointer.of(values));
+        check(status, status == CUDNN_STATUS_SUCCESS ? "" : "attribute " + attribute);
         return this;
     }
 
     /** Finishes it, or throws with its name. */
     Descriptor finish(String name) {
-        check(cudnnBackendFinalize(descriptor), name);
+        check(finish(), name);
         return this;
     }
 
-    /** Finishes it and returns whether the library takes it. */
-    boolean isFinished() {
-        return cudnnBackendFinalize(descriptor) == CUDNN_STATUS_SUCCESS;
+    /** Finishes it and returns the library's status. */
+    int finish() {
+        return cudnnBackendFinalize(descriptor);
     }
 
     /** Reads at most so many values of an attribute and returns how many there are. */
-    int get(int attribute, int type, int most, Pointer values) {
+    int get(int attribute, int type, int most, MemorySegment values) {
         long[] count = new long[1];
-        check(cudnnBackendGetAttribute(descriptor, attribute, type, most, count, values), "attribute " + attribute);
+        int status = cudnnBackendGetAttribute(descriptor, attribute, type, most, count,
+                RawPointer.of(values));
+        check(status, status == CUDNN_STATUS_SUCCESS ? "" : "attribute " + attribute);
         return (int) Math.min(count[0], most);
     }
 
@@ -130,8 +131,7 @@ final class Descriptor {
 
     static void check(int status, String what) {
         if (status != CUDNN_STATUS_SUCCESS) {
-            throw new GpuException("cuDNN, " + what + ": status " + status + ", "
-                    + cudnnGetErrorString(status).getString());
+            throw new CudnnException(status, what);
         }
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.cuda.dnn;
 
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_BFLOAT16;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_DOUBLE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_FLOAT;
@@ -7,9 +8,11 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_DATA_HALF;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_DEFAULT_MATH;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_FMA_MATH;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_FWD_MODE_INFERENCE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_FWD_MODE_TRAINING;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_GRU;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_LINEAR_INPUT;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_LSTM;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_RNN_ALGO_STANDARD;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_RNN_DOUBLE_BIAS;
@@ -23,6 +26,9 @@ import static org.bytedeco.cuda.global.cudnn.cudnnCreateDropoutDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreateRNNDataDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreateRNNDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreateTensorDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnDestroyDropoutDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnDestroyRNNDataDescriptor;
+import static org.bytedeco.cuda.global.cudnn.cudnnDestroyRNNDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnDestroyTensorDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnGetRNNTempSpaceSizes;
 import static org.bytedeco.cuda.global.cudnn.cudnnGetRNNWeightParams;
@@ -32,10 +38,14 @@ import static org.bytedeco.cuda.global.cudnn.cudnnSetRNNDataDescriptor;
 import static org.bytedeco.cuda.global.cudnn.cudnnSetRNNDescriptor_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnSetTensorNdDescriptor;
 
+import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.tensor.DType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 import org.bytedeco.cuda.cudnn.cudnnDropoutStruct;
@@ -46,16 +56,18 @@ import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
 
-/** What cuDNN made of a recurrent layer without gradients: its descriptors, and where it wants the weights. */
+/** What cuDNN made of a recurrent layer: its descriptors, what memory it needs, and where it wants the weights. */
 final class RecurrencePlan {
     private final cudnnContext handle;
     private final Recurrer.Call call;
     private final cudnnRNNStruct layer = new cudnnRNNStruct();
+    private final cudnnDropoutStruct none = new cudnnDropoutStruct();
     private final cudnnRNNDataStruct x = new cudnnRNNDataStruct();
     private final cudnnRNNDataStruct y = new cudnnRNNDataStruct();
     private final cudnnTensorStruct state = new cudnnTensorStruct();
-    private final long weightBytes;
-    private final long workspaceBytes;
+    private long weightBytes;
+    private long workspaceBytes;
+    private long reserveBytes;
     /** Asked for when there is memory for the weights. */
     private List<Part> parts;
 
@@ -69,35 +81,83 @@ final class RecurrencePlan {
      */
     record Part(int operand, long from, long to, long bytes) { }
 
-    private RecurrencePlan(cudnnContext handle, Recurrer.Call call, boolean tf32) {
+    private RecurrencePlan(cudnnContext handle, Recurrer.Call call) {
         this.handle = handle;
         this.call = call;
-        layer(tf32);
+    }
+
+    private void make(int algorithm, boolean tf32) {
+        layer(algorithm, tf32);
         data(x, call.inputs());
         data(y, call.units());
         Descriptor.check(cudnnCreateTensorDescriptor(state), "cudnnCreateTensorDescriptor");
         Descriptor.check(cudnnSetTensorNdDescriptor(state, number(call.type()), 3,
                 new int[] {1, call.batch(), call.units()}, new int[] {call.batch() * call.units(), call.units(), 1}),
                 "cudnnSetTensorNdDescriptor");
-        try (SizeTPointer size = new SizeTPointer(1); SizeTPointer kept = new SizeTPointer(1)) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment sizes = arena.allocate(JAVA_LONG, 2);
+            SizeTPointer size = new SizeTPointer(RawPointer.of(sizes));
+            SizeTPointer kept = new SizeTPointer(RawPointer.of(sizes.asSlice(JAVA_LONG.byteSize())));
             Descriptor.check(cudnnGetRNNWeightSpaceSize(handle, layer, size), "cudnnGetRNNWeightSpaceSize");
-            weightBytes = size.get();
-            Descriptor.check(cudnnGetRNNTempSpaceSizes(handle, layer, CUDNN_FWD_MODE_INFERENCE, x, size, kept),
+            weightBytes = sizes.getAtIndex(JAVA_LONG, 0);
+            Descriptor.check(cudnnGetRNNTempSpaceSizes(handle, layer, mode(), x, size, kept),
                     "cudnnGetRNNTempSpaceSizes");
-            workspaceBytes = size.get();
+            workspaceBytes = sizes.getAtIndex(JAVA_LONG, 0);
+            reserveBytes = call.kept() ? sizes.getAtIndex(JAVA_LONG, 1) : 0;
         }
     }
 
-    /** Makes a plan, or throws {@link dev.starling.cuda.gpu.GpuException} where the library refuses. */
-    static RecurrencePlan of(cudnnContext handle, Recurrer.Call call, boolean tf32) {
-        return new RecurrencePlan(handle, call, tf32);
+    /** Makes a plan, or throws {@link GpuException} where the library refuses. */
+    static RecurrencePlan of(cudnnContext handle, Recurrer.Call call, int algorithm, boolean tf32) {
+        RecurrencePlan plan = new RecurrencePlan(handle, call);
+        try {
+            plan.make(algorithm, tf32);
+            return plan;
+        } catch (GpuException e) {
+            plan.destroy();
+            throw e;
+        }
     }
 
-    private void layer(boolean tf32) {
-        cudnnDropoutStruct none = new cudnnDropoutStruct();
+    /** Gives the descriptors back, which the library reads while it is called. */
+    void destroy() {
+        if (!layer.isNull()) {
+            cudnnDestroyRNNDescriptor(layer);
+        }
+        if (!none.isNull()) {
+            cudnnDestroyDropoutDescriptor(none);
+        }
+        for (cudnnRNNDataStruct data : new cudnnRNNDataStruct[] {x, y}) {
+            if (!data.isNull()) {
+                cudnnDestroyRNNDataDescriptor(data);
+            }
+        }
+        if (!state.isNull()) {
+            cudnnDestroyTensorDescriptor(state);
+        }
+    }
+
+    int mode() {
+        return call.kept() ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE;
+    }
+
+    /**
+     * Returns what to ask for, the fastest first; all of them give the same bits every time. Few units' weights stay in
+     * registers from step to step, where there are biases: the limits are those of PyTorch, lower where there is a way
+     * back.
+     */
+    static int[] algorithms(Recurrer.Call call) {
+        boolean single = call.cell().gates() == 1;
+        int most = call.kept() ? single ? 256 : 128 : single ? 384 : 192;
+        return call.biased() && call.type() != DType.F64 && call.units() <= most
+                ? new int[] {CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD}
+                : new int[] {CUDNN_RNN_ALGO_STANDARD};
+    }
+
+    private void layer(int algorithm, boolean tf32) {
         Descriptor.check(cudnnCreateDropoutDescriptor(none), "cudnnCreateDropoutDescriptor");
         Descriptor.check(cudnnSetDropoutDescriptor(none, handle, 0, null, 0, 0), "cudnnSetDropoutDescriptor");
-        int mode = switch (call.cell()) {
+        int cell = switch (call.cell()) {
             case TANH -> CUDNN_RNN_TANH;
             case RELU -> CUDNN_RNN_RELU;
             case GRU -> CUDNN_GRU;
@@ -109,7 +169,7 @@ final class RecurrencePlan {
             default -> CUDNN_DEFAULT_MATH;
         };
         Descriptor.check(cudnnCreateRNNDescriptor(layer), "cudnnCreateRNNDescriptor");
-        Descriptor.check(cudnnSetRNNDescriptor_v8(layer, CUDNN_RNN_ALGO_STANDARD, mode,
+        Descriptor.check(cudnnSetRNNDescriptor_v8(layer, algorithm, cell,
                 call.biased() ? CUDNN_RNN_DOUBLE_BIAS : CUDNN_RNN_NO_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
                 number(call.type()), call.type() == DType.F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, math,
                 call.inputs(), call.units(), call.units(), 1, none, CUDNN_RNN_PADDED_IO_ENABLED),
@@ -157,6 +217,11 @@ final class RecurrencePlan {
         return workspaceBytes;
     }
 
+    /** Returns 0 where nothing is kept. */
+    long reserveBytes() {
+        return reserveBytes;
+    }
+
     /** Returns what to copy to where; {@code space} is memory for the weights, wherever the next call's may be. */
     List<Part> parts(long space) {
         if (parts == null) {
@@ -165,19 +230,38 @@ final class RecurrencePlan {
             cudnnTensorStruct narrow = new cudnnTensorStruct();
             Descriptor.check(cudnnCreateTensorDescriptor(wide), "cudnnCreateTensorDescriptor");
             Descriptor.check(cudnnCreateTensorDescriptor(narrow), "cudnnCreateTensorDescriptor");
-            try (PointerPointer<Pointer> matrix = new PointerPointer<>(1);
-                    PointerPointer<Pointer> bias = new PointerPointer<>(1)) {
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment found = arena.allocate(JAVA_LONG, 2);
+                PointerPointer<Pointer> matrix = new PointerPointer<>(RawPointer.of(found));
+                PointerPointer<Pointer> bias = new PointerPointer<>(
+                        RawPointer.of(found.asSlice(JAVA_LONG.byteSize())));
                 for (int k = 0; k < 2 * call.cell().gates(); k++) {
                     Descriptor.check(cudnnGetRNNWeightParams(handle, layer, 0, weightBytes, new RawPointer().to(space),
                             k, wide, matrix, narrow, bias), "cudnnGetRNNWeightParams");
-                    add(all, k, matrix.get(0).address() - space, call.biased() ? bias.get(0).address() - space : -1);
+                    add(all, k, found.getAtIndex(JAVA_LONG, 0) - space,
+                            call.biased() ? found.getAtIndex(JAVA_LONG, 1) - space : -1);
                 }
             }
             cudnnDestroyTensorDescriptor(wide);
             cudnnDestroyTensorDescriptor(narrow);
-            parts = all;
+            parts = merged(all);
         }
         return parts;
+    }
+
+    /** Gates that lie one behind the other on both sides are one part. */
+    private static List<Part> merged(List<Part> all) {
+        List<Part> merged = new ArrayList<>();
+        all.sort(Comparator.comparingInt(Part::operand).thenComparingLong(Part::from));
+        for (Part p : all) {
+            Part last = merged.isEmpty() ? null : merged.getLast();
+            if (last != null && last.operand == p.operand && last.to + last.bytes == p.to) {
+                merged.set(merged.size() - 1, new Part(p.operand, last.from, last.to, last.bytes + p.bytes));
+            } else {
+                merged.add(p);
+            }
+        }
+        return merged;
     }
 
     /** The library numbers the matrices of the input by gate, in the order of ours, then those of the state. */

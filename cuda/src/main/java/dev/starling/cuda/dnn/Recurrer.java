@@ -4,8 +4,8 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.op.Recurrence.Cell;
 
 /**
- * A library that runs recurrent layers on a device, from the first step to the last, all sequences for all steps, and
- * keeps nothing for gradients. Operands are row-major and lie without gaps. Safe for use by several threads.
+ * A library that runs recurrent layers on a device, from the first step to the last, all sequences for all steps.
+ * Operands are row-major and lie without gaps. Safe for use by several threads.
  */
 public interface Recurrer {
     /**
@@ -18,11 +18,13 @@ public interface Recurrer {
      * @param inputs I, at least 1
      * @param units H, at least 1
      * @param biased whether there are biases
+     * @param kept whether a reserve is kept for the gradients
      */
-    record Call(Cell cell, DType type, int steps, int batch, int inputs, int units, boolean biased) { }
+    record Call(Cell cell, DType type, int steps, int batch, int inputs, int units, boolean biased, boolean kept) { }
 
     /**
-     * The addresses of a layer's operands, shaped as {@link dev.starling.tensor.op.Recurrence} says.
+     * The addresses of a layer's operands, or of their gradients, shaped as
+     * {@link dev.starling.tensor.op.Recurrence} says.
      *
      * @param x of the inputs
      * @param h of the states at the start
@@ -34,16 +36,42 @@ public interface Recurrer {
      */
     record Operands(long x, long h, long c, long weight, long recurrentWeight, long bias, long recurrentBias) { }
 
+    /**
+     * The addresses of a layer's results, or of their gradients.
+     *
+     * @param y of the states after each step
+     * @param h of the states at the end
+     * @param c of an LSTM's cells at the end, else 0
+     */
+    record Results(long y, long h, long c) { }
+
     /** Tells whether it takes a type. */
     boolean takes(DType type);
 
     /**
+     * Returns the size of the reserve that a call keeps: the same whenever it is asked.
+     *
+     * @return 0 if there is none, because the library does not take the call, or keeps nothing
+     */
+    long reserveBytes(Call call);
+
+    /**
      * Queues a layer.
      *
-     * @param y where to write the states after each step
-     * @param lastH where to write the states at the end
-     * @param lastC where to write an LSTM's cells at the end, else 0
-     * @return whether it could; where not, no result is written
+     * @param results where to write
+     * @param reserve where to write what is kept, as many bytes as {@link #reserveBytes} says, or 0
+     * @return whether it could; where not, no result is right, and the library takes the call never again
      */
-    boolean forward(Call call, Operands operands, long y, long lastH, long lastC);
+    boolean forward(Call call, Operands operands, Results results, long reserve);
+
+    /**
+     * Queues the gradients of a layer that kept its reserve.
+     *
+     * @param y the layer's result
+     * @param reserve what it kept; not changed
+     * @param incoming the gradients of the results
+     * @param gradients where to write those of the operands, all of them
+     * @return whether it could, as for {@link #forward}; no after a call of that which could not
+     */
+    boolean backward(Call call, Operands operands, long y, long reserve, Results incoming, Operands gradients);
 }

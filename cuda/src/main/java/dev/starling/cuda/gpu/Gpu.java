@@ -57,7 +57,11 @@ public interface Gpu {
      */
     record Grid(int x, int y, int z, int threads, int sharedBytes) { }
 
-    /** Makes this the device of the vendor's libraries when the calling thread calls them. */
+    /**
+     * Makes this the device of the vendor's libraries for the calls that follow at once. It is that of the system's
+     * thread, and a virtual thread goes on with another one after it has waited: nothing that may wait, a lock neither,
+     * may come between this and such a call.
+     */
     default void enter() { }
 
     /** Returns the product's name. */
@@ -83,6 +87,12 @@ public interface Gpu {
     /** Gives back memory of the device; waits until nothing uses it any more. */
     void free(long address);
 
+    /** Lets {@code trim} be run when a request finds no memory left; the request is then repeated. */
+    default void onShortage(Runnable trim) { }
+
+    /** Gives back what is kept of the memory for later: for who has asked a vendor's library in vain. */
+    default void trim() { }
+
     /** Returns how many bytes of the device's memory nobody uses. */
     long freeBytes();
 
@@ -92,11 +102,23 @@ public interface Gpu {
     /** Gives back host memory. */
     void freePinned(long address);
 
+    /**
+     * Lets the device copy from and to memory of the host by itself, as with {@link #allocatePinned}; nothing is to be
+     * done where it can anyway. Somebody else's memory, which stays until {@link #unpin}.
+     */
+    default void pin(long address, long bytes) { }
+
+    /** Ends it; no copy is under way. */
+    default void unpin(long address) { }
+
     /** Makes a stream. */
     Stream stream();
 
     /** Makes an event, which counts as passed until it is recorded. */
     Event event();
+
+    /** Gives an event back, which may still have to pass. */
+    void closeEvent(Event event);
 
     /** Lets an event pass when all that was queued on the stream so far is done. */
     void record(Event event, Stream stream);
@@ -139,14 +161,14 @@ public interface Gpu {
 
     /**
      * Takes down what is queued on the stream from now on, without doing it. Nothing may wait for the stream meanwhile,
-     * and no other thread may use it.
+     * the stream may wait for nothing that is not taken down, and no other thread may use it.
      */
     void beginCapture(Stream stream);
 
     /**
-     * Ends it, also if something that cannot be taken down was asked for.
+     * Ends it in any case; the stream takes work again.
      *
-     * @throws GpuException in that case
+     * @throws GpuException if something that cannot be taken down was asked for
      */
     Graph endCapture(Stream stream);
 }

@@ -13,6 +13,7 @@ import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT
 import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_END_AS_INT;
 import static org.bytedeco.cuda.global.cudart.CU_MEMHOSTALLOC_DEVICEMAP;
 import static org.bytedeco.cuda.global.cudart.CU_MEMHOSTALLOC_PORTABLE;
+import static org.bytedeco.cuda.global.cudart.CU_MEMHOSTREGISTER_PORTABLE;
 import static org.bytedeco.cuda.global.cudart.CU_STREAM_CAPTURE_MODE_RELAXED;
 import static org.bytedeco.cuda.global.cudart.CU_STREAM_NON_BLOCKING;
 import static org.bytedeco.cuda.global.cudart.cuCtxSetCurrent;
@@ -25,9 +26,11 @@ import static org.bytedeco.cuda.global.cudart.cuDevicePrimaryCtxRetain;
 import static org.bytedeco.cuda.global.cudart.cuDeviceTotalMem;
 import static org.bytedeco.cuda.global.cudart.cuDriverGetVersion;
 import static org.bytedeco.cuda.global.cudart.cuEventCreate;
+import static org.bytedeco.cuda.global.cudart.cuEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cuEventQuery;
 import static org.bytedeco.cuda.global.cudart.cuEventRecord;
 import static org.bytedeco.cuda.global.cudart.cuEventSynchronize;
+import static org.bytedeco.cuda.global.cudart.cuFuncLoad;
 import static org.bytedeco.cuda.global.cudart.cuFuncSetAttribute;
 import static org.bytedeco.cuda.global.cudart.cuGetErrorString;
 import static org.bytedeco.cuda.global.cudart.cuInit;
@@ -37,6 +40,8 @@ import static org.bytedeco.cuda.global.cudart.cuMemFree;
 import static org.bytedeco.cuda.global.cudart.cuMemFreeHost;
 import static org.bytedeco.cuda.global.cudart.cuMemGetInfo;
 import static org.bytedeco.cuda.global.cudart.cuMemHostAlloc;
+import static org.bytedeco.cuda.global.cudart.cuMemHostRegister;
+import static org.bytedeco.cuda.global.cudart.cuMemHostUnregister;
 import static org.bytedeco.cuda.global.cudart.cuMemcpyDtoDAsync;
 import static org.bytedeco.cuda.global.cudart.cuMemcpyDtoHAsync;
 import static org.bytedeco.cuda.global.cudart.cuMemcpyHtoDAsync;
@@ -53,6 +58,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.function.IntSupplier;
 import org.bytedeco.cuda.cudart.CUctx_st;
 import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.cudart.CUfunc_st;
@@ -68,8 +74,6 @@ import org.bytedeco.javacpp.SizeTPointer;
 public final class NvidiaGpu implements Gpu {
     /** More dynamic shared memory has to be asked for. */
     private static final int PLAIN_SHARED_BYTES = 48 << 10;
-    /** The device whose context each thread has made current. */
-    private static final ThreadLocal<NvidiaGpu> CURRENT = new ThreadLocal<>();
     static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
 
     private final int device;
@@ -77,7 +81,8 @@ public final class NvidiaGpu implements Gpu {
     private final String name;
     private final String architecture;
     private final int processors;
-    private final Compiler compiler = new Nvrtc();
+    private final Compiler compiler;
+    private volatile Runnable trim = () -> { };
     /** What is being taken down, by the one thread that then uses the stream. */
     private volatile NvidiaGraph capturing;
 
@@ -93,9 +98,10 @@ public final class NvidiaGpu implements Gpu {
     private record NvidiaImage(NvidiaGpu gpu, CUmod_st module) implements Image {
         @Override
         public Function function(String name) {
-            gpu.enter();
             CUfunc_st function = new CUfunc_st();
-            check(cuModuleGetFunction(function, module, name), "cuModuleGetFunction of " + name);
+            gpu.request(() -> cuModuleGetFunction(function, module, name), "cuModuleGetFunction of " + name);
+            // Else a lazy driver loads it at its first launch, which then may fail for want of memory.
+            gpu.request(() -> cuFuncLoad(function), "cuFuncLoad of " + name);
             return new NvidiaFunction(function);
         }
     }
@@ -118,7 +124,7 @@ public final class NvidiaGpu implements Gpu {
 
     /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch is given, one per thread. */
     static final class LaunchBuffer {
-        private final MemorySegment list = Arena.global().allocate(48, 16);
+        private final MemorySegment list = Arena.ofAuto().allocate(48, 16);
         private final PointerPointer<Pointer> pointer = new PointerPointer<>(new Raw(list.address()));
 
         LaunchBuffer() {
@@ -137,6 +143,12 @@ public final class NvidiaGpu implements Gpu {
 
     /** Opens the device of the given index. */
     public NvidiaGpu(int index) {
+        this(index, new Nvrtc());
+    }
+
+    /** Opens the device of the given index, for kernels that {@code compiler} makes. */
+    public NvidiaGpu(int index, Compiler compiler) {
+        this.compiler = compiler;
         check(cuInit(0), "cuInit");
         int[] result = new int[1];
         check(cuDeviceGet(result, index), "cuDeviceGet");
@@ -163,11 +175,20 @@ public final class NvidiaGpu implements Gpu {
         return version[0];
     }
 
-    /** Returns name, memory and architecture of the first device in words. */
+    /** Returns the compute capability of a device, as 10·major + minor. */
+    public static int capability(int index) {
+        int[] result = new int[1];
+        check(cuDeviceGet(result, index), "cuDeviceGet");
+        return 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, result[0])
+                + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, result[0]);
+    }
+
+    /** Returns name, memory and architecture of a device in words. */
     public static String describe(int index) {
         int[] result = new int[1];
         check(cuDeviceGet(result, index), "cuDeviceGet");
-        try (SizeTPointer bytes = new SizeTPointer(1)) {
+        try (Arena arena = Arena.ofConfined()) {
+            SizeTPointer bytes = number(arena);
             check(cuDeviceTotalMem(bytes, result[0]), "cuDeviceTotalMem");
             return name(result[0]) + ", " + (bytes.get() >> 30) + " GiB, compute capability "
                     + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, result[0]) + "."
@@ -175,27 +196,52 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
+    /** Returns memory for a number, which JavaCPP does not count. */
+    private static SizeTPointer number(Arena arena) {
+        return new SizeTPointer(RawPointer.of(arena.allocate(ValueLayout.JAVA_LONG)));
+    }
+
     private static String name(int device) {
-        try (BytePointer name = new BytePointer(256)) {
-            check(cuDeviceGetName(name, 256, device), "cuDeviceGetName");
-            return name.getString();
+        byte[] name = new byte[256];
+        check(cuDeviceGetName(name, name.length, device), "cuDeviceGetName");
+        return text(name);
+    }
+
+    /** Returns what a driver wrote, which ends with a zero. */
+    private static String text(byte[] bytes) {
+        int end = 0;
+        while (bytes[end] != 0) {
+            end++;
         }
+        return new String(bytes, 0, end, StandardCharsets.US_ASCII);
     }
 
     private static int attribute(int attribute, int device) {
         int[] value = new int[1];
-        try (org.bytedeco.javacpp.IntPointer p = new org.bytedeco.javacpp.IntPointer(value)) {
-            check(cuDeviceGetAttribute(p, attribute, device), "cuDeviceGetAttribute");
-            return p.get();
-        }
+        check(cuDeviceGetAttribute(value, attribute, device), "cuDeviceGetAttribute");
+        return value[0];
     }
 
+    /**
+     * Done anew for each call: what is current belongs to the system's thread, of which a virtual thread may have
+     * another one whenever it has waited. Where it does not wait, it keeps the one it has; in this class nothing comes
+     * between this and the driver's call.
+     */
     @Override
     public void enter() {
-        if (CURRENT.get() != this) {
-            check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-            CURRENT.set(this);
+        check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    }
+
+    /** Makes a call that needs memory, if need be once more after what is kept was given back. */
+    void request(IntSupplier call, String name) {
+        enter();
+        int error = call.getAsInt();
+        if (error == CUDA_ERROR_OUT_OF_MEMORY) {
+            trim.run();
+            enter();
+            error = call.getAsInt();
         }
+        check(error, name);
     }
 
     static void check(int error, String call) {
@@ -205,10 +251,12 @@ public final class NvidiaGpu implements Gpu {
     }
 
     private static GpuException failure(int error, String call) {
-        try (PointerPointer<BytePointer> text = new PointerPointer<>(1)) {
+        try (Arena arena = Arena.ofConfined()) {
+            PointerPointer<BytePointer> text = new PointerPointer<>(number(arena));
             String words = cuGetErrorString(error, text) == CUDA_SUCCESS
                     ? text.get(BytePointer.class, 0).getString() : "unknown";
-            return new GpuException(call + ": error " + error + ", " + words);
+            String message = call + ": error " + error + ", " + words;
+            return error == CUDA_ERROR_OUT_OF_MEMORY ? GpuException.exhausted(message) : new GpuException(message);
         }
     }
 
@@ -221,7 +269,7 @@ public final class NvidiaGpu implements Gpu {
     public String identity() {
         byte[] text = new byte[32];
         check(cuDeviceGetPCIBusId(text, text.length, device), "cuDeviceGetPCIBusId");
-        return new String(text, StandardCharsets.US_ASCII).trim();
+        return text(text);
     }
 
     @Override
@@ -258,19 +306,30 @@ public final class NvidiaGpu implements Gpu {
     }
 
     @Override
+    public void onShortage(Runnable newTrim) {
+        trim = newTrim;
+    }
+
+    @Override
+    public void trim() {
+        trim.run();
+    }
+
+    @Override
     public long freeBytes() {
         enter();
-        try (SizeTPointer free = new SizeTPointer(1); SizeTPointer total = new SizeTPointer(1)) {
-            check(cuMemGetInfo(free, total), "cuMemGetInfo");
+        try (Arena arena = Arena.ofConfined()) {
+            SizeTPointer free = number(arena);
+            check(cuMemGetInfo(free, number(arena)), "cuMemGetInfo");
             return free.get();
         }
     }
 
     @Override
     public long allocatePinned(long bytes) {
-        enter();
-        try (PointerPointer<Pointer> address = new PointerPointer<>(1)) {
-            check(cuMemHostAlloc(address, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+        try (Arena arena = Arena.ofConfined()) {
+            PointerPointer<Pointer> address = new PointerPointer<>(number(arena));
+            request(() -> cuMemHostAlloc(address, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
                     "cuMemHostAlloc of " + bytes + " bytes");
             return address.get(0).address();
         }
@@ -283,19 +342,35 @@ public final class NvidiaGpu implements Gpu {
     }
 
     @Override
-    public Stream stream() {
+    public void pin(long address, long bytes) {
+        request(() -> cuMemHostRegister(new Raw(address), bytes, CU_MEMHOSTREGISTER_PORTABLE),
+                "cuMemHostRegister of " + bytes + " bytes");
+    }
+
+    @Override
+    public void unpin(long address) {
         enter();
+        check(cuMemHostUnregister(new Raw(address)), "cuMemHostUnregister");
+    }
+
+    @Override
+    public Stream stream() {
         CUstream_st stream = new CUstream_st();
-        check(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        request(() -> cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
         return new NvidiaStream(stream);
     }
 
     @Override
     public Event event() {
-        enter();
         CUevent_st event = new CUevent_st();
-        check(cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+        request(() -> cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
         return new NvidiaEvent(event);
+    }
+
+    @Override
+    public void closeEvent(Event event) {
+        enter();
+        check(cuEventDestroy(of(event)), "cuEventDestroy");
     }
 
     @Override
@@ -359,10 +434,10 @@ public final class NvidiaGpu implements Gpu {
 
     @Override
     public Image load(byte[] program) {
-        enter();
         CUmod_st module = new CUmod_st();
-        try (BytePointer bytes = new BytePointer(program)) {
-            check(cuModuleLoadData(module, bytes), "cuModuleLoadData");
+        try (Arena arena = Arena.ofConfined()) {
+            Pointer bytes = RawPointer.of(arena.allocateFrom(ValueLayout.JAVA_BYTE, program));
+            request(() -> cuModuleLoadData(module, bytes), "cuModuleLoadData");
         }
         return new NvidiaImage(this, module);
     }
@@ -376,12 +451,23 @@ public final class NvidiaGpu implements Gpu {
                     "cuFuncSetAttribute of " + grid.sharedBytes() + " bytes of shared memory");
             f.sharedBytes = grid.sharedBytes();
         }
-        check(cuLaunchKernel(f.function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(),
-                of(stream), null, BUFFER.get().of(arguments, bytes)), "cuLaunchKernel");
+        PointerPointer<Pointer> extra = BUFFER.get().of(arguments, bytes);
+        int error = launch(f.function, grid, of(stream), extra);
+        if (error == CUDA_ERROR_OUT_OF_MEMORY) {
+            trim.run();
+            enter();
+            error = launch(f.function, grid, of(stream), extra);
+        }
+        check(error, "cuLaunchKernel");
         NvidiaGraph graph = capturing;
         if (graph != null && graph.isOf(stream)) {
             graph.add(f.function, grid, of(stream));
         }
+    }
+
+    private static int launch(CUfunc_st function, Grid grid, CUstream_st stream, PointerPointer<Pointer> extra) {
+        return cuLaunchKernel(function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(), stream,
+                null, extra);
     }
 
     @Override

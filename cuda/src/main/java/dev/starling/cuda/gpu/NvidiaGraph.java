@@ -7,7 +7,7 @@ import static org.bytedeco.cuda.global.cudart.cuGraphInstantiate;
 import static org.bytedeco.cuda.global.cudart.cuGraphLaunch;
 import static org.bytedeco.cuda.global.cudart.cuStreamGetCaptureInfo;
 
-import java.lang.foreign.MemorySegment;
+import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
@@ -29,6 +29,8 @@ final class NvidiaGraph implements Gpu.Graph {
     private final Gpu.Stream stream;
     private final List<Kernel> kernels = new ArrayList<>();
     private final CUgraphExec_st executable = new CUgraphExec_st();
+    /** Of the kernels' parameters. */
+    private final Arena memory = Arena.ofAuto();
     private CUgraph_st graph;
 
     /** A node, and all that is to be said of it but its arguments. */
@@ -54,27 +56,38 @@ final class NvidiaGraph implements Gpu.Graph {
 
     /** Notes the kernel that was just launched: what the stream's next node would depend on. */
     void add(CUfunc_st function, Gpu.Grid grid, CUstream_st on) {
-        try (IntPointer status = new IntPointer(1); LongPointer id = new LongPointer(1);
-                PointerPointer<Pointer> nodes = new PointerPointer<>(1); SizeTPointer count = new SizeTPointer(1)) {
+        try (Arena arena = Arena.ofConfined()) {
+            IntPointer status = new IntPointer(number(arena));
+            LongPointer id = new LongPointer(number(arena));
+            PointerPointer<Pointer> nodes = new PointerPointer<>(number(arena));
+            SizeTPointer count = new SizeTPointer(number(arena));
+            // The binding lets the pointer point to where the driver keeps the nodes.
             NvidiaGpu.check(cuStreamGetCaptureInfo(on, status, id, null, nodes, (PointerPointer<?>) null, count),
                     "cuStreamGetCaptureInfo");
             if (count.get() != 1) {
                 throw new GpuException("a launch left " + count.get() + " nodes for the next one to wait for, not 1");
             }
-            long handle = MemorySegment.ofAddress(nodes.get(0).address()).reinterpret(ValueLayout.JAVA_LONG.byteSize())
-                    .get(ValueLayout.JAVA_LONG, 0);
-            CUDA_KERNEL_NODE_PARAMS_v2 parameters = new CUDA_KERNEL_NODE_PARAMS_v2();
-            Pointer.memset(parameters, 0, parameters.sizeof());
+            CUDA_KERNEL_NODE_PARAMS_v2 parameters = new CUDA_KERNEL_NODE_PARAMS_v2(RawPointer.of(memory.allocate(
+                    new CUDA_KERNEL_NODE_PARAMS_v2(new RawPointer()).sizeof(), Long.BYTES)));
             parameters.func(function).gridDimX(grid.x()).gridDimY(grid.y()).gridDimZ(grid.z())
                     .blockDimX(grid.threads()).blockDimY(1).blockDimZ(1).sharedMemBytes(grid.sharedBytes());
-            kernels.add(new Kernel(new Node(handle), parameters));
+            kernels.add(new Kernel(new Node(nodes.get(0).address()), parameters));
         }
     }
 
-    /** Makes the graph ready for its runs. */
+    private static RawPointer number(Arena arena) {
+        return RawPointer.of(arena.allocate(ValueLayout.JAVA_LONG));
+    }
+
+    /** Makes the graph ready for its runs, or gives it back if that fails. */
     void instantiate(CUgraph_st taken) {
         graph = taken;
-        NvidiaGpu.check(cuGraphInstantiate(executable, graph, 0), "cuGraphInstantiate");
+        try {
+            gpu.request(() -> cuGraphInstantiate(executable, graph, 0), "cuGraphInstantiate");
+        } catch (GpuException e) {
+            cuGraphDestroy(graph);
+            throw e;
+        }
     }
 
     @Override
@@ -88,15 +101,18 @@ final class NvidiaGraph implements Gpu.Graph {
 
     @Override
     public void launch(Gpu.Stream on) {
-        gpu.enter();
-        NvidiaGpu.check(cuGraphLaunch(executable, NvidiaGpu.of(on)), "cuGraphLaunch");
+        gpu.request(() -> cuGraphLaunch(executable, NvidiaGpu.of(on)), "cuGraphLaunch");
     }
 
     @Override
     public void close() {
-        gpu.enter();
-        gpu.synchronize(stream);
-        NvidiaGpu.check(cuGraphExecDestroy(executable), "cuGraphExecDestroy");
-        NvidiaGpu.check(cuGraphDestroy(graph), "cuGraphDestroy");
+        try {
+            gpu.synchronize(stream);
+        } finally {
+            gpu.enter();
+            int error = cuGraphExecDestroy(executable);
+            NvidiaGpu.check(cuGraphDestroy(graph), "cuGraphDestroy");
+            NvidiaGpu.check(error, "cuGraphExecDestroy");
+        }
     }
 }

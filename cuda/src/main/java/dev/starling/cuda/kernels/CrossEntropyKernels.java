@@ -8,7 +8,8 @@ import dev.starling.tensor.op.CrossEntropy;
 
 /**
  * Kernels of {@link CrossEntropy} operations: rows of logits are kept in registers ({@link Rows}), so that they are
- * read once; rows of more than 16384 classes are read twice. A class that there is not is an error.
+ * read once; rows of more than 16384 classes, or 32768 in 16 bits, are read twice. A class that there is not is an
+ * error.
  */
 public final class CrossEntropyKernels {
     private final Launcher launcher;
@@ -66,7 +67,7 @@ public final class CrossEntropyKernels {
     }
 
     private static Rows rows(Tensor x) {
-        return Rows.of(x.size(1), x.dtype(), x.address() % 16 == 0);
+        return Rows.ofMatrix(x.size(1), x.dtype(), x.address() % 16 == 0);
     }
 
     private static void end(Launch launch, Tensor target, Tensor x, double smoothing, long ignored) {

@@ -27,7 +27,7 @@ final class ElementwiseExpressions {
             case Cast _ -> "a";
             case Where _ -> "a != 0 ? b : c";
             case Unary u -> of(u);
-            case Activation a -> of(a);
+            case Activation a -> of(a, type.bytes() == 2 ? "quick_" : "");
             case Binary b -> of(b);
             case Comparison c -> "i64(" + of(c) + ")";
             case Logic.And _ -> "a & b";
@@ -123,22 +123,29 @@ final class ElementwiseExpressions {
         };
     }
 
-    private static String of(Activation op) {
+    /** {@code quick} begins the names of functions that are exact enough for the type. */
+    private static String of(Activation op, String quick) {
         return switch (op) {
             case Activation.Relu _ -> "a <= 0 ? C(0) : a";
             case Activation.LeakyRelu _ -> "a > 0 ? a : p * a";
             case Activation.Elu _ -> "a > 0 ? a : p * expm1(a)";
-            case Activation.Sigmoid _ -> "sigmoid(a)";
-            case Activation.Silu _ -> "a / (C(1) + exp(-a))";
+            case Activation.Sigmoid _ -> quick + "sigmoid(a)";
+            case Activation.Silu _ -> quick + "silu(a)";
             case Activation.Softplus _ -> "(a > 0 ? a : C(0)) + log1p(exp(-fabs(a)))";
-            case Activation.Gelu(boolean tanh) -> tanh ? "a * normal_cumulative_by_tanh(a)"
-                    : "a * normal_cumulative(a)";
+            case Activation.Gelu(boolean tanh) -> "a * " + quick + "normal_cumulative" + by(tanh);
             case Activation.ReluGradient _ -> "a > 0 ? b : C(0)";
             case Activation.SigmoidGradient _ -> "b * a * (C(1) - a)";
             case Activation.TanhGradient _ -> "b * (C(1) - a * a)";
-            case Activation.SiluGradient _ -> "b * sigmoid(a) * (C(1) + a * (C(1) - sigmoid(a)))";
-            case Activation.GeluGradient(boolean tanh) -> tanh ? "b * gelu_slope_by_tanh(a)" : "b * gelu_slope(a)";
+            case Activation.SiluGradient _ -> {
+                String sigmoid = quick + "sigmoid(a)";
+                yield "b * " + sigmoid + " * (C(1) + a * (C(1) - " + sigmoid + "))";
+            }
+            case Activation.GeluGradient(boolean tanh) -> "b * " + quick + "gelu_slope" + by(tanh);
         };
+    }
+
+    private static String by(boolean tanh) {
+        return tanh ? "_by_tanh(a)" : "(a)";
     }
 
     private static String of(Binary op) {

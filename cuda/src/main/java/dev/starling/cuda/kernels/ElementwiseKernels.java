@@ -16,6 +16,9 @@ import java.util.Arrays;
 public final class ElementwiseKernels {
     /** What one thread reads of the widest operand at once. */
     private static final int VECTOR_BYTES = 16;
+    /** How many vectors, or elements, of each operand a thread reads before it computes; one where they are long. */
+    private static final int TURNS = 2;
+    private static final int LONG_VECTOR = 16;
     private static final double[] NO_PARAMETERS = {};
 
     private final Launcher launcher;
@@ -29,17 +32,23 @@ public final class ElementwiseKernels {
      * @param c type of the third operand, or {@code null}
      * @param result type of the result
      * @param width how many elements a vector has
-     * @param vectors whether a thread takes a vector, else one element
+     * @param flat whether all operands lie in one order without gaps
      */
     private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result, int width,
-            boolean vectors) implements Kernel {
+            boolean flat) implements Kernel {
         @Override
         public KernelSource source() {
             DType last = c != null ? c : b != null ? b : a;
-            return KernelSource.of("elementwise", vectors ? "vectors" : "scalars",
-                    "OPERANDS", c != null ? "3" : b != null ? "2" : "1", "TY", Types.of(result), "TA", Types.of(a),
-                    "TB", Types.of(b != null ? b : a), "TC", Types.of(last), "C", Types.wide(last),
-                    "WIDTH", Integer.toString(width), "EXPRESSION", "(" + expression + ")");
+            String operands = c != null ? "3" : b != null ? "2" : "1";
+            return KernelSource.of("elementwise", "elementwise", "OPERANDS", operands, "TY", Types.of(result),
+                    "TA", Types.of(a), "TB", Types.of(b != null ? b : a), "TC", Types.of(last),
+                    "C", Types.wide(last), "LAYOUT", flat ? "Flat" : "Layout<1 + " + operands + ">",
+                    "WIDTH", Integer.toString(width), "TURNS", Integer.toString(turns()),
+                    "EXPRESSION", "(" + expression + ")");
+        }
+
+        int turns() {
+            return width < LONG_VECTOR ? TURNS : 1;
         }
     }
 
@@ -86,13 +95,14 @@ public final class ElementwiseKernels {
         for (Tensor x : operands) {
             most = Math.max(most, x.dtype().bytes());
         }
-        int width = VECTOR_BYTES / most;
-        boolean vectors = layout.allowsVectors(width, operands, offsets);
+        int vector = VECTOR_BYTES / most;
+        int width = layout.allowsVectors(vector, operands, offsets) ? vector : 1;
+        boolean flat = width > 1 && isFlat(layout, operands.length);
         DType a = operands[1].dtype();
         DType b = operands.length > 2 ? operands[2].dtype() : null;
         DType c = operands.length > 3 ? operands[3].dtype() : null;
-        Launch launch = launcher.launch(new ElementwiseKernel(expression, a, b, c, operands[0].dtype(), width,
-                vectors));
+        ElementwiseKernel kernel = new ElementwiseKernel(expression, a, b, c, operands[0].dtype(), width, flat);
+        Launch launch = launcher.launch(kernel);
         for (int k = 0; k < 4; k++) {
             launch.i64(k < operands.length ? address(operands[k], offsets[k]) : 0);
         }
@@ -100,7 +110,20 @@ public final class ElementwiseKernels {
         for (int i = 0; i < 2; i++) {
             parameter(launch, type, i < parameters.length ? parameters[i] : 0);
         }
-        launch.layout(layout, operands.length).threads(vectors ? (layout.count() + width - 1) / width : layout.count());
+        if (flat) {
+            launch.i32((int) layout.count());
+        } else {
+            launch.layout(layout, operands.length);
+        }
+        launch.threads(Math.ceilDiv(layout.count(), (long) width * kernel.turns()));
+    }
+
+    private static boolean isFlat(Layout layout, int operands) {
+        boolean flat = true;
+        for (int k = 0; k < operands; k++) {
+            flat &= layout.isDense(k);
+        }
+        return flat;
     }
 
     private static long address(Tensor x, long offset) {

@@ -76,10 +76,22 @@ final class Faults {
         }
         long flag = gpu.allocate(FLAG_BYTES);
         if (flag == 0) {
+            gpu.trim();
+            flag = gpu.allocate(FLAG_BYTES);
+        }
+        if (flag == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "index check", List.of(),
                     "the device has not " + FLAG_BYTES + " bytes left", "close tensors, or use a smaller batch");
         }
-        return cleared(MemorySegment.ofAddress(gpu.allocatePinned(BYTES)).reinterpret(BYTES), flag);
+        long pinned = 0;
+        try {
+            pinned = gpu.allocatePinned(BYTES);
+        } finally {
+            if (pinned == 0) {
+                gpu.free(flag);
+            }
+        }
+        return cleared(MemorySegment.ofAddress(pinned).reinterpret(BYTES), flag);
     }
 
     private Place cleared(MemorySegment record, long flag) {

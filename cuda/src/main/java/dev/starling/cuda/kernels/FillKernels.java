@@ -8,6 +8,8 @@ import dev.starling.tensor.op.Fill;
 
 /** Kernels of {@link Fill} operations. */
 public final class FillKernels {
+    private static final int VECTOR_BYTES = 16;
+
     private final Launcher launcher;
 
     private record FillKernel(DType type) implements Kernel {
@@ -43,6 +45,6 @@ public final class FillKernels {
 
     private void progression(Tensor y, double start, double step) {
         launcher.launch(new FillKernel(y.dtype())).tensor(y).i64(y.count()).f64(start).f64(step)
-                .threads(y.count());
+                .threads(Math.ceilDiv(y.count(), (long) VECTOR_BYTES / y.dtype().bytes()));
     }
 }

@@ -5,6 +5,8 @@ import dev.starling.tensor.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * A kernel's arguments and how many threads it gets. Arguments are appended in the order of the kernel's parameters;
@@ -21,8 +23,28 @@ final class Launch {
     private Launcher launcher;
     private Gpu.Function function;
     private int bytes;
+    /** Launches that are queued together, {@code null} if each is at once. */
+    private List<Prepared> together;
+
+    private record Prepared(Launcher launcher, Gpu.Function function, Gpu.Grid grid, byte[] arguments) { }
 
     private Launch() { }
+
+    /** Queues what work of this thread launches when it has returned, and so all kernels are loaded; else nothing. */
+    static void together(Runnable work) {
+        Launch launch = MINE.get();
+        List<Prepared> all = new ArrayList<>();
+        launch.together = all;
+        try {
+            work.run();
+        } finally {
+            launch.together = null;
+        }
+        for (Prepared each : all) {
+            MemorySegment.copy(each.arguments, 0, launch.arguments, ValueLayout.JAVA_BYTE, 0, each.arguments.length);
+            each.launcher.queue(each.function, each.grid, launch.arguments.address(), each.arguments.length);
+        }
+    }
 
     static Launch of(Launcher launcher, Gpu.Function function) {
         Launch launch = MINE.get();
@@ -120,6 +142,12 @@ final class Launch {
 
     /** Queues the kernel with a grid of up to three dimensions. */
     void grid(int x, int y, int z, int threads, int sharedBytes) {
-        launcher.queue(function, new Gpu.Grid(x, y, z, threads, sharedBytes), arguments.address(), bytes);
+        Gpu.Grid grid = new Gpu.Grid(x, y, z, threads, sharedBytes);
+        if (together == null) {
+            launcher.queue(function, grid, arguments.address(), bytes);
+        } else {
+            together.add(new Prepared(launcher, function, grid,
+                    arguments.asSlice(0, bytes).toArray(ValueLayout.JAVA_BYTE)));
+        }
     }
 }

@@ -82,8 +82,10 @@ public final class Launcher {
 
     /** Sets {@code y}, of whatever strides, to {@code x}, which broadcasts to it, converting its type. */
     void assign(Tensor y, Tensor x) {
-        if (y.count() > 0) {
-            elementwise.apply("a", NO_PARAMETERS, y, x);
+        if (y.count() > 0 && !Transposition.run(this, y, x)) {
+            // 16 bits pass as they are: widening and narrowing would cost time, and the bits of NaN.
+            boolean bits = x.dtype() == y.dtype() && x.dtype().bytes() == 2;
+            elementwise.apply(bits ? "a_" : "a", NO_PARAMETERS, y, x);
         }
     }
 

@@ -27,13 +27,13 @@ public final class RandomKernels {
         Tensor y = Tensor.allocate(output);
         switch (op) {
             case Random.Uniform u -> begin(u, "uniform", y).f32((float) u.low()).f32((float) (u.high() - u.low()))
-                    .f32(Math.nextDown((float) u.high())).threads(Random.blocks(y.count()));
+                    .f32(Math.nextDown((float) u.high())).threads(pairs(y));
             case Random.Normal n -> begin(n, "normal", y).f32((float) n.mean()).f32((float) n.deviation())
-                    .threads(Random.blocks(y.count()));
+                    .threads(pairs(y));
             case Random.Bernoulli b -> begin(b, "bernoulli", y).f32((float) b.probability())
-                    .threads(Random.blocks(y.count()));
+                    .threads(pairs(y));
             case Random.Integers i -> begin(i, "integers", y).i64(i.low()).i64(i.high() - i.low())
-                    .threads(Random.blocks(y.count()));
+                    .threads(pairs(y));
             case Random.Dropout d -> drop(d, inputs[0], y);
         }
         return new Tensor[] {y};
@@ -42,10 +42,15 @@ public final class RandomKernels {
     private void drop(Random.Dropout op, Tensor input, Tensor y) {
         Tensor x = launcher.dense(input);
         begin(op, "dropout", y).f32((float) op.probability()).f64(1 / (1 - op.probability())).tensor(x)
-                .threads(Random.blocks(y.count()));
+                .threads(pairs(y));
         if (x != input) {
             x.close();
         }
+    }
+
+    /** A thread makes two blocks. */
+    private static long pairs(Tensor y) {
+        return Math.ceilDiv(Random.blocks(y.count()), 2L);
     }
 
     private Launch begin(Random op, String distribution, Tensor y) {

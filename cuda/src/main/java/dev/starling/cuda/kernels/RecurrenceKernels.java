@@ -16,6 +16,9 @@ import dev.starling.tensor.op.Reduction;
  * one with that of the state, and one kernel for the cell; gradients go back through the steps likewise, and are one
  * product of all steps for each weight. Lengths are read on the device. An LSTM's c and what gradients carry past the
  * weights are kept in f32 between steps of 16-bit layers; sums of products are rounded to the type.
+ *
+ * <p>Layers without lengths are a library's where there is one that takes them. What it keeps for gradients is a
+ * reserve of its own form; should it refuse them later, the layer is computed again.
  */
 public final class RecurrenceKernels {
     private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
@@ -38,7 +41,7 @@ public final class RecurrenceKernels {
      *
      * @param products the kernels of products
      * @param sums the kernels of sums
-     * @param library what runs layers whose reserve is not kept, or {@code null}
+     * @param library what runs layers without lengths, as far as it can, or {@code null}
      */
     public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums, Recurrer library) {
         this.launcher = launcher;
@@ -47,11 +50,16 @@ public final class RecurrenceKernels {
         this.library = library;
     }
 
+    /** Returns how much the library keeps for the gradients of a layer, 0 where kernels of our own compute it. */
+    public long reserveBytes(Recurrence.Forward op, Spec... operands) {
+        Recurrer.Call call = call(op, op.operands(operands), true);
+        return call == null ? 0 : library.reserveBytes(call);
+    }
+
     /** Returns the results, or {@code null} where there are too many sequences, units or steps. */
     public Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
         Recurrence.Operands<Tensor> given = op.operands(inputs);
-        long rows = given.x().size(0) * given.x().size(1);
-        if (rows > Layout.MAX_COUNT || given.h().count() > Layout.MAX_COUNT) {
+        if (!fits(given.x().shape(), given.h().shape())) {
             return null;
         }
         Tensor[] dense = new Tensor[inputs.length];
@@ -64,17 +72,29 @@ public final class RecurrenceKernels {
         }
         Layer layer = new Layer(op, op.operands(dense));
         switch (op) {
-            case Recurrence.Forward f -> {
-                if (f.keeps() || !byLibrary(layer, results)) {
-                    forward(layer, results);
-                }
-            }
-            case Recurrence.Gradient g -> backward(layer, g, dense, results);
+            case Recurrence.Forward f -> forward(layer, f.keeps(), results);
+            case Recurrence.Gradient g -> gradients(layer, g, dense, results);
         }
         for (int i = 0; i < dense.length; i++) {
             close(dense[i], inputs[i]);
         }
         return results;
+    }
+
+    private static boolean fits(Shape x, Shape h) {
+        return x.dim(0) * x.dim(1) <= Layout.MAX_COUNT && h.count() <= Layout.MAX_COUNT;
+    }
+
+    /** Returns what to ask the library for, or {@code null} where it is not asked. */
+    private Recurrer.Call call(Recurrence op, Recurrence.Operands<Spec> in, boolean kept) {
+        Shape x = in.x().shape();
+        Shape h = in.h().shape();
+        if (library == null || !library.takes(in.x().dtype()) || in.lengths() != null || x.count() == 0
+                || h.count() == 0 || !fits(x, h)) {
+            return null;
+        }
+        return new Recurrer.Call(op.cell(), in.x().dtype(), (int) x.dim(0), (int) x.dim(1),
+                Math.toIntExact(x.dim(2)), (int) h.dim(1), in.bias() != null, kept);
     }
 
     /** A layer with dense operands, and lengths in i64. */
@@ -98,6 +118,15 @@ public final class RecurrenceKernels {
 
         Tensor allocate(long... dims) {
             return Tensor.allocate(in.x().spec().with(Shape.of(dims)));
+        }
+
+        Recurrence.Operands<Spec> specs() {
+            return new Recurrence.Operands<>(in.x().spec(), in.h().spec(), spec(in.c()), in.weight().spec(),
+                    in.recurrentWeight().spec(), spec(in.bias()), spec(in.recurrentBias()), spec(in.lengths()));
+        }
+
+        private static Spec spec(Tensor x) {
+            return x == null ? null : x.spec();
         }
 
         /** Appends the struct {@code Sizes}. */
@@ -138,27 +167,82 @@ public final class RecurrenceKernels {
         return x.view(Shape.of(columns, rows), new long[] {1, columns}, x.offset());
     }
 
-    /** A reversed layer's steps are turned round in copies. */
-    private boolean byLibrary(Layer layer, Tensor[] out) {
-        Recurrence.Operands<Tensor> in = layer.in;
-        if (library == null || !library.takes(in.x().dtype()) || in.lengths() != null || in.x().count() == 0
-                || in.h().count() == 0) {
-            return false;
+    /** Where the reserve has no form that we know, it is the library's. */
+    private static boolean isLibrarys(Tensor reserve) {
+        return reserve.dtype() == DType.U8;
+    }
+
+    private void forward(Layer layer, boolean keeps, Tensor[] out) {
+        Tensor reserve = out[out.length - 1];
+        boolean kept = isLibrarys(reserve);
+        Recurrer.Call call = kept || !keeps ? call(layer.op, layer.specs(), kept) : null;
+        if (call == null || !byLibrary(layer, call, out, kept ? reserve.address() : 0)) {
+            forward(layer, out, kept || reserve.count() == 0 ? null : reserve);
         }
-        boolean reverse = layer.op.reverse();
-        Tensor x = reverse ? launcher.copied(turned(in.x())) : in.x();
-        Tensor y = reverse ? Tensor.allocate(out[0].spec()) : out[0];
-        Recurrer.Call call = new Recurrer.Call(layer.op.cell(), x.dtype(), layer.steps(), (int) x.size(1),
-                Math.toIntExact(x.size(2)), (int) y.size(2), in.bias() != null);
-        boolean done = library.forward(call, new Recurrer.Operands(x.address(), in.h().address(), address(in.c()),
-                in.weight().address(), in.recurrentWeight().address(), address(in.bias()),
-                address(in.recurrentBias())), y.address(), out[1].address(), in.c() == null ? 0 : out[2].address());
-        if (done && reverse) {
+    }
+
+    /** A reversed layer's steps are turned round in copies. */
+    private boolean byLibrary(Layer layer, Recurrer.Call call, Tensor[] out, long reserve) {
+        Tensor x = inOrder(layer, layer.in.x());
+        Tensor y = layer.op.reverse() ? Tensor.allocate(out[0].spec()) : out[0];
+        boolean done = library.forward(call, addresses(layer.in, x), new Recurrer.Results(y.address(),
+                out[1].address(), layer.in.c() == null ? 0 : out[2].address()), reserve);
+        if (done && y != out[0]) {
             launcher.assign(out[0], turned(y));
         }
-        close(x, in.x());
+        close(x, layer.in.x());
         close(y, out[0]);
         return done;
+    }
+
+    private void gradients(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        int kept = in.c() == null ? 3 : 4;
+        if (!isLibrarys(all[kept])) {
+            backward(layer, op, all, out);
+        } else if (!gradientsByLibrary(layer, op, all, out)) {
+            // What it kept, if anything, we cannot read.
+            try (Tensor y = Tensor.allocate(all[0].spec()); Tensor h = Tensor.allocate(in.h().spec());
+                    Tensor c = in.c() == null ? null : Tensor.allocate(in.c().spec());
+                    Tensor reserve = layer.allocate(layer.steps(), in.h().size(0),
+                            op.cell().reserved() * in.h().size(1))) {
+                forward(layer, new Tensor[] {y, h, c}, op.cell().reserved() == 0 ? null : reserve);
+                Tensor[] known = all.clone();
+                known[kept] = reserve;
+                backward(layer, op, known, out);
+            }
+        }
+    }
+
+    private boolean gradientsByLibrary(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
+        Recurrence.Operands<Tensor> in = layer.in;
+        int states = in.c() == null ? 1 : 2;
+        Tensor x = inOrder(layer, in.x());
+        Tensor dy = inOrder(layer, all[0]);
+        Tensor y = inOrder(layer, all[states + 1]);
+        Tensor dx = op.reverse() || !op.input() ? Tensor.allocate(in.x().spec()) : out[0];
+        boolean done = library.backward(call(op, layer.specs(), true), addresses(in, x), y.address(),
+                all[states + 2].address(), new Recurrer.Results(dy.address(), all[1].address(),
+                        states == 1 ? 0 : all[2].address()), addresses(op.forward(true).operands(out), dx));
+        if (done && op.input() && dx != out[0]) {
+            launcher.assign(out[0], turned(dx));
+        }
+        close(x, in.x());
+        close(dy, all[0]);
+        close(y, all[states + 1]);
+        close(dx, out[0]);
+        return done;
+    }
+
+    /** Returns a tensor whose steps are in the order in which the layer takes them: itself, or a copy. */
+    private Tensor inOrder(Layer layer, Tensor x) {
+        return layer.op.reverse() ? launcher.copied(turned(x)) : x;
+    }
+
+    /** Returns the addresses of a layer's operands, or of their gradients, with another x. */
+    private static Recurrer.Operands addresses(Recurrence.Operands<Tensor> o, Tensor x) {
+        return new Recurrer.Operands(x.address(), o.h().address(), address(o.c()), o.weight().address(),
+                o.recurrentWeight().address(), address(o.bias()), address(o.recurrentBias()));
     }
 
     private static long address(Tensor x) {
@@ -173,7 +257,8 @@ public final class RecurrenceKernels {
         return x.view(x.shape(), strides, last);
     }
 
-    private void forward(Layer layer, Tensor[] out) {
+    /** The first results are written, and the reserve unless it is {@code null}. */
+    private void forward(Layer layer, Tensor[] out, Tensor reserve) {
         Recurrence.Operands<Tensor> in = layer.in;
         Tensor h = out[1];
         launcher.assign(h, in.h());
@@ -182,7 +267,6 @@ public final class RecurrenceKernels {
         if (layer.rows() > 0 && h.count() > 0) {
             long batch = in.h().size(0);
             long inputs = in.x().size(2);
-            Tensor reserve = out[out.length - 1].count() == 0 ? null : out[out.length - 1];
             try (Tensor a = layer.allocate(layer.rows(), layer.gates());
                     Tensor u = layer.allocate(batch, layer.gates())) {
                 products.multiply(matrix(in.x(), layer.rows(), inputs, 0),

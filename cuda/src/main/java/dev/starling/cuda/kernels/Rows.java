@@ -6,8 +6,10 @@ import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
 /**
- * How threads share rows; see rows.cuh. A row of up to 512 elements gets a warp, a longer one a block of 256 or 1024
- * threads. Up to 32 elements a thread stay in registers, so that memory is read once.
+ * How threads share rows; see rows.cuh. A row of up to 1024 elements gets a warp, which needs no barriers; a longer one
+ * a block of 128 to 1024 threads. Up to 32 elements a thread stay in registers, so that memory is read once. The
+ * longest rows are read again, from the device's cache as a rule; two blocks of 512 threads to a processor read while
+ * others wait.
  *
  * @param group threads of a row
  * @param items vectors that a thread keeps, 0 if rows are read again each time
@@ -15,19 +17,33 @@ import java.util.Arrays;
  */
 record Rows(int group, int items, int width) {
     private static final int WARP = 32;
-    private static final int BLOCK = 256;
+    /** Elements that a thread keeps. */
+    private static final int KEPT = 32;
     private static final int LARGEST_BLOCK = 1024;
+    private static final int BLOCK_OF_LONGEST = 512;
     private static final int VECTOR_BYTES = 16;
 
     /** Spreads rows of {@code n} elements, which can be read by vectors of 16 bytes or not. */
     static Rows of(long n, DType type, boolean vectors) {
-        int width = vectors && n % (VECTOR_BYTES / type.bytes()) == 0 ? VECTOR_BYTES / type.bytes() : 1;
-        int group = n <= 512 ? WARP : n <= 8192 ? BLOCK : LARGEST_BLOCK;
+        int vector = VECTOR_BYTES / type.bytes();
+        int width = vectors && n % vector == 0 ? vector : 1;
+        int group = n <= WARP * KEPT ? WARP : n <= 4096 ? 128 : n <= 8192 ? 256 : LARGEST_BLOCK;
         long turns = (n + (long) group * width - 1) / ((long) group * width);
         if (group == LARGEST_BLOCK && turns * width * type.bytes() > 64) {
-            return new Rows(group, 0, width);
+            return new Rows(BLOCK_OF_LONGEST, 0, width);
         }
         return new Rows(group, Integer.highestOneBit(Math.max((int) turns * 2 - 1, 1)), width);
+    }
+
+    /**
+     * Spreads rows of a matrix without gaps. Long ones are read by vectors also where they begin in the midst of one.
+     *
+     * @param aligned whether every operand begins at a multiple of 16 bytes
+     */
+    static Rows ofMatrix(long n, DType type, boolean aligned) {
+        Rows rows = of(n, type, aligned);
+        return !aligned || rows.width > 1 || n <= WARP * KEPT ? rows
+                : new Rows(BLOCK_OF_LONGEST, 0, VECTOR_BYTES / type.bytes());
     }
 
     /** Returns the macros of rows.cuh, followed by those of a source of one's own. */

@@ -20,6 +20,7 @@ import java.util.List;
 public final class SelectionKernels {
     private static final int CHUNK = 1024;
     private static final int THREADS = 256;
+    private static final int VECTOR_BYTES = 16;
 
     private final Launcher launcher;
     private final SortingKernels sorting;
@@ -125,9 +126,12 @@ public final class SelectionKernels {
         if (g.count() > 0) {
             Tensor places = sorting.places(keys, 1, false);
             Tensor from = launcher.dense(g);
+            int inner = Math.toIntExact(y.shape().slice(op.axis() + 1, y.rank()).count());
+            int width = VECTOR_BYTES / y.dtype().bytes();
+            boolean vectors = inner % width == 0 && (y.address() | from.address()) % VECTOR_BYTES == 0;
             launcher.launch(new SelectionKernel("take_gradient", Types.of(y.dtype()), DType.I64, true)).tensor(y)
                     .tensor(from).tensor(keys).tensor(places).i64(g.count()).i32((int) index.count()).i64(op.size())
-                    .i64(y.shape().slice(op.axis() + 1, y.rank()).count()).threads(g.count());
+                    .i32(inner).bool(vectors).threads(vectors ? g.count() / width : g.count());
             close(from, g);
             places.close();
         }

@@ -33,7 +33,7 @@ public final class StreamRecording {
      */
     public static StreamRecording of(Launcher launcher, int parts, IntConsumer part) {
         StreamRecording recording = new StreamRecording(launcher, parts, part);
-        launcher.gpu().beginCapture(launcher.stream());
+        recording.begin();
         launcher.record(recording);
         boolean complete = false;
         try {
@@ -50,17 +50,35 @@ public final class StreamRecording {
         return recording;
     }
 
+    private void begin() {
+        boolean begun = false;
+        try {
+            launcher.gpu().beginCapture(launcher.stream());
+            begun = true;
+        } finally {
+            if (!begun) {
+                release.run();
+            }
+        }
+    }
+
     private void end(boolean complete) {
         try {
-            graph = launcher.gpu().endCapture(launcher.stream());
+            Gpu.Graph taken = launcher.gpu().endCapture(launcher.stream());
+            if (complete) {
+                graph = taken;
+            } else {
+                taken.close();
+            }
         } catch (GpuException e) {
-            release.run();
+            // Else what went wrong in a part is on its way, of which this is a consequence.
             if (complete) {
                 throw e;
             }
-        }
-        if (!complete && graph != null) {
-            close();
+        } finally {
+            if (graph == null) {
+                release.run();
+            }
         }
     }
 
@@ -97,7 +115,10 @@ public final class StreamRecording {
 
     /** Gives the graph back. */
     public void close() {
-        graph.close();
-        release.run();
+        try {
+            graph.close();
+        } finally {
+            release.run();
+        }
     }
 }

@@ -62,11 +62,21 @@ public final class UpdateKernels {
      * @param guard one floating number or {@code null}
      */
     public void run(Update[] ops, Tensor[][] operands, Tensor guard) {
-        // All that is allocated is so before anything is changed.
+        // All that is allocated is so, and all kernels are loaded, before anything is changed.
         Tensor[][] flat = new Tensor[ops.length][];
-        for (int i = 0; i < ops.length; i++) {
-            flat[i] = flat(ops[i], operands[i]);
+        try {
+            for (int i = 0; i < ops.length; i++) {
+                flat[i] = flat(ops[i], operands[i]);
+            }
+            Launch.together(() -> change(ops, operands, flat, guard));
+        } finally {
+            for (int i = 0; i < ops.length; i++) {
+                close(operands[i], flat[i]);
+            }
         }
+    }
+
+    private void change(Update[] ops, Tensor[][] operands, Tensor[][] flat, Tensor guard) {
         boolean[] done = new boolean[ops.length];
         for (int i = 0; i < ops.length; i++) {
             if (!done[i]) {
@@ -181,10 +191,15 @@ public final class UpdateKernels {
 
     private void giveBack(Tensor[] operands, Tensor[] flat) {
         for (int k = 0; k < flat.length; k++) {
+            if (k != 1 && flat[k] != operands[k]) {
+                launcher.assign(operands[k], flat[k]);
+            }
+        }
+    }
+
+    private static void close(Tensor[] operands, Tensor[] flat) {
+        for (int k = 0; flat != null && k < flat.length; k++) {
             if (flat[k] != operands[k]) {
-                if (k != 1) {
-                    launcher.assign(operands[k], flat[k]);
-                }
                 flat[k].close();
             }
         }

@@ -62,6 +62,18 @@ public final class SideCopies {
         }
     }
 
+    /**
+     * Lets kernels from now on run after all copies. Called before the stream is captured, which then cannot wait:
+     * memory that is given back meanwhile is no longer written to, as long as nobody begins a copy.
+     */
+    public void settle() {
+        synchronized (underWay) {
+            for (Side side : List.copyOf(underWay)) {
+                side.settle();
+            }
+        }
+    }
+
     private final class Side implements Uploader {
         private final Gpu.Event lent = gpu.event();
         private final Gpu.Event done = gpu.event();
@@ -129,6 +141,13 @@ public final class SideCopies {
                     settle();
                 }
             }
+        }
+
+        @Override
+        public void close() {
+            await();
+            gpu.closeEvent(lent);
+            gpu.closeEvent(done);
         }
     }
 }

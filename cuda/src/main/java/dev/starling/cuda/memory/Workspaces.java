@@ -26,6 +26,11 @@ public final class Workspaces implements Allocator {
         kept = new ArrayList<>();
     }
 
+    /** Tells whether a graph is being made: what is queued now runs later, at the same addresses. */
+    public boolean isKeeping() {
+        return kept != null;
+    }
+
     /** Ends it and returns what is to be given back with the graph: nothing if it was ended before. */
     public List<Block> endKeeping() {
         List<Block> all = kept == null ? List.of() : kept;

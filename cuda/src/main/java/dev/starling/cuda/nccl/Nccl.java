@@ -7,36 +7,74 @@ import static org.bytedeco.cuda.global.nccl.ncclGetVersion;
 import static org.bytedeco.cuda.global.nccl.ncclSuccess;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.cuda.gpu.Redist;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
+import java.lang.foreign.Arena;
 import java.util.List;
+import java.util.concurrent.locks.Lock;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
 
-/** NVIDIA's NCCL, which sums over GPUs by the links between them, on the stream of a device's work. */
+/** NVIDIA's NCCL, which sums over GPUs by the links between them, on a stream of its own beside a device's kernels. */
 public final class Nccl implements DeviceCollectives {
     /** The first that can join and sum without making the caller wait. */
     private static final int LEAST_VERSION = 21400;
 
     private final Gpu gpu;
-    private final Gpu.Stream stream;
+    private final Gpu.Stream compute;
+    private final Lock queueing;
+    /** Of sums; made when there are some. */
+    private Gpu.Stream sums;
 
-    private Nccl(Gpu gpu, Gpu.Stream stream) {
+    private Nccl(Gpu gpu, Gpu.Stream compute, Lock queueing) {
         this.gpu = gpu;
-        this.stream = stream;
+        this.compute = compute;
+        this.queueing = queueing;
     }
 
-    /** Returns the library for a device, or {@code null} where it is not installed. */
-    public static DeviceCollectives open(Gpu gpu, Gpu.Stream stream) {
+    /**
+     * Returns the library for a device, or {@code null} where it is not installed.
+     *
+     * @param compute where kernels are queued
+     * @param queueing is held by who queues something there
+     */
+    public static DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Lock queueing) {
+        System.Logger log = System.getLogger("dev.starling.cuda");
         try {
-            int[] version = new int[1];
-            check(ncclGetVersion(version), "ncclGetVersion", "");
-            return version[0] < LEAST_VERSION ? null : new Nccl(gpu, stream);
+            int version = version();
+            if (version < LEAST_VERSION) {
+                log.log(System.Logger.Level.WARNING, "NCCL {0} is too old, gradients go through the host''s memory: "
+                        + "{1}", words(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
+                return null;
+            }
+            return new Nccl(gpu, compute, queueing);
         } catch (LinkageError | TensorException e) {
-            System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO,
-                    "NCCL does not load, gradients go through the host's memory: install NCCL 2 for CUDA 13", e);
+            log.log(System.Logger.Level.INFO, "NCCL does not load, gradients go through the host's memory: "
+                    + Redist.remedy("NCCL 2 for CUDA 13", "-nccl"), e);
             return null;
         }
+    }
+
+    private static int version() {
+        int[] version = new int[1];
+        check(ncclGetVersion(version), "ncclGetVersion", "");
+        return version[0];
+    }
+
+    /** Returns the version of the library, for example 2.28.9; throws a {@link LinkageError} where there is none. */
+    public static String versionInWords() {
+        return words(version());
+    }
+
+    /** Tells whether it has what is needed; throws a {@link LinkageError} where there is none. */
+    public static boolean isNewEnough() {
+        return version() >= LEAST_VERSION;
+    }
+
+    private static String words(int version) {
+        return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 
     @Override
@@ -46,8 +84,9 @@ public final class Nccl implements DeviceCollectives {
 
     @Override
     public byte[] identifier() {
-        gpu.enter();
-        try (ncclUniqueId id = new ncclUniqueId()) {
+        try (Arena arena = Arena.ofConfined()) {
+            ncclUniqueId id = identifier(arena);
+            gpu.enter();
             check(ncclGetUniqueId(id), "ncclGetUniqueId", "");
             byte[] bytes = new byte[NCCL_UNIQUE_ID_BYTES];
             id.internal().get(bytes);
@@ -55,9 +94,17 @@ public final class Nccl implements DeviceCollectives {
         }
     }
 
+    /** Returns memory for an identifier, which JavaCPP does not count. */
+    static ncclUniqueId identifier(Arena arena) {
+        return new ncclUniqueId(RawPointer.of(arena.allocate(NCCL_UNIQUE_ID_BYTES)));
+    }
+
     @Override
-    public DeviceGroup join(byte[] identifier, int rank, int world) {
-        return new NcclGroup(gpu, stream, identifier, rank, world);
+    public synchronized DeviceGroup join(byte[] identifier, int rank, int world) {
+        if (sums == null) {
+            sums = gpu.stream();
+        }
+        return new NcclGroup(gpu, compute, queueing, sums, identifier, rank, world);
     }
 
     static void check(int status, String call, String detail) {

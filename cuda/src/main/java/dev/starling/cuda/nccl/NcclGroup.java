@@ -20,13 +20,17 @@ import static org.bytedeco.cuda.global.nccl.ncclSuccess;
 import static org.bytedeco.cuda.global.nccl.ncclSum;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.DeviceGroup;
+import java.lang.foreign.Arena;
+import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.LockSupport;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.nccl.ncclComm;
@@ -35,37 +39,50 @@ import org.bytedeco.cuda.nccl.ncclUniqueId;
 
 /**
  * A communicator that never makes its caller wait in the library: what takes longer goes on in NCCL's own threads, so
- * that it can be aborted at any time.
+ * that it can be aborted at any time. Sums are on a stream of their own: a sum waits for the kernels that were queued
+ * before it, and kernels wait for sums when they are told to.
  */
 final class NcclGroup implements DeviceGroup {
     private static final long POLL_NS = 20_000;
     private static final long LEAVING_NS = 10_000_000_000L;
 
     private final Gpu gpu;
-    private final Gpu.Stream stream;
+    private final Gpu.Stream compute;
+    private final Lock queueing;
+    private final Gpu.Stream sums;
     private final CUstream_st handle;
+    /** What was queued before a sum. */
+    private final Gpu.Event before;
     private final Gpu.Event end;
     private final RawPointer memory = new RawPointer();
     /** Guards every call with {@code comm}; {@code null} when that is gone. */
     private final Object lock = new Object();
     private ncclComm comm = new ncclComm();
+    private boolean closed;
 
-    NcclGroup(Gpu gpu, Gpu.Stream stream, byte[] identifier, int rank, int world) {
+    /** Begins to join; whoever queues something on {@code compute} holds {@code queueing}. */
+    NcclGroup(Gpu gpu, Gpu.Stream compute, Lock queueing, Gpu.Stream sums, byte[] identifier, int rank, int world) {
         this.gpu = gpu;
-        this.stream = stream;
-        handle = NvidiaGpu.handle(stream);
+        this.compute = compute;
+        this.queueing = queueing;
+        this.sums = sums;
+        handle = NvidiaGpu.handle(sums);
+        before = gpu.event();
         end = gpu.event();
-        gpu.enter();
-        try (ncclUniqueId id = new ncclUniqueId(); ncclConfig_t config = unblocking()) {
+        try (Arena arena = Arena.ofConfined()) {
+            ncclUniqueId id = Nccl.identifier(arena);
             id.internal().put(identifier);
+            ncclConfig_t config = unblocking(arena);
+            gpu.enter();
             check(ncclCommInitRankConfig(comm, world, id, rank, config), "ncclCommInitRankConfig");
         }
     }
 
     /** Returns what a static initialiser sets in C, and that no call is to wait. */
-    private static ncclConfig_t unblocking() {
+    private static ncclConfig_t unblocking(Arena arena) {
         int unset = Integer.MIN_VALUE;
-        ncclConfig_t c = new ncclConfig_t();
+        ncclConfig_t c = new ncclConfig_t(RawPointer.of(arena.allocate(new ncclConfig_t(new RawPointer()).sizeof(),
+                Long.BYTES)));
         return c.size(c.sizeof()).magic(NCCL_API_MAGIC).version(NCCL_VERSION_CODE).blocking(0).cgaClusterSize(unset)
                 .minCTAs(unset).maxCTAs(unset).netName(null).splitShare(unset).trafficClass(unset).commName(null)
                 .collnetEnable(unset).CTAPolicy(unset).shrinkShare(unset).nvlsCTAs(unset).nChannelsPerNetPeer(unset)
@@ -87,6 +104,7 @@ final class NcclGroup implements DeviceGroup {
                 throw gone();
             }
             int[] state = new int[1];
+            gpu.enter();
             check(ncclCommGetAsyncError(comm, state), "ncclCommGetAsyncError");
             check(state[0], "a group of GPUs");
             return state[0] == ncclSuccess;
@@ -100,25 +118,62 @@ final class NcclGroup implements DeviceGroup {
 
     @Override
     public boolean isDone() {
-        gpu.enter();
-        return isSettled() && gpu.isDone(end);
+        try {
+            return isSettled() && gpu.isDone(end);
+        } catch (GpuException e) {
+            throw named(e);
+        }
     }
 
     @Override
-    public void allReduce(Tensor x) {
-        gpu.enter();
+    public void allReduce(Tensor x, Duration atMost) {
+        long begin = System.nanoTime();
+        queue(() -> {
+            gpu.record(before, compute);
+            gpu.await(before, sums);
+        });
         synchronized (lock) {
             if (comm == null) {
                 throw gone();
             }
             memory.to(x.address());
+            gpu.enter();
             check(ncclAllReduce(memory, memory, x.count(), type(x.dtype()), ncclSum, comm, handle), "ncclAllReduce");
         }
         // It is on the stream when the library has settled; the first time, links are made.
         while (!isSettled()) {
+            if (System.nanoTime() - begin > atMost.toNanos()) {
+                throw new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(x.spec()),
+                        "NCCL did not begin it within " + atMost,
+                        "set NCCL_DEBUG=INFO to learn which links it makes, or have gradients summed through the host");
+            }
             LockSupport.parkNanos(POLL_NS);
         }
-        gpu.record(end, stream);
+        queue(() -> gpu.record(end, sums));
+    }
+
+    @Override
+    public void await() {
+        queue(() -> gpu.await(end, compute));
+    }
+
+    private void queue(Runnable body) {
+        queueing.lock();
+        try {
+            body.run();
+        } catch (GpuException e) {
+            throw named(e);
+        } finally {
+            queueing.unlock();
+        }
+    }
+
+    private static TensorException named(GpuException e) {
+        TensorException named = new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(),
+                "the GPU reports " + e.getMessage(),
+                "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+        named.initCause(e);
+        return named;
     }
 
     private static int type(DType type) {
@@ -147,6 +202,21 @@ final class NcclGroup implements DeviceGroup {
 
     @Override
     public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        leave();
+        // Memory of sums may have another use from now on, whatever came of them.
+        queue(() -> {
+            gpu.record(end, sums);
+            gpu.await(end, compute);
+        });
+        gpu.closeEvent(before);
+        gpu.closeEvent(end);
+    }
+
+    private void leave() {
         synchronized (lock) {
             if (comm == null) {
                 return;
@@ -157,6 +227,7 @@ final class NcclGroup implements DeviceGroup {
             long start = System.nanoTime();
             while (state[0] == ncclInProgress && System.nanoTime() - start < LEAVING_NS) {
                 LockSupport.parkNanos(POLL_NS);
+                gpu.enter();
                 status = ncclCommGetAsyncError(comm, state);
             }
             if (status == ncclInProgress || status == ncclSuccess && state[0] == ncclSuccess) {

@@ -12,17 +12,28 @@ extern "C" __global__ void batch_gradient(TX* dx, const TX* g, const TX* x, cons
     }
     i64 at[4 + RELU];
     layout.offsets(i, at);
-    i64 step = WIDTH == 1 ? 1 : layout.step(3);
     Vec<TX, WIDTH> gs = load(g + at[1]), xs = load(x + at[2]), ys = gs;
     if (RELU) {
         ys = load(y + at[RELU ? 4 : 0]);
     }
-    table += at[3];
-    Vec<TX, WIDTH> result;
-    for (int k = 0; k < WIDTH; k++) {
-        C gradient = RELU && !(widen(ys.at[k]) > 0) ? C(0) : widen(gs.at[k]);
-        const C* own = table + k * step;
-        result.at[k] = narrow<TX>(gradient * own[0] + (widen(xs.at[k]) * own[channels] + own[2 * channels]));
+    // Channels are neighbours, or all elements have the same one.
+    bool neighbours = WIDTH == 1 || layout.step(3) == 1;
+    Vec<C, WIDTH> coefficients[3];
+    for (int row = 0; row < 3; row++) {
+        const C* own = table + at[3] + row * channels;
+        if (neighbours) {
+            coefficients[row] = *(const Vec<C, WIDTH>*) own;
+        } else {
+            for (int k = 0; k < WIDTH; k++) {
+                coefficients[row].at[k] = *own;
+            }
+        }
     }
-    *(Vec<TX, WIDTH>*) (dx + at[0]) = result;
+    C values[WIDTH];
+    for (int k = 0; k < WIDTH; k++) {
+        C gradient = RELU && !(widen_at(ys, k) > 0) ? C(0) : widen_at(gs, k);
+        values[k] = gradient * coefficients[0].at[k]
+                + (widen_at(xs, k) * coefficients[1].at[k] + coefficients[2].at[k]);
+    }
+    *(Vec<TX, WIDTH>*) (dx + at[0]) = narrow_all<TX>(values);
 }

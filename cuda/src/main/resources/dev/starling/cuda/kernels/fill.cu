@@ -1,9 +1,21 @@
-// Element i is start + i·step, in double precision. Macro: type T.
+// Element i is start + i·step, in double precision. Macro: type T. A thread takes 16 bytes.
 
 extern "C" __global__ void progression(T* y, i64 n, f64 start, f64 step) {
-    i64 i = (i64) THREAD;
-    if (i < n) {
+    const int width = 16 / sizeof(T);
+    i64 i = (i64) THREAD * width;
+    T first = narrow<T>(start);
+    Vec<T, width> values;
+    for (int k = 0; k < width; k++) {
         // No sum where nothing is added: 0·step of an infinite step is NaN, and so is what starts there.
-        y[i] = narrow<T>(step == 0 ? start : __dadd_rn(start, __dmul_rn((f64) i, step)));
+        values.at[k] = step == 0 ? first : narrow<T>(__dadd_rn(start, __dmul_rn((f64) (i + k), step)));
+    }
+    if (i + width <= n && (u64) y % 16 == 0) {
+        *(Vec<T, width>*) (y + i) = values;
+        return;
+    }
+    for (int k = 0; k < width; k++) {
+        if (i + k < n) {
+            y[i + k] = values.at[k];
+        }
     }
 }

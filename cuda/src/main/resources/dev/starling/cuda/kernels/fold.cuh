@@ -6,6 +6,8 @@
 //   end(output, part): stores what becomes of a line.
 // A line may be cut into pieces, one for each block along y: then their parts are joined by fold_finish.
 
+#define AHEAD 4
+
 template <class S, int W> DEVICE Vec<S, W> load(const S* x) { return *(const Vec<S, W>*) x; }
 
 template <class Part> DEVICE Part of_lane(Part x, int lanes) {
@@ -47,8 +49,18 @@ template <int G, int W, int K, class P> DEVICE void fold_rows(const P& problem, 
     }
     u32 begin = blockIdx.y * length;
     u32 end = count - begin < length ? count : begin + length;
-#pragma unroll 4
-    for (u32 i = begin + threadIdx.x % G * W; i < end; i += G * W) {
+    u32 i = begin + threadIdx.x % G * W;
+    // Neighbours in one piece: nothing stands between the reads of four turns.
+    for (; W > 1 && i + (AHEAD - 1) * G * W + W <= end; i += AHEAD * G * W) {
+#pragma unroll
+        for (u32 turn = 0; turn < AHEAD; turn++) {
+            for (int k = 0; k < K; k++) {
+                at[k] = first[k] + i + turn * G * W;
+            }
+            problem.template take<W>(mine_parts, lanes, at, i + turn * G * W, 1);
+        }
+    }
+    for (; i < end; i += G * W) {
         fold.offsets(i, at);
         for (int k = 0; k < K; k++) {
             at[k] += first[k];
@@ -102,8 +114,18 @@ template <int W, int K, class P> DEVICE void fold_columns(const P& problem, type
     u32 begin = blockIdx.y * length;
     u32 end = count - begin < length ? count : begin + length;
     if (mine) {
-#pragma unroll 4
-        for (u32 i = begin + row; i < end; i += 8) {
+        u32 i = begin + row;
+        // A fold of one dimension: nothing stands between the reads of four turns.
+        for (; fold.rank == 1 && i + (AHEAD - 1) * 8 < end; i += AHEAD * 8) {
+#pragma unroll
+            for (u32 turn = 0; turn < AHEAD; turn++) {
+                for (int k = 0; k < K; k++) {
+                    at[k] = first[k] + (i + turn * 8) * fold.stride[k][0];
+                }
+                problem.template take<W>(mine_parts, lanes, at, i + turn * 8, 0);
+            }
+        }
+        for (; i < end; i += 8) {
             fold.offsets(i, at);
             for (int k = 0; k < K; k++) {
                 at[k] += first[k];

@@ -29,7 +29,7 @@ struct Moments : Summing {
             u32 step) const {
         Vec<TX, W> v = load<TX, W>(x + at[0]);
         for (int k = 0; k < W; k++) {
-            C distance = widen(v.at[k]) - lanes[k].pivot;
+            C distance = widen_at(v, k) - lanes[k].pivot;
             sums[k].first += distance;
             sums[k].second += distance * distance;
         }
@@ -68,9 +68,9 @@ struct BatchSums : Summing {
             ys = load<TX, W>(y + at[RELU ? 2 : 0]);
         }
         for (int k = 0; k < W; k++) {
-            C gradient = RELU && !(widen(ys.at[k]) > 0) ? C(0) : widen(gs.at[k]);
+            C gradient = RELU && !(widen_at(ys, k) > 0) ? C(0) : widen_at(gs, k);
             sums[k].first += gradient;
-            sums[k].second += gradient * ((widen(xs.at[k]) - lanes[k].mean) * lanes[k].inverse);
+            sums[k].second += gradient * ((widen_at(xs, k) - lanes[k].mean) * lanes[k].inverse);
         }
     }
     __device__ __forceinline__ void end(u32 c, Sums sums) const {
@@ -99,8 +99,8 @@ struct LayerSums : Summing {
             u32 step) const {
         Vec<TX, W> gs = load<TX, W>(g + at[0]), xs = load<TX, W>(x + at[1]);
         for (int k = 0; k < W; k++) {
-            C gradient = widen(gs.at[k]);
-            C normal = (widen(xs.at[k]) - widen(means[row + k * step])) * widen(inverses[row + k * step]);
+            C gradient = widen_at(gs, k);
+            C normal = (widen_at(xs, k) - widen(means[row + k * step])) * widen(inverses[row + k * step]);
             sums[k].first += gradient;
             sums[k].second += gradient * normal;
         }

@@ -20,11 +20,19 @@ struct boolean { u8 value; };
 // Dynamic shared memory, as an array of T.
 #define DYNAMIC_SHARED(T, name) \
     extern __shared__ __align__(16) unsigned char dynamic_shared_memory[]; T* name = (T*) dynamic_shared_memory
+// Whether there are instructions for bf16, for pairs of 16 bits, and for extremes that pass NaN on.
+#define BRAIN_UNITS (__CUDA_ARCH__ >= 800)
 DEVICE f32 widen(f16 x) { f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 DEVICE f16 half_of(f32 x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
+// 2^x and 1/x to 22 bits in one instruction each, for what will be rounded to 16: denormal numbers are 0.
+DEVICE f32 quick_exp2(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #else
+#define BRAIN_UNITS 0
 DEVICE f32 widen(f16 x) { return emulator_bits<_Float16>(x.bits); }
 DEVICE f16 half_of(f32 x) { f16 y; y.bits = emulator_bits<u16>((_Float16) x); return y; }
+DEVICE f32 quick_exp2(f32 x) { return exp2(x); }
+DEVICE f32 quick_reciprocal(f32 x) { return 1 / x; }
 #endif
 DEVICE u32 bits_of(f32 x) { return __float_as_uint(x); }
 DEVICE f32 float_of(u32 x) { return __uint_as_float(x); }
@@ -47,13 +55,17 @@ DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
 DEVICE bool is_inf(f64 x) { return (bits_of(x) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull; }
 DEVICE bool is_inf(i64 x) { return false; }
 
-// Rounds to nearest, ties to even.
+// Rounds to nearest, ties to even; NaN has one form.
+#if BRAIN_UNITS
+DEVICE bf16 brain_of(f32 x) { bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
+#else
 DEVICE bf16 brain_of(f32 x) {
     u32 bits = bits_of(x);
     bf16 y;
-    y.bits = (u16) (is_nan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    y.bits = (u16) (is_nan(x) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     return y;
 }
+#endif
 
 // Narrows with an odd last bit where inexact, so that a further rounding gives what a single one would have given.
 DEVICE f32 to_odd(f64 x) {
@@ -85,11 +97,13 @@ template <> struct Narrow<f64> {
     DEVICE f64 of(i64 x) { return (f64) x; }
 };
 template <> struct Narrow<bf16> {
+    DEVICE bf16 of(bf16 x) { return x; }
     DEVICE bf16 of(f32 x) { return brain_of(x); }
     DEVICE bf16 of(f64 x) { return brain_of(to_odd(x)); }
     DEVICE bf16 of(i64 x) { return of((f64) x); }
 };
 template <> struct Narrow<f16> {
+    DEVICE f16 of(f16 x) { return x; }
     DEVICE f16 of(f32 x) { return half_of(x); }
     DEVICE f16 of(f64 x) { return half_of(to_odd(x)); }
     DEVICE f16 of(i64 x) { return of((f64) x); }
@@ -111,6 +125,58 @@ template <class T, class C> DEVICE T narrow(C x) { return Narrow<T>::of(x); }
 // Neighbours in memory that are read and written at once.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T at[N]; };
 
+// The elements of v or, in their place, one for all. By words, in which all else handles 16 bits.
+template <class T, int N> DEVICE Vec<T, N> either(const Vec<T, N>& v, T one, bool same) {
+    Vec<T, N> y;
+    if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+        u32 bits = *(const u16*) &one;
+        bits |= bits << 16;
+        for (int k = 0; k < N; k += 2) {
+            *(u32*) (y.at + k) = same ? bits : *(const u32*) (v.at + k);
+        }
+    } else {
+        for (int k = 0; k < N; k++) {
+            y.at[k] = same ? one : v.at[k];
+        }
+    }
+    return y;
+}
+
+// Element k widened. Of bf16, half of a word is all it takes.
+template <class T, int N> DEVICE auto widen_at(const Vec<T, N>& v, int k) { return widen(v.at[k]); }
+template <int N> DEVICE f32 widen_at(const Vec<bf16, N>& v, int k) {
+    if constexpr (N % 2 == 0) {
+        u32 word = *(const u32*) (v.at + (k & ~1));
+        return float_of(k % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    } else {
+        return widen(v.at[k]);
+    }
+}
+
+// Narrows two neighbours, of 16 bits in one instruction: y lies at a multiple of their size.
+template <class T, class C> DEVICE void narrow_two(T* y, C first, C second) {
+    y[0] = narrow<T>(first);
+    y[1] = narrow<T>(second);
+}
+#if BRAIN_UNITS
+DEVICE void narrow_two(bf16* y, f32 first, f32 second) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(*(u32*) y) : "f"(second), "f"(first));
+}
+DEVICE void narrow_two(f16* y, f32 first, f32 second) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(*(u32*) y) : "f"(second), "f"(first));
+}
+#endif
+template <class T, class C, int N> DEVICE Vec<T, N> narrow_all(const C (&x)[N]) {
+    Vec<T, N> y;
+    for (int k = 0; k + 1 < N; k += 2) {
+        narrow_two(y.at + k, x[k], x[k + 1]);
+    }
+    if (N % 2 == 1) {
+        y.at[N - 1] = narrow<T>(x[N - 1]);
+    }
+    return y;
+}
+
 // How operands that are walked together lie in memory; dimension 0 is the outermost. Strides count elements.
 template <int OPERANDS> struct Layout {
     u32 rank, count, size[16], multiplier[16], shift[16];
@@ -121,17 +187,28 @@ template <int OPERANDS> struct Layout {
         for (int k = 0; k < OPERANDS; k++) {
             offset[k] = 0;
         }
-        for (int d = (int) rank - 1; d > 0; d--) {
-            u32 outer = (__umulhi(i, multiplier[d]) + i) >> shift[d];
-            u32 inner = i - outer * size[d];
-            for (int k = 0; k < OPERANDS; k++) {
-                offset[k] += inner * stride[k][d];
+        if (rank == 2) {
+            // The rule: nothing is indexed by a variable.
+            i = split(i, 1, offset);
+        } else {
+#pragma unroll 1
+            for (u32 d = rank - 1; d > 0; d--) {
+                i = split(i, d, offset);
             }
-            i = outer;
         }
         for (int k = 0; k < OPERANDS; k++) {
             offset[k] += i * stride[k][0];
         }
+    }
+
+    // Moves on along dimension d; returns the element's number among those outside of it.
+    __device__ __forceinline__ u32 split(u32 i, u32 d, i64 (&offset)[OPERANDS]) const {
+        u32 outer = (__umulhi(i, multiplier[d]) + i) >> shift[d];
+        u32 inner = i - outer * size[d];
+        for (int k = 0; k < OPERANDS; k++) {
+            offset[k] += inner * stride[k][d];
+        }
+        return outer;
     }
 
     // The distance of neighbours of an operand along the innermost dimension.
@@ -150,6 +227,10 @@ template <class C> DEVICE C warp_sum(C x) {
 }
 template <class C> DEVICE C maximum(C a, C b) { return a > b || a != a ? a : b; }
 template <class C> DEVICE C minimum(C a, C b) { return a < b || a != a ? a : b; }
+#if BRAIN_UNITS
+DEVICE f32 maximum(f32 a, f32 b) { f32 y; asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+DEVICE f32 minimum(f32 a, f32 b) { f32 y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#endif
 template <class C> DEVICE C warp_max(C x) {
     for (int lane = 16; lane > 0; lane >>= 1) {
         x = maximum(x, __shfl_xor_sync(0xffffffffu, x, lane));

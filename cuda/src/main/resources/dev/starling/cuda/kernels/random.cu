@@ -1,15 +1,22 @@
-// Random numbers as a function of seed, counter and place: a thread makes the four elements of a block of
-// Philox 4x32-10 (Salmon et al., 2011). Every step rounds exactly, so that all devices make the same bits; nothing is
-// fused but where it says so. Macro: type T.
+// Random numbers as a function of seed, counter and place: a thread makes the four elements of each of two blocks of
+// Philox 4x32-10 (Salmon et al., 2011), 256 apart. Every step rounds exactly, so that all devices make the same bits;
+// nothing is fused but where it says so. Macro: type T.
 
 struct Block { u32 word[4]; };
+
+#ifdef __CUDACC__
+// The compiler, left alone, adds 0 times the higher halves.
+DEVICE u64 product(u32 a, u32 b) { u64 c; asm("mul.wide.u32 %0, %1, %2;" : "=l"(c) : "r"(a), "r"(b)); return c; }
+#else
+DEVICE u64 product(u32 a, u32 b) { return (u64) a * b; }
+#endif
 
 DEVICE Block philox(u64 seed, u64 counter) {
     u32 k0 = (u32) seed, k1 = (u32) (seed >> 32);
     u32 c0 = (u32) counter, c1 = (u32) (counter >> 32), c2 = 0, c3 = 0;
     for (int round = 0; round < 10; round++) {
-        u64 p0 = (u64) c0 * 0xD2511F53u;
-        u64 p1 = (u64) c2 * 0xCD9E8D57u;
+        u64 p0 = product(c0, 0xD2511F53u);
+        u64 p1 = product(c2, 0xCD9E8D57u);
         c0 = (u32) (p1 >> 32) ^ c1 ^ k0;
         c1 = (u32) p1;
         c2 = (u32) (p0 >> 32) ^ c3 ^ k1;
@@ -73,59 +80,79 @@ DEVICE f32 normal_of(u32 even_bits, u32 odd_bits, bool odd) {
     return negative ? -value : value;
 }
 
-// Writes the elements of a thread's block, value(lane, block) each.
+// Writes the elements of a thread's blocks, value(lane, block, what read(i) gave) each, where i is a block's first.
+template <class Read, class Value> DEVICE void draw(T* y, i64 n, u64 seed, u64 counter, Read read, Value value) {
+    u64 number = (u64) blockIdx.x * 512 + threadIdx.x;
+    decltype(read(i64(0))) given[2] = {read((i64) number * 4), read((i64) (number + 256) * 4)};
+    for (int turn = 0; turn < 2; turn++, number += 256) {
+        i64 i = (i64) number * 4;
+        if (i >= n) {
+            return;
+        }
+        Block block = philox(seed, counter + number);
+        decltype(value(0, block, given[0])) values[4];
+        for (int lane = 0; lane < 4; lane++) {
+            values[lane] = value(lane, block, given[turn]);
+        }
+        Vec<T, 4> four = narrow_all<T>(values);
+        if (i + 4 <= n) {
+            *(Vec<T, 4>*) (y + i) = four;
+        } else {
+            for (int lane = 0; lane < 4; lane++) {
+                if (i + lane < n) {
+                    y[i + lane] = four.at[lane];
+                }
+            }
+        }
+    }
+}
 template <class Value> DEVICE void draw(T* y, i64 n, u64 seed, u64 counter, Value value) {
-    i64 i = (i64) THREAD * 4;
-    if (i >= n) {
-        return;
-    }
-    Block block = philox(seed, counter + (u64) THREAD);
-    Vec<T, 4> four;
-    for (int lane = 0; lane < 4; lane++) {
-        if (i + lane < n) {
-            four.at[lane] = value(lane, block);
-        }
-    }
-    if (i + 4 <= n) {
-        *(Vec<T, 4>*) (y + i) = four;
-    } else {
-        for (int lane = 0; i + lane < n; lane++) {
-            y[i + lane] = four.at[lane];
-        }
-    }
+    draw(y, n, seed, counter, [](i64 i) { return 0; }, [=](int lane, const Block& block, int) {
+        return value(lane, block);
+    });
 }
 
 extern "C" __global__ void uniform(T* y, i64 n, u64 seed, u64 counter, f32 low, f32 range, f32 below) {
     draw(y, n, seed, counter, [=](int lane, const Block& block) {
         f32 value = __fmaf_rn(uniform_of(block.word[lane]), range, low);
-        return narrow<T>(value < below ? value : below);
+        return value < below ? value : below;
     });
 }
 
 extern "C" __global__ void normal(T* y, i64 n, u64 seed, u64 counter, f32 mean, f32 deviation) {
     draw(y, n, seed, counter, [=](int lane, const Block& block) {
         int even = lane & 2;
-        return narrow<T>(__fmaf_rn(normal_of(block.word[even], block.word[even + 1], lane & 1), deviation, mean));
+        return __fmaf_rn(normal_of(block.word[even], block.word[even + 1], lane & 1), deviation, mean);
     });
 }
 
 extern "C" __global__ void bernoulli(T* y, i64 n, u64 seed, u64 counter, f32 probability) {
     draw(y, n, seed, counter, [=](int lane, const Block& block) {
-        return narrow<T>((i64) (uniform_of(block.word[lane]) < probability));
+        return (i64) (uniform_of(block.word[lane]) < probability);
     });
 }
 
 extern "C" __global__ void integers(T* y, i64 n, u64 seed, u64 counter, i64 low, u64 range) {
     draw(y, n, seed, counter, [=](int lane, const Block& block) {
-        return narrow<T>((i64) ((u64) low + (block.word[lane] * range >> 32)));
+        return (i64) ((u64) low + (block.word[lane] * range >> 32));
     });
 }
 
 // What is dropped becomes 0, even if it is not finite.
 extern "C" __global__ void dropout(T* y, i64 n, u64 seed, u64 counter, f32 probability, f64 scale, const T* x) {
-    draw(y, n, seed, counter, [=](int lane, const Block& block) {
-        typedef decltype(widen(T())) C;
-        C value = widen(x[(i64) THREAD * 4 + lane]) * (C) scale;
-        return narrow<T>(uniform_of(block.word[lane]) < probability ? C(0) : value);
+    typedef decltype(widen(T())) C;
+    draw(y, n, seed, counter, [=](i64 i) {
+        Vec<T, 4> four = {};
+        if (i + 4 <= n && (u64) x % sizeof(four) == 0) {
+            return *(const Vec<T, 4>*) (x + i);
+        }
+        for (int lane = 0; lane < 4; lane++) {
+            if (i + lane < n) {
+                four.at[lane] = x[i + lane];
+            }
+        }
+        return four;
+    }, [=](int lane, const Block& block, const Vec<T, 4>& four) {
+        return uniform_of(block.word[lane]) < probability ? C(0) : widen_at(four, lane) * (C) scale;
     });
 }

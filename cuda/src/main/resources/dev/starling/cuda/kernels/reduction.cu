@@ -92,7 +92,7 @@ struct Reduction : FOLD_TYPE {
             u32 step) const {
         Vec<TX, W> v = load<TX, W>(x + at[0]);
         for (int k = 0; k < W; k++) {
-            parts[k] = join(parts[k], of(widen(v.at[k]), i + k * step));
+            parts[k] = join(parts[k], of(widen_at(v, k), i + k * step));
         }
     }
     __device__ __forceinline__ void end(u32 output, Part part) const { y[output] = narrow<TY>(result(part, n)); }

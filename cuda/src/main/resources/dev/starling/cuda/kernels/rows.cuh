@@ -1,106 +1,149 @@
-// Rows of n elements, each shared by GROUP threads: a warp, or a block of 256 or 1024. A thread takes WIDTH neighbours
-// at a time, GROUP·WIDTH elements apart; a row of at most ITEMS such turns is read once and kept in registers, with
-// ITEMS = 0 rows are of any length and read again each time. Macros: TX, C (the type to compute in), GROUP, ITEMS,
-// WIDTH, which divides n.
+// Rows of n elements, each shared by GROUP threads: a warp, or a block of 128 to 1024. A thread takes WIDTH neighbours
+// at a time, GROUP·WIDTH elements apart; a row of at most ITEMS such turns is read once and kept in registers. With
+// ITEMS = 0 rows are of any length and read again each time, and need not begin where a vector does: what is before
+// their first and behind their last vector is taken one by one. Macros: TX, C (the type to compute in), GROUP, ITEMS,
+// WIDTH, which divides n unless ITEMS is 0.
 
 #define BLOCK (GROUP == 32 ? 256 : GROUP)
 #define ROW (GROUP == 32 ? blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x)
 #define LANE (threadIdx.x % GROUP)
-#define TURNS(n) (ITEMS > 0 ? ITEMS : ((n) + GROUP * WIDTH - 1) / (GROUP * WIDTH))
-// For each of a thread's turns: v is its number, i the element that it begins with.
-#define EACH_TURN(n) \
-    _Pragma("unroll") for (u32 v = 0, i = LANE * WIDTH; v < TURNS(n); v++, i += GROUP * WIDTH) if (i < (n))
+// Turns whose memory is read before the first of them is worked on, where rows are not kept.
+#define AHEAD 4
 
-struct Values { C at[WIDTH]; };
+template <int W> struct Values {
+    static const int width = W;
+    C at[W];
+};
 
-template <class T> DEVICE Values read_values(const T* x, i64 step, u32 i) {
-    Values values;
-    if (WIDTH == 1) {
-        values.at[0] = widen(x[i * step]);
-    } else {
-        Vec<T, WIDTH> v = *(const Vec<T, WIDTH>*) (x + i);
-        for (int k = 0; k < WIDTH; k++) {
-            values.at[k] = widen(v.at[k]);
-        }
+template <int W, class T> DEVICE Vec<T, W> load(const T* x, i64 step, u32 i) {
+    return *(const Vec<T, W>*) (x + (W == 1 ? i * step : i));
+}
+template <int W, class T> DEVICE Values<W> widened(const Vec<T, W>& v) {
+    Values<W> values;
+    for (int k = 0; k < W; k++) {
+        values.at[k] = widen_at(v, k);
     }
     return values;
 }
-
-DEVICE void write_values(TX* y, i64 step, u32 i, const Values& values) {
-    if (WIDTH == 1) {
-        y[i * step] = narrow<TX>(values.at[0]);
-    } else {
-        Vec<TX, WIDTH> v;
-        for (int k = 0; k < WIDTH; k++) {
-            v.at[k] = narrow<TX>(values.at[k]);
-        }
-        *(Vec<TX, WIDTH>*) (y + i) = v;
-    }
+// As many values of x, from element i on, as there are in `like`.
+template <int W, class T> DEVICE Values<W> values_of(const T* x, i64 step, u32 i, const Values<W>& like) {
+    return widened(load<W>(x, step, i));
+}
+template <int W> DEVICE void write_values(TX* y, i64 step, u32 i, const Values<W>& values) {
+    *(Vec<TX, W>*) (y + (W == 1 ? i * step : i)) = narrow_all<TX>(values.at);
 }
 
 struct Row {
     const TX* x;
     i64 step;
-    Values kept[ITEMS > 0 ? ITEMS : 1];
+    u32 n;
+    Values<WIDTH> kept[ITEMS > 0 ? ITEMS : 1];
 
-    __device__ __forceinline__ Row(const TX* x, i64 step, u32 n) : x(x), step(step) {
-        if (ITEMS > 0) {
-            EACH_TURN(n) {
-                kept[v] = read_values(x, step, i);
+    __device__ __forceinline__ Row(const TX* x, i64 step, u32 n) : x(x), step(step), n(n) {
+        _Pragma("unroll") for (u32 v = 0, i = LANE * WIDTH; v < ITEMS; v++, i += GROUP * WIDTH) {
+            if (i < n) {
+                kept[v] = widened(load<WIDTH>(x, step, i));
             }
         }
     }
-    // The values of turn v, which begin with element i.
-    __device__ __forceinline__ Values of(u32 v, u32 i) const { return ITEMS > 0 ? kept[v] : read_values(x, step, i); }
+
+    // Calls take(v, i, values) for each of a thread's turns: its number, the element that it begins with, its values,
+    // which stay as they are left if the row is kept.
+    template <class F> __device__ __forceinline__ void each(F take) {
+        _Pragma("unroll") for (u32 v = 0, i = LANE * WIDTH; v < ITEMS; v++, i += GROUP * WIDTH) {
+            if (i < n) {
+                take(v, i, kept[v]);
+            }
+        }
+        if constexpr (ITEMS == 0) {
+            u32 head = (u32) (0 - (u64) x / sizeof(TX)) % WIDTH;
+            head = head < n ? head : n;
+            u32 end = n - (n - head) % WIDTH;
+            for (u32 begin = head + LANE * WIDTH; begin < end; begin += AHEAD * GROUP * WIDTH) {
+                Vec<TX, WIDTH> read[AHEAD];
+                _Pragma("unroll") for (u32 v = 0; v < AHEAD; v++) {
+                    u32 i = begin + v * GROUP * WIDTH;
+                    if (i < end) {
+                        read[v] = load<WIDTH>(x, step, i);
+                    }
+                }
+                _Pragma("unroll") for (u32 v = 0; v < AHEAD; v++) {
+                    u32 i = begin + v * GROUP * WIDTH;
+                    if (i < end) {
+                        Values<WIDTH> values = widened(read[v]);
+                        take(v, i, values);
+                    }
+                }
+            }
+            u32 i = LANE < head ? LANE : end + LANE - head;
+            if (WIDTH > 1 && i < n) {
+                Values<1> value = widened(load<1>(x, step, i));
+                take(0u, i, value);
+            }
+        }
+    }
+
+    // The values that go with those of another row in its turn v, which begin with element i.
+    template <int W> __device__ __forceinline__ Values<W> beside(const Values<W>& other, u32 v, u32 i) const {
+        if constexpr (ITEMS > 0) {
+            return kept[v];
+        } else {
+            return values_of(x, step, i, other);
+        }
+    }
 };
 
 DEVICE C row_sum(C x) { return GROUP == 32 ? warp_sum(x) : block_sum(x); }
 DEVICE C row_max(C x) { return GROUP == 32 ? warp_max(x) : block_max(x); }
 DEVICE C infinity() { return sizeof(C) == 4 ? (C) float_of(0x7f800000u) : (C) double_of(0x7ff0000000000000ull); }
+// For what is stored in 16 bits, the device's power of 2 is exact enough.
+DEVICE C power_of_e(C x) { return sizeof(TX) == 2 ? (C) quick_exp2(1.44269504f * (f32) x) : exp(x); }
 
 // The sum of the exponentials of elements' distances from the greatest so far, and that one.
 struct Exponentials {
     C greatest, sum;
     __device__ __forceinline__ Exponentials() : greatest(-infinity()), sum(0) { }
-    __device__ __forceinline__ void take(C x) {
-        if (x > greatest) {
-            sum = sum * exp(greatest - x) + 1;
-            greatest = x;
-        } else if (x != -infinity()) {
-            sum += exp(x - greatest);
+    template <int W> __device__ __forceinline__ void take(const Values<W>& x) {
+        C most = greatest;
+        for (int k = 0; k < W; k++) {
+            most = fmax(most, x.at[k]);
+        }
+        // Where there was nothing but -∞, distances are from 0.
+        C from = most == -infinity() ? C(0) : most;
+        sum *= power_of_e(greatest - from);
+        greatest = most;
+        for (int k = 0; k < W; k++) {
+            sum += power_of_e(x.at[k] - from);
         }
     }
     __device__ __forceinline__ void move(C to) {
-        sum = greatest == to ? sum : sum * exp(greatest - to);
+        sum = greatest == to ? sum : sum * power_of_e(greatest - to);
         greatest = to;
     }
     // What infinities make of it: an infinite greatest element has distance NaN from itself.
     __device__ __forceinline__ void close() { sum = greatest == infinity() ? greatest - greatest : sum; }
 };
 
-// The same of a row, for all of its threads.
-DEVICE Exponentials exponentials(const Row& row, u32 n) {
+// The same of a row, for all of its threads. If KEEP, and the row is kept, its values become their exponentials.
+template <bool KEEP> DEVICE Exponentials exponentials(Row& row) {
     Exponentials all;
     if (ITEMS > 0) {
-        EACH_TURN(n) {
-            for (int k = 0; k < WIDTH; k++) {
-                all.greatest = maximum(all.greatest, row.kept[v].at[k]);
+        row.each([&](u32 v, u32 i, auto& x) {
+            for (int k = 0; k < x.width; k++) {
+                all.greatest = maximum(all.greatest, x.at[k]);
             }
-        }
+        });
         all.greatest = row_max(all.greatest);
-        EACH_TURN(n) {
-            for (int k = 0; k < WIDTH; k++) {
-                all.sum += exp(row.kept[v].at[k] - all.greatest);
+        row.each([&](u32 v, u32 i, auto& x) {
+            for (int k = 0; k < x.width; k++) {
+                C power = power_of_e(x.at[k] - all.greatest);
+                all.sum += power;
+                x.at[k] = KEEP ? power : x.at[k];
             }
-        }
+        });
         all.sum = row_sum(all.sum);
     } else {
-        EACH_TURN(n) {
-            Values x = row.of(v, i);
-            for (int k = 0; k < WIDTH; k++) {
-                all.take(x.at[k]);
-            }
-        }
+        row.each([&](u32 v, u32 i, auto& x) { all.take(x); });
         all.move(row_max(all.greatest));
         all.sum = row_sum(all.sum);
         all.close();

@@ -7,24 +7,26 @@ DEVICE f64 plus(f64 a, f64 b) { return a + b; }
 DEVICE i64 plus(i64 a, i64 b) { return (i64) ((u64) a + (u64) b); }
 
 // y [outer, indices, inner] = x [outer, size, inner] at the indices, all dense; elements of any type of T's size.
+template <class N> DEVICE void take_one(T* y, const T* x, const INDEX* index, N i, u32 indices, i64 size, u32 inner,
+        Fault fault) {
+    N row = i / inner;
+    N outer = row / indices;
+    u32 j = (u32) (row - outer * indices);
+    i64 k = checked_index(index[j], size, j, fault);
+    y[i] = k < 0 ? T() : x[((i64) outer * size + k) * inner + (u32) (i - row * inner)];
+}
 extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count, u32 indices, i64 size, u32 inner,
         Fault fault) {
-    i64 i = (i64) THREAD;
+    u64 i = THREAD;
     if (i >= count) {
         return;
     }
-    u32 within;
-    i64 row;
+    // Divisions of 64 bits take longer than all else.
     if (count <= 0xffffffffll) {
-        row = (u32) i / inner;
-        within = (u32) i % inner;
+        take_one(y, x, index, (u32) i, indices, size, inner, fault);
     } else {
-        row = i / inner;
-        within = (u32) (i % inner);
+        take_one(y, x, index, i, indices, size, inner, fault);
     }
-    i64 j = row % indices;
-    i64 k = checked_index(index[j], size, j, fault);
-    y[i] = k < 0 ? T() : x[(row / indices * size + k) * inner + within];
 }
 
 // y at each element of the index; the layout has y, index and x, the last one with stride 0 along the dimension.
@@ -86,25 +88,64 @@ extern "C" __global__ void scatter(T* y, const T* source, const i64* index, cons
 }
 
 // Adds g [outer, n, inner] to y [outer, size, inner], zeros, at n indices, whose places are sorted by index. All dense.
-extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, const u32* places, i64 count, u32 n,
-        i64 size, i64 inner) {
-    i64 i = (i64) THREAD;
-    if (i >= count) {
-        return;
-    }
-    i64 within = i % inner;
-    i64 outer = i / inner / n;
-    u32 j = (u32) (i / inner % n);
+// The first of equal indices adds W neighbours for all, in order; it looks four places ahead, for each look waits for
+// memory twice.
+template <int W, class N> DEVICE void take_gradient_of(T* y, const T* g, const i64* index, const u32* places, N i,
+        u32 n, i64 size, u32 inner) {
+    N row = i / (inner / W);
+    u32 within = (u32) (i - row * (inner / W)) * W;
+    N outer = row / n;
+    u32 j = (u32) (row - outer * n);
     i64 k = index[places[j]];
     if (k < 0 || (j > 0 && index[places[j - 1]] == k)) {
         return;
     }
-    g += outer * n * inner + within;
-    auto sum = widen(g[places[j] * inner]);
-    for (j++; j < n && index[places[j]] == k; j++) {
-        sum = plus(sum, widen(g[places[j] * inner]));
+    g += (i64) outer * n * inner + within;
+    decltype(widen(T())) sum[W] = {};
+    bool first = true, more = true;
+    while (more) {
+        u32 place[4];
+        Vec<T, W> values[4];
+        bool same[4];
+        for (u32 u = 0; u < 4; u++) {
+            place[u] = places[j + u < n ? j + u : n - 1];
+        }
+        for (u32 u = 0; u < 4; u++) {
+            same[u] = j + u < n && index[place[u]] == k;
+        }
+        for (u32 u = 0; u < 4; u++) {
+            if (same[u]) {
+                values[u] = *(const Vec<T, W>*) (g + (i64) place[u] * inner);
+            }
+        }
+        for (u32 u = 0; u < 4; u++) {
+            if (same[u]) {
+                for (int w = 0; w < W; w++) {
+                    sum[w] = first ? widen(values[u].at[w]) : plus(sum[w], widen(values[u].at[w]));
+                }
+            }
+            first = false;
+        }
+        more = same[3];
+        j += 4;
     }
-    y[(outer * size + k) * inner + within] = narrow<T>(sum);
+    *(Vec<T, W>*) (y + ((i64) outer * size + k) * inner + within) = narrow_all<T>(sum);
+}
+// A thread for an element or, where all slices allow it, for 16 bytes.
+extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, const u32* places, i64 count, u32 n,
+        i64 size, u32 inner, bool vectors) {
+    const int width = 16 / sizeof(T);
+    u64 i = THREAD;
+    if (i >= (vectors ? count / width : count)) {
+        return;
+    }
+    if (!vectors) {
+        take_gradient_of<1>(y, g, index, places, i, n, size, inner);
+    } else if (count <= 0xffffffffll) {
+        take_gradient_of<width>(y, g, index, places, (u32) i, n, size, inner);
+    } else {
+        take_gradient_of<width>(y, g, index, places, i, n, size, inner);
+    }
 }
 
 #define CHUNK 1024

@@ -4,46 +4,47 @@
 
 // What becomes of x, and of g in a gradient, given the sum of a line.
 DEVICE C value_of(C x, const Exponentials& line, C inverse, C log) {
-    return LOGARITHMS ? x - line.greatest - log : exp(x - line.greatest) * inverse;
+    return LOGARITHMS ? x - line.greatest - log : power_of_e(x - line.greatest) * inverse;
 }
 DEVICE C summand_of(C x, C g) { return LOGARITHMS ? g : x * g; }
-DEVICE C gradient_of(C x, C g, C sum) { return LOGARITHMS ? g - exp(x) * sum : x * (g - sum); }
+DEVICE C gradient_of(C x, C g, C sum) { return LOGARITHMS ? g - power_of_e(x) * sum : x * (g - sum); }
 
 // A group of threads for each line.
-extern "C" __global__ void __launch_bounds__(BLOCK) rows(TX* y, const TX* a, const TX* b, i64 step_y, i64 step_a,
-        i64 step_b, u32 size, Layout<1 + OPERANDS> lines) {
+extern "C" __global__ void __launch_bounds__(BLOCK) rows(TX* __restrict__ y, const TX* a, const TX* b, i64 step_y,
+        i64 step_a, i64 step_b, u32 size, Layout<1 + OPERANDS> lines) {
     u32 line = ROW;
     i64 at[1 + OPERANDS];
     lines.offsets(line < lines.count ? line : 0, at);
     u32 n = line < lines.count ? size : 0;
     Row row(a + at[1], step_a, n);
+    TX* to = y + at[0];
 #if OPERANDS == 1
-    Exponentials all = exponentials(row, n);
+    const bool powers = ITEMS > 0 && !LOGARITHMS;
+    Exponentials all = exponentials<powers>(row);
     C inverse = C(1) / all.sum, log_sum = log(all.sum);
-    EACH_TURN(n) {
-        Values x = row.of(v, i);
-        for (int k = 0; k < WIDTH; k++) {
-            x.at[k] = value_of(x.at[k], all, inverse, log_sum);
+    row.each([&](u32 v, u32 i, auto& x) {
+        for (int k = 0; k < x.width; k++) {
+            x.at[k] = powers ? x.at[k] * inverse : value_of(x.at[k], all, inverse, log_sum);
         }
-        write_values(y + at[0], step_y, i, x);
-    }
+        write_values(to, step_y, i, x);
+    });
 #else
     Row gradients(b + at[2], step_b, n);
     C sum = 0;
-    EACH_TURN(n) {
-        Values x = row.of(v, i), g = gradients.of(v, i);
-        for (int k = 0; k < WIDTH; k++) {
+    row.each([&](u32 v, u32 i, auto& x) {
+        auto g = gradients.beside(x, v, i);
+        for (int k = 0; k < x.width; k++) {
             sum += summand_of(x.at[k], g.at[k]);
         }
-    }
+    });
     sum = row_sum(sum);
-    EACH_TURN(n) {
-        Values x = row.of(v, i), g = gradients.of(v, i);
-        for (int k = 0; k < WIDTH; k++) {
+    row.each([&](u32 v, u32 i, auto& x) {
+        auto g = gradients.beside(x, v, i);
+        for (int k = 0; k < x.width; k++) {
             x.at[k] = gradient_of(x.at[k], g.at[k], sum);
         }
-        write_values(y + at[0], step_y, i, x);
-    }
+        write_values(to, step_y, i, x);
+    });
 #endif
 }
 
@@ -61,7 +62,7 @@ extern "C" __global__ void columns(TX* y, const TX* a, const TX* b, i64 step_y, 
 #if OPERANDS == 1
     Exponentials all;
     for (u32 i = 0; i < size; i++) {
-        all.take(widen(a[i * step_a]));
+        all.take(Values<1> {widen(a[i * step_a])});
     }
     all.close();
     C inverse = C(1) / all.sum, log_sum = log(all.sum);

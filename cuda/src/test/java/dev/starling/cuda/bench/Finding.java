@@ -26,13 +26,16 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
     /** Whether a goal is reached. */
     enum Verdict {
         HELD, MISSED, FAILED,
-        /** There is nothing to compare it with. */
+        /** There is nothing to compare it with, or nothing to reach. */
         ALONE
     }
 
     Verdict verdict() {
         if (Double.isNaN(ours)) {
             return Verdict.FAILED;
+        }
+        if (Double.isNaN(workload.goal())) {
+            return Verdict.ALONE;
         }
         if (workload.isHostTime()) {
             return workload.rate(ours) <= workload.goal() ? Verdict.HELD : Verdict.MISSED;
@@ -47,7 +50,7 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
         String said = verdict == Verdict.HELD || verdict == Verdict.ALONE ? verdict.name().toLowerCase(Locale.ROOT)
                 : verdict.name();
         return String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s%s", said, workload.order(),
-                number(ours), number(theirs), part(ratio()), part(ofCopy), workload.goal(), workload.unit(),
+                number(ours), number(theirs), part(ratio()), part(ofCopy), part(workload.goal()), workload.unit(),
                 note.isEmpty() ? "" : "  (" + note + ")");
     }
 
@@ -63,8 +66,12 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
     String json() {
         return String.format(Locale.ROOT, "{\"case\":\"%s\",\"unit\":\"%s\",\"starling\":%s,\"pytorch\":%s,"
                 + "\"ratio\":%s,\"ofCopy\":%s,\"goal\":%s,\"verdict\":\"%s\",\"note\":\"%s\"}",
-                workload.order(), workload.unit(), value(ours), value(theirs), part(ratio()).replace("-", "null"),
-                part(ofCopy).replace("-", "null"), workload.goal(), verdict(), note.replaceAll("[\"\\\\]", "'"));
+                workload.order(), workload.unit(), value(ours), value(theirs), orNull(ratio()), orNull(ofCopy),
+                orNull(workload.goal()), verdict(), note.replaceAll("[\"\\\\]", "'"));
+    }
+
+    private static String orNull(double part) {
+        return Double.isNaN(part) ? "null" : part(part);
     }
 
     private String value(double seconds) {

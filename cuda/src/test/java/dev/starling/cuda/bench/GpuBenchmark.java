@@ -28,13 +28,20 @@ import java.util.regex.Pattern;
  * --rounds 5          medians of so many rounds
  * --millis 150        least length of a round
  * --tf32              lets both multiply f32 as TF32; ours needs -Dstarling.cuda.tf32=true, too
+ * --no-goals          prints figures and judges none; only what cannot be measured fails
  * </pre>
  */
 public final class GpuBenchmark {
     /** Compiling a network takes PyTorch a minute or two. */
     private static final Duration PATIENCE = Duration.ofMinutes(4);
 
-    private static final int WARM_ROUNDS = 20;
+    /** How many rounds' time is spent on warming up. */
+    private static final int WARM_ROUNDS = 3;
+
+    /** A step's Java code is interpreted, then compiled twice: that takes seconds, not rounds. */
+    private static final int WARM_TRAINING_ROUNDS = 17;
+
+    private static final int WARM_HOST_ROUNDS = 20;
 
     private final Options options;
     private final PrintStream out;
@@ -49,6 +56,7 @@ public final class GpuBenchmark {
         private Path json;
         private boolean tiny;
         private boolean tf32;
+        private boolean goals = true;
         private int rounds = 5;
         private double seconds = 0.15;
 
@@ -61,6 +69,7 @@ public final class GpuBenchmark {
                     case "--json" -> json = Path.of(arguments[++i]);
                     case "--tiny" -> tiny = true;
                     case "--tf32" -> tf32 = true;
+                    case "--no-goals" -> goals = false;
                     case "--rounds" -> rounds = Integer.parseInt(arguments[++i]);
                     case "--millis" -> seconds = Double.parseDouble(arguments[++i]) / 1e3;
                     default -> throw new IllegalArgumentException("there is no option " + arguments[i]);
@@ -92,7 +101,7 @@ public final class GpuBenchmark {
             out.println(Finding.heading());
             for (Workload workload : Workload.all(options.tiny)) {
                 if (options.only.matcher(workload.order()).find()) {
-                    findings.add(compare(workload));
+                    findings.add(compare(options.goals ? workload : workload.withoutGoal()));
                     out.println(findings.getLast());
                     write(findings.getLast());
                 }
@@ -142,7 +151,8 @@ public final class GpuBenchmark {
         }
         double[] times = {Double.NaN, Double.NaN};
         try (Case ours = Cases.of(workload)) {
-            note += workload.isHostTime() ? hostTime(ours, times) : rounds(ours, theirs, times);
+            int warm = workload.isTraining() ? WARM_TRAINING_ROUNDS : WARM_ROUNDS;
+            note += workload.isHostTime() ? hostTime(ours, times) : rounds(ours, theirs, warm, times);
         } catch (RuntimeException | LinkageError e) {
             note += String.valueOf(e.getMessage()).lines().findFirst().orElse(e.toString());
             e.printStackTrace();
@@ -160,9 +170,9 @@ public final class GpuBenchmark {
 
     /** Fills in how long the host is busy with a run, and returns an empty note. */
     private String hostTime(Case ours, double[] times) {
-        int runs = repeats(n -> time(ours, n));
+        int runs = repeats(n -> time(ours, n), WARM_ROUNDS);
         // It is the compiled code that counts, which takes some ten thousand runs to come about.
-        for (double seconds = 0; seconds < WARM_ROUNDS * options.seconds;) {
+        for (double seconds = 0; seconds < WARM_HOST_ROUNDS * options.seconds;) {
             seconds += runs * HostTime.of(ours, runs);
         }
         double[] busy = new double[options.rounds];
@@ -173,12 +183,12 @@ public final class GpuBenchmark {
     }
 
     /** Fills the median times in, and returns what went wrong with PyTorch. */
-    private String rounds(Case ours, boolean theirs, double[] times) {
-        int ourRepeats = repeats(n -> time(ours, n));
+    private String rounds(Case ours, boolean theirs, int warm, double[] times) {
+        int ourRepeats = repeats(n -> time(ours, n), warm);
         String note = "";
         int theirRepeats = 0;
         try {
-            theirRepeats = theirs ? repeats(peer::time) : 0;
+            theirRepeats = theirs ? repeats(peer::time, warm) : 0;
         } catch (PyTorch.Failure e) {
             note = "PyTorch: " + e.getMessage();
         }
@@ -200,12 +210,12 @@ public final class GpuBenchmark {
         double time(int runs);
     }
 
-    /** Warms up for as long as three rounds take, and returns how many runs a round has. */
-    private int repeats(Timed work) {
+    /** Warms up for as long as so many rounds take, and returns how many runs a round has. */
+    private int repeats(Timed work, int warm) {
         int runs = 1;
         double seconds = 0;
         double last = work.time(1);
-        while (seconds < 3 * options.seconds && seconds + last < 40 * options.seconds) {
+        while (seconds < warm * options.seconds && seconds + last < 40 * options.seconds) {
             last = work.time(runs);
             seconds += last;
             if (last < options.seconds / 2) {

@@ -29,6 +29,16 @@ class GpuBenchmarkTest {
         measures("cuda-emulated", "^(add f32 1$|matmul f32|mlp f32 .* eager)");
     }
 
+    @Test
+    void judgesNothingWhereNoGoalsAreWanted() {
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        assertThat(GpuBenchmark.run(new PrintStream(said, true, StandardCharsets.UTF_8), "--device", "cpu", "--python",
+                "none", "--tiny", "--rounds", "1", "--millis", "1", "--no-goals", "--only", "^(copy|add) f32 1024"))
+                .isTrue();
+        assertThat(said.toString(StandardCharsets.UTF_8)).contains("alone  copy f32", "0 failed of 2")
+                .doesNotContain("held", "MISSED");
+    }
+
     private void measures(String device, String only) throws IOException {
         Path json = folder.resolve("findings");
         ByteArrayOutputStream said = new ByteArrayOutputStream();

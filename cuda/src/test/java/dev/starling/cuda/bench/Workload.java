@@ -10,12 +10,17 @@ import java.util.List;
  * @param work what one run does, in {@code unit} times seconds; 0 if its time is what counts
  * @param unit of the rate; microseconds where work is 0
  * @param goal the least ratio of our rate to PyTorch's or, of an elementwise operation, to that of a copy; for time of
- *     the host the most microseconds
+ *     the host the most microseconds; NaN if there is none
  */
 record Workload(String order, double work, String unit, double goal) {
     private static final String TERA = "TFLOP/s";
     private static final String GIGA = "GB/s";
     private static final String MICROS = "us";
+
+    /** Returns the same with nothing to reach. */
+    Workload withoutGoal() {
+        return new Workload(order, work, unit, Double.NaN);
+    }
 
     /** Returns how fast so many seconds a run are; microseconds where that says more. */
     double rate(double seconds) {

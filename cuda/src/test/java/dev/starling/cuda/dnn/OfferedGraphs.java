@@ -3,14 +3,21 @@ package dev.starling.cuda.dnn;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_CHAR;
-import static org.bytedeco.cuda.global.cudnn.cudnnGetVersion;
+import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
 
+import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.tensor.DType;
+import java.lang.foreign.Arena;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import org.bytedeco.javacpp.BytePointer;
+import org.bytedeco.cuda.cudnn.cudnnContext;
 
-/** Offers our graphs to NVIDIA's cuDNN, for a GPU that is described to it: says for which of them it has no engine. */
+/**
+ * Offers our graphs to NVIDIA's cuDNN, for the machine's first GPU or, without one, for an H200 that is described to
+ * it: says for which of them it has no engine, and why.
+ */
 public final class OfferedGraphs {
     private static final String H200 = """
             {"deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "pciDeviceId": 0,
@@ -32,20 +39,34 @@ public final class OfferedGraphs {
     private int offered;
     private int refused;
 
-    private OfferedGraphs() {
-        try (BytePointer text = new BytePointer(H200)) {
-            target = new GraphPlan.Target(null, Descriptor.make(new ArrayList<>(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
-                    .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, H200.length(), text)
-                    .finish("device"));
+    private OfferedGraphs(GraphPlan.Target target) {
+        this.target = target;
+    }
+
+    private static GraphPlan.Target described() {
+        try (Arena arena = Arena.ofConfined()) {
+            return new GraphPlan.Target(null, Descriptor.make(new ArrayList<>(), CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
+                    .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, H200.length(),
+                            arena.allocateFrom(H200)).finish("device"));
         }
+    }
+
+    private static GraphPlan.Target first() {
+        new NvidiaGpu(0).enter();
+        cudnnContext handle = new cudnnContext();
+        Descriptor.check(cudnnCreate(handle), "cudnnCreate");
+        return new GraphPlan.Target(handle, null);
     }
 
     private void offer(Record call, Graph graph, GraphPlan.Demands demands) {
         offered++;
-        if (GraphPlan.of(target, graph, demands, 1).isEmpty()) {
+        Offer offer = PlanSearch.find(target, graph, demands, 1, System.nanoTime());
+        if (offer.plans().isEmpty()) {
             refused++;
-            System.out.println("no engine for " + graph.operations().size() + " operations of " + call);
+            System.out.println("no engine for " + graph.operations().size() + " operations of " + call + ": "
+                    + offer.words());
         }
+        offer.destroy();
     }
 
     private void convolutions(DType type) {
@@ -96,7 +117,9 @@ public final class OfferedGraphs {
 
     /** Runs; the exit code tells whether there is an engine for all of them. */
     public static void main(String[] arguments) {
-        OfferedGraphs all = new OfferedGraphs();
+        boolean real = Files.exists(Path.of("/dev/nvidiactl"));
+        OfferedGraphs all = new OfferedGraphs(real ? first() : described());
+        long begin = System.nanoTime();
         for (DType type : TYPES) {
             all.convolutions(type);
             all.normalizations(type);
@@ -104,8 +127,9 @@ public final class OfferedGraphs {
                 all.attentions(type);
             }
         }
-        System.out.println(all.offered + " graphs offered to cuDNN " + cudnnGetVersion() + ", " + all.refused
-                + " refused");
+        System.out.printf("%d graphs offered to cuDNN %s for %s in %d s, %d refused%n", all.offered,
+                CudnnVersion.inWords(), real ? NvidiaGpu.describe(0) : "a described H200",
+                (System.nanoTime() - begin) / 1_000_000_000, all.refused);
         System.exit(all.refused == 0 ? 0 : 1);
     }
 }

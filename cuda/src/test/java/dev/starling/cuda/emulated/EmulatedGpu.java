@@ -132,6 +132,9 @@ final class EmulatedGpu implements Gpu {
     }
 
     @Override
+    public void closeEvent(Event event) { }
+
+    @Override
     public void record(Event event, Stream stream) {
         if (((Order) stream).capture != null) {
             throw ((Order) stream).capture.spoiled("records an event in a stream that is being captured");
@@ -154,6 +157,9 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public void await(Event event, Stream stream) {
+        if (((Order) stream).capture != null) {
+            throw ((Order) stream).capture.spoiled("waits for what is not captured");
+        }
         await(event);
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.cuda.emulated;
 
+import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -16,11 +17,6 @@ public final class Emulation {
         LEFT.set(bytes);
     }
 
-    /** Leaves as much as anybody may want. */
-    public static void leaveAll() {
-        leave(Long.MAX_VALUE / 2);
-    }
-
     /** Takes memory, or gives some back if negative; returns whether there was enough. */
     static boolean take(long bytes) {
         if (LEFT.addAndGet(-bytes) < 0) {
@@ -33,6 +29,11 @@ public final class Emulation {
     /** Tells whether this machine can play a GPU: it takes x86-64 and g++. */
     public static boolean isPossible() {
         return POSSIBLE;
+    }
+
+    /** Returns what compiles kernels for such GPUs, and for those of {@link PlayedDriver}. */
+    public static Compiler compiler() {
+        return new GnuCompiler();
     }
 
     /** Makes a GPU. */

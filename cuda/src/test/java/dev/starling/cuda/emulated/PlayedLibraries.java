@@ -53,7 +53,8 @@ public final class PlayedLibraries {
         try {
             Path folder = Files.createTempDirectory("starling-played");
             Path source = folder.resolve("libraries.cpp");
-            for (String file : List.of("libraries.cpp", "blas.h", "graphs.h", "functions.h", "recurrence.h")) {
+            for (String file : List.of("libraries.cpp", "device.h", "blas.h", "graphs.h", "functions.h",
+                    "recurrence.h")) {
                 try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
                     Files.copy(in, folder.resolve(file));
                 }
@@ -94,6 +95,11 @@ public final class PlayedLibraries {
         }
     }
 
+    static MemorySegment find(String function) {
+        load();
+        return library.findOrThrow(function);
+    }
+
     /** Returns the first thing that real libraries would not have taken, or an empty text. */
     public static String complaint() {
         try {
@@ -107,19 +113,54 @@ public final class PlayedLibraries {
 
     /** Returns how many products were followed by the epilogue of a number. */
     public static long epilogues(int number) {
-        try {
-            return (long) Linker.nativeLinker().downcallHandle(library.findOrThrow("played_epilogue"),
-                    FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT)).invokeExact(number);
-        } catch (Throwable e) {
-            throw new AssertionError(e);
-        }
+        return (long) call("played_epilogue", FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
+                number);
     }
 
     /** Returns how many operations they have carried out. */
     public static long computed() {
+        return count("played_computed");
+    }
+
+    /** Returns how many descriptors of cuDNN's graphs there are. */
+    public static long descriptors() {
+        return count("played_descriptors");
+    }
+
+    /** Returns how many plans cuDNN was to finish. */
+    public static long planned() {
+        return count("played_planned");
+    }
+
+    /** Returns how many descriptors of cuBLASLt there are. */
+    public static long products() {
+        return count("played_products");
+    }
+
+    /** Lets cuDNN fail with a status to finish the next plans. */
+    public static void failToPlan(int status, int times) {
+        call("played_failures", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status, times);
+    }
+
+    /** Lets cuBLASLt fail with a status to find the next algorithms. */
+    public static void failToMultiply(int status, int times) {
+        call("played_products_fail", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
+                times);
+    }
+
+    /** Lets cuDNN be of another version. */
+    public static void version(long number) {
+        call("played_version", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), number);
+    }
+
+    private static long count(String name) {
+        return (long) call(name, FunctionDescriptor.of(ValueLayout.JAVA_LONG));
+    }
+
+    private static Object call(String name, FunctionDescriptor type, Object... arguments) {
         try {
-            return (long) Linker.nativeLinker().downcallHandle(library.findOrThrow("played_computed"),
-                    FunctionDescriptor.of(ValueLayout.JAVA_LONG)).invokeExact();
+            return Linker.nativeLinker().downcallHandle(library.findOrThrow(name), type)
+                    .invokeWithArguments(arguments);
         } catch (Throwable e) {
             throw new AssertionError(e);
         }

@@ -75,6 +75,9 @@ public final class IdleGpu implements Gpu {
     }
 
     @Override
+    public void closeEvent(Event event) { }
+
+    @Override
     public void record(Event event, Stream stream) { }
 
     @Override

@@ -60,6 +60,7 @@ public final class QueuedGpu implements Gpu {
     private Wait forgotten;
     private Stream forgetful;
     private long used;
+    private int events;
     private String failure;
     private String lateFailure;
 
@@ -176,8 +177,19 @@ public final class QueuedGpu implements Gpu {
     }
 
     @Override
-    public Event event() {
+    public synchronized Event event() {
+        events++;
         return new Mark();
+    }
+
+    @Override
+    public synchronized void closeEvent(Event event) {
+        events--;
+    }
+
+    /** Returns how many events nobody has given back. */
+    public synchronized int events() {
+        return events;
     }
 
     @Override
@@ -189,7 +201,14 @@ public final class QueuedGpu implements Gpu {
     @Override
     public synchronized boolean isDone(Event event) {
         Mark mark = (Mark) event;
-        return mark.order == null || mark.order.done >= mark.number;
+        if (mark.order == null || mark.order.done >= mark.number || forgotten == Wait.HOST) {
+            return true;
+        }
+        if (random != null) {
+            // Time goes on while somebody asks again and again.
+            advanceAny();
+        }
+        return false;
     }
 
     @Override
@@ -203,6 +222,9 @@ public final class QueuedGpu implements Gpu {
     @Override
     public synchronized void await(Event event, Stream stream) {
         Mark mark = (Mark) event;
+        if (((Order) stream).capture != null) {
+            throw ((Order) stream).capture.spoiled("waits for what is not captured");
+        }
         if (mark.order != null && !(forgotten == Wait.STREAM && stream == forgetful)) {
             queue(stream, new Work(() -> { }, mark.order, mark.number));
         }
@@ -219,8 +241,7 @@ public final class QueuedGpu implements Gpu {
         }
         while (order.done < number) {
             if (random != null) {
-                List<Order> ready = streams.stream().filter(Order::isReady).toList();
-                advance(ready.get(random.nextInt(ready.size())));
+                advanceAny();
             } else {
                 Work next = order.waiting.peek();
                 if (!next.isReady()) {
@@ -229,6 +250,11 @@ public final class QueuedGpu implements Gpu {
                 advance(order);
             }
         }
+    }
+
+    private void advanceAny() {
+        List<Order> ready = streams.stream().filter(Order::isReady).toList();
+        advance(ready.get(random.nextInt(ready.size())));
     }
 
     private static void advance(Order order) {

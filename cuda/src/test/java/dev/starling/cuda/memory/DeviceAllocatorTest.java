@@ -65,6 +65,28 @@ class DeviceAllocatorTest {
     }
 
     @Test
+    void withoutACacheBlocksAreAskedForAndGivenBackOneByOne() {
+        QueuedGpu gpu = new QueuedGpu(10 * MEBIBYTE);
+        System.setProperty("starling.cuda.cache", "false");
+        try {
+            DeviceAllocator memory = over(gpu);
+            Block small = memory.allocate(1000);
+            Block large = memory.allocate(3 * MEBIBYTE);
+            assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
+            assertThat(small.capacity()).isEqualTo(1000);
+            assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("asked for 8388608 bytes with 3146728 live and 0 cached on queued GPU");
+            memory.free(small);
+            memory.free(large);
+            assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);
+            memory.free(memory.allocate(0));
+            assertThat(memory.use()).isEqualTo(new MemoryUse(0, 3 * MEBIBYTE + 1000, 0, 3));
+        } finally {
+            System.clearProperty("starling.cuda.cache");
+        }
+    }
+
+    @Test
     void trimGivesBackSlabsOfWhichNothingIsInUse() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);

@@ -98,12 +98,13 @@ class SideCopiesTest {
 
     @Test
     void memoryGivenBackDuringAnUploadIsLentOutAgainWhenThatIsDone() {
-        assertThat(overwritten(true)).isZero();
-        assertThat(overwritten(false)).isPositive();
+        assertThat(overwritten(true, false)).isZero();
+        assertThat(overwritten(false, true)).isZero();
+        assertThat(overwritten(false, false)).isPositive();
     }
 
     /** Uploads into a block, frees it at once, and lets a kernel write to the next block, which is the same. */
-    private static int overwritten(boolean throughTheAllocator) {
+    private static int overwritten(boolean throughTheAllocator, boolean settled) {
         int wrong = 0;
         for (int seed = 0; seed < SEEDS; seed++) {
             QueuedGpu gpu = new QueuedGpu(2 << 20, seed);
@@ -117,6 +118,9 @@ class SideCopiesTest {
             try (Arena arena = Arena.ofConfined()) {
                 uploader.copy(arena.allocate(BYTES).fill((byte) 1).address(), block.address(), BYTES);
             }
+            if (settled) {
+                copies.settle();
+            }
             memory.free(block);
             Block next = memory.allocate(1 << 20);
             assertThat(next.address()).isEqualTo(block.address());
@@ -125,6 +129,27 @@ class SideCopiesTest {
             wrong += ALL.get(ValueLayout.JAVA_BYTE, next.address()) == 2 ? 0 : 1;
         }
         return wrong;
+    }
+
+    @Test
+    void eventsAreGivenBack() {
+        QueuedGpu gpu = new QueuedGpu(1 << 20);
+        Gpu.Stream compute = gpu.stream();
+        SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+        long device = gpu.allocate(BYTES);
+        int[] events = new int[3];
+        for (int i = 0; i < events.length; i++) {
+            try (Arena arena = Arena.ofConfined(); Uploader uploader = copies.uploader()) {
+                uploader.lend();
+                uploader.copy(arena.allocate(BYTES).fill((byte) 3).address(), device, BYTES);
+            }
+            events[i] = gpu.events();
+            // What was under way is waited for.
+            gpu.copy(device, device + BYTES / 2, 1, compute);
+            gpu.synchronize(compute);
+            assertThat(ALL.get(ValueLayout.JAVA_BYTE, device + BYTES / 2)).isEqualTo((byte) 3);
+        }
+        assertThat(events[2]).isEqualTo(events[1]);
     }
 
     @Test

@@ -24,6 +24,21 @@ struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; in
 
 static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type == 2 ? F16 : type == 14 ? BF16 : -1; }
 
+static std::atomic<long> lt_objects;
+static std::atomic<int> lt_failure, lt_failures;
+
+// Lets a number of requests for algorithms fail with a status.
+API void played_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
+
+// How many descriptors of products and matrices there are.
+API long played_products() { return lt_objects; }
+
+API size_t cublasLtGetVersion() { return 130101; }
+
+API int cublasLtMatmulDescDestroy(Product* p) { delete p; lt_objects--; return LT_OK; }
+
+API int cublasLtMatrixLayoutDestroy(Matrix* m) { delete m; lt_objects--; return LT_OK; }
+
 API int cublasLtCreate(void** handle) { *handle = new char; return LT_OK; }
 
 API const char* cublasLtGetStatusString(int) { return "played"; }
@@ -32,6 +47,7 @@ API int cublasLtMatrixLayoutCreate(Matrix** m, int type, uint64_t rows, uint64_t
     REQUIRE(blas_type(type) >= 0, LT_INVALID);
     REQUIRE(leading >= (int64_t) rows, LT_INVALID);
     *m = new Matrix {blas_type(type), (int64_t) rows, (int64_t) columns, leading, 1, 0};
+    lt_objects++;
     return LT_OK;
 }
 
@@ -44,6 +60,7 @@ API int cublasLtMatrixLayoutSetAttribute(Matrix* m, int attribute, const void* v
 
 API int cublasLtMatmulDescCreate(Product** p, int compute, int scale) {
     *p = new Product {compute, blas_type(scale), {0, 0}, 1, nullptr, nullptr, 0, 0};
+    lt_objects++;
     return LT_OK;
 }
 
@@ -132,6 +149,10 @@ static double after(const Product* p, int type, double sum, int64_t n, int64_t i
 API int cublasLtMatmulAlgoGetHeuristic(void*, Product* p, Matrix* a, Matrix* b, Matrix* c, Matrix* d, Preference* how,
         int most, Offer* offers, int* found) {
     *found = 0;
+    if (lt_failures > 0) {
+        lt_failures--;
+        return lt_failure;
+    }
     if (int error = check(p, a, b, c, d)) {
         return error;
     }

@@ -7,6 +7,8 @@ static int dnn_type(int type) { return type == 0 ? F32 : type == 2 ? F16 : type 
 
 API int cudnnCreateTensorDescriptor(Images** p) { *p = new Images {}; return DNN_OK; }
 
+API int cudnnDestroyPoolingDescriptor(Window* p) { delete p; return DNN_OK; }
+
 API int cudnnSetTensor4dDescriptor(Images* p, int format, int type, int n, int c, int h, int w) {
     REQUIRE((format == 0 || format == 1) && dnn_type(type) >= 0 && n > 0 && c > 0 && h > 0 && w > 0, DNN_BAD);
     *p = Images {dnn_type(type), format, n, c, h, w};

@@ -44,14 +44,35 @@ static int type_of(int attribute) {
     return TYPE_DESCRIPTOR;
 }
 
-API size_t cudnnGetVersion() { return 91900; }
+static std::atomic<size_t> version {91900};
+static std::atomic<long> descriptors, planned;
+static std::atomic<int> failure, failures;
+
+// Plays another version.
+API void played_version(size_t number) { version = number; }
+
+// Lets a number of plans that are to be finished fail with a status.
+API void played_failures(int status, int times) { failure = status; failures = times; }
+
+// How many descriptors there are.
+API long played_descriptors() { return descriptors; }
+
+// How many plans were to be finished.
+API long played_planned() { return planned; }
+
+API size_t cudnnGetVersion() { return version; }
 
 API int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
     *d = new Descriptor { type, false, {} };
+    descriptors++;
     return DNN_OK;
 }
 
-API int cudnnBackendDestroyDescriptor(Descriptor* d) { delete d; return DNN_OK; }
+API int cudnnBackendDestroyDescriptor(Descriptor* d) {
+    delete d;
+    descriptors--;
+    return DNN_OK;
+}
 
 API int cudnnBackendSetAttribute(Descriptor* d, int attribute, int type, int64_t count, const void* p) {
     REQUIRE(!d->final, 2000);
@@ -133,6 +154,11 @@ API int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, int64_t
 
 API int cudnnBackendFinalize(Descriptor* d) {
     REQUIRE(!d->final, 2000);
+    planned += d->type == PLAN;
+    if (d->type == PLAN && failures > 0) {
+        failures--;
+        return failure;
+    }
     if (d->type == PLAN && d->to(401)->at(0) == UNPLANNABLE) {
         return 3000;
     }

@@ -1,0 +1,23 @@
+package dev.starling.cuda.gpu;
+
+import org.bytedeco.javacpp.Loader;
+
+/** Where NVIDIA's libraries come from: the machine, or artifacts of Maven Central, of which there are several. */
+public final class Redist {
+    private static final String VERSION = "13.1-9.19-1.5.13";
+
+    private Redist() { }
+
+    /**
+     * Says how to get a library.
+     *
+     * @param library what to install
+     * @param part what follows "cuda-redist" in the artifact's name, empty for the runtime and NVRTC
+     */
+    public static String remedy(String library, String part) {
+        String platform = Loader.Detector.getPlatform();
+        return "install " + library + " and put its folder on " + (platform.startsWith("windows") ? "PATH"
+                : "LD_LIBRARY_PATH") + ", or add org.bytedeco:cuda-redist" + part + ":" + VERSION + " with classifier "
+                + platform + " to the class path";
+    }
+}

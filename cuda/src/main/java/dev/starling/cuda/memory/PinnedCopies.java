@@ -1,0 +1,125 @@
+package dev.starling.cuda.memory;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Waits;
+import dev.starling.tensor.spi.PinnedMemory;
+
+/**
+ * Copies between the device and memory of the host that was lent for it, on a stream for each direction, beside the
+ * kernels. Events order them: a copy runs after what was queued before, and kernels that are queued after one to the
+ * device run after it. Who reads or fills the host's memory asks whether the copy is done.
+ */
+public final class PinnedCopies {
+    private final Gpu gpu;
+    private final Gpu.Stream compute;
+    private final boolean synchronous;
+    /** Made when they are first needed. */
+    private Gpu.Stream down;
+    private Gpu.Stream up;
+
+    /**
+     * Makes none yet.
+     *
+     * @param compute where kernels are queued
+     * @param synchronous whether every copy waits for its end
+     */
+    public PinnedCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
+        this.gpu = gpu;
+        this.compute = compute;
+        this.synchronous = synchronous;
+    }
+
+    /**
+     * Lets the device copy to and from memory of the host by itself. Methods of what is returned throw
+     * {@link GpuException}.
+     *
+     * @throws GpuException if the machine refuses
+     */
+    public synchronized PinnedMemory pin(long address, long bytes) {
+        gpu.pin(address, bytes);
+        if (down == null) {
+            down = gpu.stream();
+            up = gpu.stream();
+        }
+        return new Pinned(address);
+    }
+
+    private final class Pinned implements PinnedMemory {
+        private final long address;
+
+        Pinned(long address) {
+            this.address = address;
+        }
+
+        @Override
+        public Part part(long offset, long bytes) {
+            return new Side(address + offset, bytes);
+        }
+
+        @Override
+        public void close() {
+            gpu.unpin(address);
+        }
+    }
+
+    private final class Side implements PinnedMemory.Part {
+        private final long host;
+        private final long bytes;
+        /** What the device is asked for before a copy. */
+        private final Gpu.Event before = gpu.event();
+        private final Gpu.Event downloaded = gpu.event();
+        private final Gpu.Event uploaded = gpu.event();
+
+        Side(long host, long bytes) {
+            this.host = host;
+            this.bytes = bytes;
+        }
+
+        @Override
+        public void download(long deviceAddress) {
+            if (bytes == 0) {
+                return;
+            }
+            follow(down);
+            gpu.download(deviceAddress, host, bytes, down);
+            gpu.record(downloaded, down);
+            settle(down);
+        }
+
+        @Override
+        public void upload(long deviceAddress) {
+            if (bytes == 0) {
+                return;
+            }
+            follow(up);
+            gpu.upload(host, deviceAddress, bytes, up);
+            gpu.record(uploaded, up);
+            gpu.await(uploaded, compute);
+            settle(up);
+        }
+
+        private void follow(Gpu.Stream side) {
+            gpu.record(before, compute);
+            gpu.await(before, side);
+        }
+
+        private void settle(Gpu.Stream side) {
+            if (synchronous) {
+                Waits.synchronize(gpu, side, "synchronous mode");
+            }
+        }
+
+        @Override
+        public boolean isDone() {
+            return gpu.isDone(downloaded) && gpu.isDone(uploaded);
+        }
+
+        @Override
+        public void close() {
+            gpu.closeEvent(before);
+            gpu.closeEvent(downloaded);
+            gpu.closeEvent(uploaded);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+package dev.starling.cuda.memory;
+
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.profile.MemoryEvent;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.MemorySource;
+import dev.starling.tensor.spi.MemoryUse;
+import java.util.List;
+
+/**
+ * Asks for each block by itself, as large as was asked for, and gives it back at once: a tool that watches memory then
+ * sees what reads or writes beyond a block's end, or after its time. Slow, since giving memory back waits for all work.
+ */
+final class UncachedAllocator implements Allocator {
+    private final MemorySource source;
+    private long live;
+    private long peak;
+    private long allocations;
+
+    UncachedAllocator(MemorySource source) {
+        this.source = source;
+    }
+
+    @Override
+    public synchronized Block allocate(long bytes) {
+        long size = Math.max(1, bytes);
+        long address = source.allocate(size);
+        if (address == 0) {
+            throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
+                    "asked for " + bytes + " bytes with " + live + " live and 0 cached" + source.shortage(),
+                    "close scopes earlier or use smaller batches");
+        }
+        allocations++;
+        live += size;
+        peak = Math.max(peak, live);
+        MemoryEvent.emit(source.name(), "allocate", size, live, 0, peak);
+        return new Block(address, size);
+    }
+
+    @Override
+    public synchronized void free(Block block) {
+        source.free(block.address());
+        live -= block.capacity();
+    }
+
+    @Override
+    public void trim() { }
+
+    @Override
+    public synchronized MemoryUse use() {
+        return new MemoryUse(live, peak, 0, allocations);
+    }
+}

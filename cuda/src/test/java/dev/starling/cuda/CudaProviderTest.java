@@ -1,0 +1,88 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.cuda.CudaProvider.Card;
+import dev.starling.cuda.emulated.PlayedDriver;
+import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.gpu.Nvrtc;
+import dev.starling.tensor.spi.Library;
+import dev.starling.tensor.spi.Probe;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** What is thought of a machine. */
+class CudaProviderTest {
+    private static final Card OLD = new Card("NVIDIA V100", 70);
+    private static final Card NEW = new Card("NVIDIA H200", 90);
+    private static final Card LEAST = new Card("NVIDIA T4", 75);
+
+    private static Probe.Missing missing(int driver, Card... cards) {
+        return (Probe.Missing) CudaProvider.judge(driver, List.of(cards));
+    }
+
+    private static Probe.Ready ready(Card... cards) {
+        return (Probe.Ready) CudaProvider.judge(13020, List.of(cards));
+    }
+
+    @Test
+    void shouldRefuseWhatIsTooOld() {
+        assertThat(missing(12090, NEW).reason()).isEqualTo("the NVIDIA driver serves CUDA 12.9, 13.0 is needed");
+        assertThat(missing(13000).reason()).contains("finds no GPU");
+        assertThat(missing(13000, OLD).reason()).isEqualTo(
+                "the GPU is too old: NVIDIA V100; CUDA 13 needs compute capability 7.5");
+        assertThat(missing(13000, OLD, NEW).remedy()).contains("CUDA_VISIBLE_DEVICES");
+    }
+
+    @Test
+    void shouldOfferThoseBeforeTheFirstThatIsTooOld() {
+        assertThat(ready(NEW).devices()).isEqualTo(1);
+        assertThat(ready(NEW, LEAST).description()).isEqualTo("2 × NVIDIA H200, driver for CUDA 13.2");
+        assertThat(ready(NEW, OLD, LEAST).devices()).isEqualTo(1);
+        assertThat(ready(NEW, OLD).description()).contains("too old").contains("NVIDIA V100");
+    }
+
+    @Test
+    @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+            disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+    void shouldTellVersionsAndWhatIsTooOld() {
+        assertThat(InstalledLibraries.look()).containsExactly(new Library("cuBLASLt", "13.1.1", ""),
+                new Library("cuDNN", "9.19.0", ""), new Library("NCCL", "2.29.3", ""));
+        PlayedLibraries.version(90900);
+        try {
+            Library old = InstalledLibraries.look().get(1);
+            assertThat(old.state()).isEqualTo("9.9.0: too old for attention, which is slow without");
+            assertThat(old.remedy()).contains("cuDNN 9.10 or newer", "org.bytedeco:cuda-redist-cudnn:");
+        } finally {
+            PlayedLibraries.version(91900);
+        }
+    }
+
+    /** The compiler's library is no played one: without it, that is what is missing. */
+    @Test
+    @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+            disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+    void shouldLookAtDriverGpusAndLibraries() {
+        CudaProvider provider = new CudaProvider();
+        assertThat(provider.probe()).isInstanceOfSatisfying(Probe.Missing.class,
+                m -> assertThat(m.reason()).contains("does not work: cuInit: error 100"));
+        assertThat(provider.libraries()).isEmpty();
+        PlayedDriver.devices(2);
+        try {
+            if (Nvrtc.isThere()) {
+                assertThat(provider.probe()).isInstanceOfSatisfying(Probe.Ready.class, r -> {
+                    assertThat(r.devices()).isEqualTo(2);
+                    assertThat(r.description()).startsWith("2 × played 0, ").contains("compute capability 9.0",
+                            "driver for CUDA 13.2", "NVRTC 13");
+                });
+                assertThat(provider.libraries()).extracting(Library::name).containsExactly("cuBLASLt", "cuDNN", "NCCL");
+            } else {
+                assertThat(provider.probe()).isInstanceOfSatisfying(Probe.Missing.class,
+                        m -> assertThat(m.reason()).isEqualTo("the CUDA library libnvrtc.so.13 is missing"));
+            }
+        } finally {
+            PlayedDriver.devices(0);
+        }
+    }
+}

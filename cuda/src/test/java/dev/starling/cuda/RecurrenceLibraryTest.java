@@ -1,0 +1,175 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Recurrence;
+import dev.starling.tensor.program.Program;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** Recurrent layers that a library trains: what it keeps for gradients, and who reads that; the CPU is the oracle. */
+@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+        disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+class RecurrenceLibraryTest {
+    private static final Device PLAYED = Device.of("cuda-emulated", 1);
+
+    @AfterEach
+    void librariesHadNothingToComplainOf() {
+        assertThat(PlayedLibraries.complaint()).isEmpty();
+    }
+
+    private static List<Recurrence.Forward> layers() {
+        return List.of(new Recurrence.Lstm(false, true), new Recurrence.Lstm(true, true),
+                new Recurrence.Gru(false, true), new Recurrence.Gru(true, true),
+                new Recurrence.Rnn(false, false, true), new Recurrence.Rnn(true, true, true));
+    }
+
+    /** The library writes into what it kept: asked again, for the same or for less, it must tell the same. */
+    @Test
+    void shouldTellGradientsAsOftenAsTheyAreAskedFor() {
+        for (Recurrence.Forward op : layers()) {
+            try (Scope scope = Scope.open()) {
+                Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
+                long before = PlayedLibraries.computed();
+                Tensor[] out = Tensor.apply(op, in);
+                Tensor[] gradients = gradients(op, true, in, out);
+                assertThat(PlayedLibraries.computed() - before).as("%s", op).isEqualTo(2);
+                assertThat(out[out.length - 1].dtype()).isEqualTo(DType.U8);
+                close(gradients(op, true, in, out), gradients, 0);
+                Tensor[] fewer = gradients(op, false, in, out);
+                close(Arrays.copyOfRange(fewer, 1, fewer.length), Arrays.copyOfRange(gradients, 1, gradients.length),
+                        0);
+                Tensor[] host = operands(op, Device.cpu(), 4, 3, 6, 5);
+                Tensor[] expected = Tensor.apply(op, host);
+                close(Arrays.copyOf(out, out.length - 1), Arrays.copyOf(expected, out.length - 1), 1e-5);
+                close(gradients, gradients(op, true, host, expected), 1e-4);
+            }
+        }
+    }
+
+    /** Forwards and backwards in one program, in memory that it shares among what does not live at one time. */
+    @Test
+    void shouldTrainInPrograms() {
+        for (Recurrence.Forward op : layers()) {
+            try (Scope scope = Scope.open()) {
+                Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
+                Tensor[] incoming = incoming(Tensor.apply(op, in));
+                Program.Work work = x -> gradients(op, true, x, Tensor.apply(op, x), incoming);
+                Tensor[] expected = work.run(in);
+                try (Program program = Program.capture(null, work, in).program()) {
+                    close(program.run(in), expected, 0);
+                }
+            }
+        }
+    }
+
+    /** Sequences of ever other lengths: what is known of a call is forgotten, and its reserve read no more. */
+    @Test
+    void shouldTellGradientsOfForgottenCalls() {
+        try (Scope scope = Scope.open()) {
+            Recurrence.Forward op = new Recurrence.Gru(false, true);
+            Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
+            Tensor[] out = Tensor.apply(op, in);
+            Tensor[] gradients = gradients(op, true, in, out);
+            for (int batch = 1; batch <= 8; batch++) {
+                for (int steps = 10; steps < 145; steps++) {
+                    try (Scope each = Scope.open()) {
+                        Tensor[] other = in.clone();
+                        other[0] = Tensor.zeros(steps, batch, 6).to(PLAYED);
+                        other[1] = Tensor.zeros(batch, 5).to(PLAYED);
+                        Tensor.apply(op, other);
+                    }
+                }
+            }
+            close(gradients(op, true, in, out), gradients, 1e-5);
+            close(gradients(op, true, in, Tensor.apply(op, in)), gradients, 0);
+        }
+    }
+
+    @Test
+    void shouldLeaveSequencesWithLengthsToOurKernels() {
+        try (Scope scope = Scope.open()) {
+            Recurrence.Forward op = new Recurrence.Gru(false, true);
+            List<Tensor> in = new ArrayList<>(List.of(operands(op, PLAYED, 4, 3, 6, 5)));
+            in.add(Tensor.of(new long[] {4, 2, 1}).to(PLAYED));
+            long before = PlayedLibraries.computed();
+            Tensor[] out = Tensor.apply(op, in.toArray(Tensor[]::new));
+            assertThat(out[2].shape()).isEqualTo(Shape.of(4, 3, 20));
+            assertThat(PlayedLibraries.computed()).as("products alone").isEqualTo(before + 5);
+        }
+    }
+
+    @Test
+    void shouldNotReadWhatAnotherDeviceKept() {
+        try (Scope scope = Scope.open()) {
+            Recurrence.Forward op = new Recurrence.Lstm(false, true);
+            Tensor[] out = Tensor.apply(op, operands(op, PLAYED, 4, 3, 6, 5));
+            Tensor[] moved = Arrays.stream(out).map(t -> t.to(Device.cpu())).toArray(Tensor[]::new);
+            Tensor[] in = operands(op, Device.cpu(), 4, 3, 6, 5);
+            assertThatThrownBy(() -> gradients(op, true, in, moved)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("one type");
+        }
+    }
+
+    private static Tensor[] gradients(Recurrence.Forward op, boolean input, Tensor[] in, Tensor[] out) {
+        return gradients(op, input, in, out, incoming(out));
+    }
+
+    /** Returns gradients of all results but the reserve. */
+    private static Tensor[] incoming(Tensor[] out) {
+        Tensor[] gradients = new Tensor[out.length - 1];
+        Arrays.setAll(gradients, i -> random(20 + i, out[i].device(), out[i].shape().dims()));
+        return gradients;
+    }
+
+    private static Tensor[] gradients(Recurrence.Forward op, boolean input, Tensor[] in, Tensor[] out,
+            Tensor[] incoming) {
+        List<Tensor> all = new ArrayList<>(List.of(incoming));
+        all.add(out[0]);
+        all.add(out[out.length - 1]);
+        all.addAll(List.of(in));
+        return Tensor.apply(op.gradient(input), all.toArray(Tensor[]::new));
+    }
+
+    /** Sizes are steps, batch, inputs and units. */
+    private static Tensor[] operands(Recurrence.Forward op, Device device, long... s) {
+        long rows = op.cell().gates() * s[3];
+        List<Tensor> all = new ArrayList<>(List.of(random(1, device, s[0], s[1], s[2])));
+        for (int i = 0; i < (op.cell() == Recurrence.Cell.LSTM ? 2 : 1); i++) {
+            all.add(random(2 + i, device, s[1], s[3]));
+        }
+        all.addAll(List.of(random(4, device, rows, s[2]), random(5, device, rows, s[3]), random(6, device, rows),
+                random(7, device, rows)));
+        return all.toArray(Tensor[]::new);
+    }
+
+    private static Tensor random(long seed, Device device, long... shape) {
+        return Generator.seeded(seed).normal(new Spec(DType.F32, Shape.of(shape), Device.cpu()), 0, 0.5).to(device);
+    }
+
+    private static void close(Tensor[] actual, Tensor[] expected, double tolerance) {
+        assertThat(actual.length).isEqualTo(expected.length);
+        for (int i = 0; i < expected.length; i++) {
+            double[] a = actual[i].toDoubles();
+            double[] e = expected[i].toDoubles();
+            assertThat(a.length).isEqualTo(e.length);
+            for (int k = 0; k < e.length; k++) {
+                assertThat(Math.abs(a[k] - e[k])).isLessThanOrEqualTo(tolerance * (1 + Math.abs(e[k])));
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+package dev.starling.cuda.blas;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
+
+import dev.starling.cuda.emulated.Emulation;
+import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.Told;
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.DType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** What becomes of algorithms: those that are not found, and those of which there are too many. */
+@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+        disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+class CublasLtTest {
+    private static final int MOST = 4;
+
+    private final Gpu gpu = Emulation.gpu();
+    private final CublasLt library = CublasLt.open(gpu, gpu.stream(), MOST);
+    private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
+    private final Told told = new Told();
+
+    @AfterEach
+    void libraryHadNothingToComplainOf() {
+        told.close();
+        PlayedLibraries.failToMultiply(0, 0);
+        assertThat(PlayedLibraries.complaint()).isEmpty();
+    }
+
+    /** Multiplies 3 with 2, in the first summand of {@code k}; returns what came of it, or NaN. */
+    private float run(int k) {
+        operands.fill((byte) 0);
+        operands.set(ValueLayout.JAVA_FLOAT, 0, 3f);
+        operands.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
+        MatrixCall call = new MatrixCall(DType.F32, 1, 1, k, new MatrixCall.Operand(false, 1, 0),
+                new MatrixCall.Operand(false, k, 0), 1, 1, false, MatrixCall.After.NOTHING, 256);
+        long a = operands.address();
+        return library.multiply(call, a, a + 1024, 0, 0, a + 2048) ? operands.get(ValueLayout.JAVA_FLOAT, 2048)
+                : Float.NaN;
+    }
+
+    @Test
+    void shouldAskAgainAfterAFailureThatMayPass() {
+        PlayedLibraries.failToMultiply(CUBLAS_STATUS_ALLOC_FAILED, 2);
+        assertThat(run(3)).isNaN();
+        assertThat(run(4)).isNaN();
+        assertThat(run(3)).isEqualTo(6);
+        assertThat(run(4)).isEqualTo(6);
+        assertThat(told.warnings()).singleElement().asString().contains("status 3", "until there is one");
+    }
+
+    @Test
+    void shouldNotAskAgainForWhatIsNotOffered() {
+        PlayedLibraries.failToMultiply(CUBLAS_STATUS_NOT_SUPPORTED, 1);
+        assertThat(run(3)).isNaN();
+        assertThat(run(3)).isNaN();
+        assertThat(told.warnings()).singleElement().asString().contains("status 15", "which is slower");
+    }
+
+    @Test
+    void shouldGiveBackWhatWasUsedLongestAgo() {
+        long before = PlayedLibraries.products();
+        for (int k = 1; k <= 5 * MOST; k++) {
+            assertThat(run(k)).isEqualTo(6);
+            assertThat(PlayedLibraries.products() - before).as("a product and three matrices each")
+                    .isLessThanOrEqualTo(4 * MOST);
+        }
+        assertThat(PlayedLibraries.products() - before).isEqualTo(4 * MOST);
+    }
+}

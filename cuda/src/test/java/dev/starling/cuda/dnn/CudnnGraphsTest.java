@@ -1,0 +1,221 @@
+package dev.starling.cuda.dnn;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_NOT_SUPPORTED;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
+
+import dev.starling.cuda.emulated.Emulation;
+import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.Told;
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.memory.Workspaces;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.MemoryUse;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+
+/** What becomes of plans: those that fail, those that are compared, those of which there are too many. */
+@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+        disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+class CudnnGraphsTest {
+    /** Of the played engines two are planned with for f32, of which one cannot be. */
+    private static final int PLANNED = 2;
+    private static final int MOST = 4;
+
+    private final Gpu gpu = Emulation.gpu();
+    private final Memory lent = new Memory();
+    private final Workspaces memory = new Workspaces(lent);
+    private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
+    private final Told told = new Told();
+
+    /** Of the host's, since the device is played. */
+    private static final class Memory implements Allocator {
+        private int trims;
+
+        @Override
+        public Block allocate(long bytes) {
+            return new Block(Arena.global().allocate(bytes, 256).address(), bytes);
+        }
+
+        @Override
+        public void free(Block block) { }
+
+        @Override
+        public void trim() {
+            trims++;
+        }
+
+        @Override
+        public MemoryUse use() {
+            return new MemoryUse(0, 0, 0, 0);
+        }
+    }
+
+    @AfterEach
+    void libraryHadNothingToComplainOf() {
+        told.close();
+        PlayedLibraries.failToPlan(0, 0);
+        assertThat(PlayedLibraries.complaint()).isEmpty();
+    }
+
+    private CudnnGraphs graphs() {
+        return new CudnnGraphs(gpu, gpu.stream(), memory, "others compute", MOST);
+    }
+
+    /** Convolves one image of 4 channels, {@code side} wide, with 1 of weight 2; returns what came of it, or NaN. */
+    private float run(CudnnGraphs graphs, DType type, int side, boolean biased) {
+        ConvolutionCall call = new ConvolutionCall(type, 1, 4, 1, side, 4, 1, 1, 1, side, 1, 1, 0, 0, 1, 1, 1);
+        CudnnConvolver.Work work = new CudnnConvolver.Work(call, Graph.Pass.FORWARD, biased, false);
+        Supplier<Graph> graph = () -> CudnnConvolver.graph(work);
+        long x = operands.address();
+        MemorySegment.ofAddress(x).reinterpret(512).fill((byte) 0);
+        if (type == DType.F32) {
+            operands.set(ValueLayout.JAVA_FLOAT, 0, 3f);
+            operands.set(ValueLayout.JAVA_FLOAT, 512, 2f);
+        }
+        long[] addresses = biased ? new long[] {x, x + 512, x + 1024, x + 2048} : new long[] {x, x + 512, x + 1024};
+        boolean done = graphs.run(work, CudnnConvolver.demands(type == DType.F32, true), graph, addresses);
+        return done ? operands.get(ValueLayout.JAVA_FLOAT, 1024) : Float.NaN;
+    }
+
+    private float run(CudnnGraphs graphs, int side) {
+        return run(graphs, DType.F32, side, false);
+    }
+
+    @Test
+    void shouldPlanAgainWhenMemoryIsFreed() {
+        CudnnGraphs graphs = graphs();
+        PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, PLANNED);
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(lent.trims).isEqualTo(1);
+        assertThat(told.warnings()).isEmpty();
+    }
+
+    /** A better engine may have been the one that found no memory. */
+    @Test
+    void shouldPlanAgainWhenOnlyTheFirstEngineFindsNoMemory() {
+        CudnnGraphs graphs = graphs();
+        long before = PlayedLibraries.planned();
+        PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, 1);
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(PlayedLibraries.planned() - before).isEqualTo(2 * PLANNED);
+    }
+
+    @Test
+    void shouldAskAgainAtTheNextCallAndTellOnce() {
+        CudnnGraphs graphs = graphs();
+        PlayedLibraries.failToPlan(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, 4 * PLANNED);
+        assertThat(run(graphs, 5)).isNaN();
+        assertThat(run(graphs, 6)).isNaN();
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(run(graphs, 6)).isEqualTo(6);
+        assertThat(told.warnings()).singleElement().asString().contains("status 1008", "told last", "others compute",
+                "install all libraries of one version of cuDNN");
+    }
+
+    @Test
+    void shouldAskEverLessOften() {
+        CudnnGraphs graphs = graphs();
+        PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, Integer.MAX_VALUE);
+        long before = PlayedLibraries.planned();
+        for (int i = 0; i < 10; i++) {
+            assertThat(run(graphs, 5)).isNaN();
+        }
+        assertThat(PlayedLibraries.planned() - before).as("tries at calls 1, 2, 4 and 8, two each")
+                .isEqualTo(4 * 2 * PLANNED);
+        assertThat(told.warnings()).singleElement().asString().contains("status 4004");
+    }
+
+    @Test
+    void shouldNotAskAgainWhereThereIsNoEngine() {
+        CudnnGraphs graphs = graphs();
+        PlayedLibraries.failToPlan(CUDNN_STATUS_NOT_SUPPORTED, PLANNED);
+        long before = PlayedLibraries.planned();
+        assertThat(run(graphs, 5)).isNaN();
+        assertThat(run(graphs, 5)).isNaN();
+        assertThat(PlayedLibraries.planned() - before).isEqualTo(PLANNED);
+        assertThat(run(graphs, DType.F16, 5, true)).isNaN();
+        assertThat(told.warnings()).singleElement().asString().contains("status 3000", "others compute");
+    }
+
+    @Test
+    void shouldGiveBackWhatWasUsedLongestAgo() {
+        CudnnGraphs graphs = graphs();
+        long before = PlayedLibraries.descriptors();
+        for (int side = 1; side <= MOST; side++) {
+            run(graphs, side);
+        }
+        long full = PlayedLibraries.descriptors() - before;
+        for (int side = MOST + 1; side <= 5 * MOST; side++) {
+            assertThat(run(graphs, side)).isEqualTo(6);
+            assertThat(PlayedLibraries.descriptors() - before).isLessThanOrEqualTo(full);
+        }
+        long planned = PlayedLibraries.planned();
+        assertThat(run(graphs, 5 * MOST)).isEqualTo(6);
+        assertThat(PlayedLibraries.planned()).as("the last one is kept").isEqualTo(planned);
+        assertThat(run(graphs, 1)).isEqualTo(6);
+        assertThat(PlayedLibraries.planned()).as("the first one is not").isEqualTo(planned + PLANNED);
+    }
+
+    @Test
+    void shouldKeepWhatAProgramRuns() {
+        CudnnGraphs graphs = graphs();
+        run(graphs, 1);
+        memory.beginKeeping();
+        run(graphs, 1);
+        memory.endKeeping();
+        for (int side = 2; side <= 3 * MOST; side++) {
+            run(graphs, side);
+        }
+        long planned = PlayedLibraries.planned();
+        assertThat(run(graphs, 1)).isEqualTo(6);
+        assertThat(PlayedLibraries.planned()).isEqualTo(planned);
+    }
+
+    @Test
+    void shouldCompareEnginesWhileThereIsTime() {
+        System.setProperty("starling.cuda.autotune", "true");
+        try {
+            double seconds = PlanningTime.seconds();
+            int count = PlanningTime.graphs();
+            long descriptors = PlayedLibraries.descriptors();
+            long before = PlayedLibraries.computed();
+            run(graphs(), DType.BF16, 5, false);
+            assertThat(PlayedLibraries.computed() - before).as("two engines, four times each, and the call")
+                    .isEqualTo(2 * 4 + 1);
+            assertThat(PlanningTime.seconds()).isGreaterThan(seconds);
+            assertThat(PlanningTime.graphs()).isEqualTo(count + 1);
+            long compared = PlayedLibraries.descriptors() - descriptors;
+            System.setProperty("starling.cuda.autotune.seconds", "0");
+            before = PlayedLibraries.computed();
+            descriptors = PlayedLibraries.descriptors();
+            run(graphs(), DType.BF16, 5, false);
+            assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
+            assertThat(compared).as("the slower one is given back").isEqualTo(
+                    PlayedLibraries.descriptors() - descriptors);
+        } finally {
+            System.clearProperty("starling.cuda.autotune");
+            System.clearProperty("starling.cuda.autotune.seconds");
+        }
+    }
+
+    @Test
+    void shouldNameWhatIsTooOldForAttention() {
+        PlayedLibraries.version(90501);
+        try {
+            assertThat(CudnnAttender.open(gpu, gpu.stream(), memory)).isNull();
+            assertThat(told.warnings()).singleElement().asString().contains("cuDNN 9.5.1 is too old", "cuDNN 9.10",
+                    "org.bytedeco:cuda-redist-cudnn");
+        } finally {
+            PlayedLibraries.version(91900);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+package dev.starling.cuda.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.QueuedGpu;
+import dev.starling.tensor.spi.PinnedMemory;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** What goes to the host and comes back beside kernels, in many orders that three streams can take. */
+class PinnedCopiesTest {
+    private static final int SEEDS = 60;
+    private static final int ROUNDS = 8;
+    private static final int PARTS = 3;
+    private static final int BYTES = 512;
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+    /** Streams in the order in which they are made. */
+    private static final int COMPUTE = 0;
+    private static final int DOWN = 1;
+    private static final int UP = 2;
+
+    private interface Oversight {
+        void of(QueuedGpu gpu);
+    }
+
+    private static Oversight deaf(int stream) {
+        return gpu -> gpu.forget(QueuedGpu.Wait.STREAM, gpu.streams().get(stream));
+    }
+
+    @Test
+    void bytesGoThereAndBackWhateverOrderTheStreamsTake() {
+        assertThat(wrong(_ -> { })).isZero();
+    }
+
+    @Test
+    void copiesToTheHostThatDidNotWaitForKernelsWouldShow() {
+        assertThat(wrong(deaf(DOWN))).isPositive();
+    }
+
+    @Test
+    void copiesToTheDeviceThatDidNotWaitForKernelsWouldShow() {
+        assertThat(wrong(deaf(UP))).isPositive();
+    }
+
+    @Test
+    void kernelsThatDidNotWaitForCopiesWouldShow() {
+        assertThat(wrong(deaf(COMPUTE))).isPositive();
+    }
+
+    @Test
+    void aHostThatDidNotAskWouldShow() {
+        assertThat(wrong(gpu -> gpu.forget(QueuedGpu.Wait.HOST, null))).isPositive();
+    }
+
+    private static int wrong(Oversight oversight) {
+        int wrong = 0;
+        for (int seed = 0; seed < SEEDS; seed++) {
+            QueuedGpu gpu = new QueuedGpu(1 << 20, seed);
+            Gpu.Stream compute = gpu.stream();
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment host = arena.allocate(PARTS * BYTES);
+                PinnedMemory memory = new PinnedCopies(gpu, compute, false).pin(host.address(), host.byteSize());
+                oversight.of(gpu);
+                wrong += rounds(gpu, compute, memory, host, new Random(seed));
+                gpu.streams().forEach(gpu::synchronize);
+            }
+        }
+        return wrong;
+    }
+
+    /** Each round, kernels write each part; the host turns every bit; kernels read what came back. */
+    private static int rounds(QueuedGpu gpu, Gpu.Stream compute, PinnedMemory memory, MemorySegment host,
+            Random random) {
+        long device = gpu.allocate(PARTS * BYTES);
+        long sources = gpu.allocate(ROUNDS * PARTS * BYTES);
+        long results = gpu.allocate(ROUNDS * PARTS * BYTES);
+        byte[] drawn = new byte[ROUNDS * PARTS * BYTES];
+        random.nextBytes(drawn);
+        MemorySegment.copy(drawn, 0, ALL, ValueLayout.JAVA_BYTE, sources, drawn.length);
+        PinnedMemory.Part[] parts = new PinnedMemory.Part[PARTS];
+        for (int p = 0; p < PARTS; p++) {
+            parts[p] = memory.part((long) p * BYTES, BYTES);
+        }
+        for (int round = 0; round < ROUNDS; round++) {
+            long from = (long) round * PARTS * BYTES;
+            for (int p = 0; p < PARTS; p++) {
+                gpu.copy(sources + from + (long) p * BYTES, device + (long) p * BYTES, BYTES, compute);
+                parts[p].download(device + (long) p * BYTES);
+            }
+            for (int p = 0; p < PARTS; p++) {
+                while (!parts[p].isDone()) {
+                    Thread.onSpinWait();
+                }
+                // A kernel that must be over when the bytes come back.
+                gpu.fill(device + (long) p * BYTES, (byte) 0, BYTES, compute);
+                for (int i = p * BYTES; i < (p + 1) * BYTES; i++) {
+                    host.set(ValueLayout.JAVA_BYTE, i, (byte) ~host.get(ValueLayout.JAVA_BYTE, i));
+                }
+                parts[p].upload(device + (long) p * BYTES);
+                gpu.copy(device + (long) p * BYTES, results + from + (long) p * BYTES, BYTES, compute);
+            }
+        }
+        gpu.synchronize(compute);
+        int wrong = 0;
+        for (int i = 0; i < drawn.length; i++) {
+            wrong += ALL.get(ValueLayout.JAVA_BYTE, results + i) == (byte) ~drawn[i] ? 0 : 1;
+        }
+        return wrong;
+    }
+
+    @Test
+    void theHostDoesNotWait() {
+        QueuedGpu gpu = new QueuedGpu(1 << 20);
+        Gpu.Stream compute = gpu.stream();
+        long device = gpu.allocate(BYTES);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment host = arena.allocate(BYTES);
+            PinnedMemory.Part part = new PinnedCopies(gpu, compute, false).pin(host.address(), BYTES).part(0, BYTES);
+            assertThat(part.isDone()).isTrue();
+            gpu.fill(device, (byte) 1, BYTES, compute);
+            part.download(device);
+            assertThat(part.isDone()).isFalse();
+            gpu.synchronize(gpu.streams().get(DOWN));
+            assertThat(part.isDone()).isTrue();
+            assertThat(host.get(ValueLayout.JAVA_BYTE, BYTES - 1)).isEqualTo((byte) 1);
+            part.upload(device);
+            assertThat(part.isDone()).isFalse();
+            gpu.synchronize(compute);
+            assertThat(part.isDone()).isTrue();
+            part.close();
+        }
+    }
+}
