@@ -21,6 +21,8 @@ public final class Doctor implements Callable<Integer> {
     private static final int NEEDED_JDK = 25;
     /** What drives a GPU may take its time to load. */
     private static final Duration DEVICES = Duration.ofSeconds(5);
+    /** So may what it makes use of, if it has to be unpacked first. */
+    private static final Duration LIBRARIES = Duration.ofSeconds(20);
     private static final Duration NETWORK = Duration.ofSeconds(2);
 
     @Option(names = "--json", description = "Print one JSON object instead of lines.")
@@ -35,6 +37,7 @@ public final class Doctor implements Callable<Integer> {
     public Integer call() {
         Examination examination = new Examination();
         examination.begin("Devices", DEVICES, "look again when the machine is less busy", Doctor::devices);
+        examination.begin("Libraries", LIBRARIES, "look again when the machine is less busy", Doctor::libraries);
         Network.inspect(examination, NETWORK);
         jdk();
         flags();
@@ -84,6 +87,11 @@ public final class Doctor implements Callable<Integer> {
                     + "on the CPU", "add dev.starling:starling-cuda where there is an NVIDIA GPU"));
         }
         return devices;
+    }
+
+    private static List<Finding> libraries() {
+        return Device.libraries().stream().map(l -> new Finding("Library " + l.name(),
+                l.remedy().isEmpty() ? Verdict.OK : Verdict.NOTE, l.state(), l.remedy())).toList();
     }
 
     private void add(String subject, Verdict verdict, String state, String remedy) {

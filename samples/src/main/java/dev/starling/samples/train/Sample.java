@@ -16,6 +16,7 @@ import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Mnist;
 import dev.starling.samples.data.Split;
 import dev.starling.samples.digits.DigitRenderer;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,12 +34,21 @@ import java.util.function.Function;
  * @param epochs unless told
  * @param batchSize unless told
  * @param rate the greatest learning rate of AdamW's one-cycle schedule
+ * @param precision what layers compute in unless told
+ * @param captured whether steps are captured unless told
+ * @param choice which recipe this is and why it was taken, or {@code null} where there is no other
  */
 record Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
-        Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
+        Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate,
+        DType precision, boolean captured, String choice) {
     private static final int DRAWN = 20_000;
     private static final int DRAWN_HELD_OUT = 5_000;
     private static final long DRAWING_SEED = 1;
+
+    Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
+            Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
+        this(name, data, needsFiles, training, evaluation, network, epochs, batchSize, rate, DType.F32, false, null);
+    }
 
     /** Digits that the sample draws itself: no file, no network. */
     static Sample digits() {
@@ -68,13 +78,20 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
     }
 
     /**
-     * CIFAR-10 for a GPU: a residual network of some two million weights, in larger batches. (after Page's ResNet-9 of
-     * 2018, half as wide)
+     * CIFAR-10 by one of two recipes. The fast one is made for GPUs: a residual network of some two million weights,
+     * in larger batches (after Page's ResNet-9 of 2018, half as wide); on a GPU in bf16, with captured steps.
+     *
+     * @param fast which recipe; {@code null}: the fast one on a GPU
      */
-    static Sample fastCifar10() {
+    static Sample cifar10(Boolean fast, boolean onGpu) {
         Sample plain = cifar10();
+        if (fast == null ? !onGpu : !fast) {
+            return plain;
+        }
         return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation,
-                g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3);
+                g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3, onGpu ? DType.BF16 : DType.F32, onGpu,
+                "ResNet-9, as "
+                        + (fast == null ? "the device is a GPU (--no-fast: the CPU's network)" : "--fast asks"));
     }
 
     private static void normalised(List<Layer> layers, long in, long out, Generator generator) {

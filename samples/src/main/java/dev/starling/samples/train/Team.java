@@ -19,6 +19,7 @@ import dev.starling.transport.TransportConfig;
 import java.io.PrintWriter;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorCompletionService;
@@ -58,6 +59,11 @@ final class Team {
         if (me == null && how.isAsked() && how.workers == 0) {
             return "--strategy needs --workers N";
         }
+        if (how.proportional && !how.sharesBatches()) {
+            return "--proportional divides batches that all workers share, but with --strategy "
+                    + how.strategy().name().toLowerCase(Locale.ROOT) + (how.staleness == null ? "" : " --staleness "
+                    + how.staleness) + " each takes batches of its own: take ring, or ps --staleness 0";
+        }
         return null;
     }
 
@@ -75,6 +81,7 @@ final class Team {
     /** Does what this process, one of those launched, has to do. */
     void member(LaunchedProcess me) {
         run.threads(me.threads());
+        run.place(me.localRank(), Math.max(1, me.localWorld() - me.servers()));
         Split split = me.isServer() ? null : run.load(directory);
         try (Clusters.Ending coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
                 Group group = Clusters.join(me, how.transport, how.silence())) {
@@ -102,8 +109,11 @@ final class Team {
                 yield (how.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);
-            case PS -> ParameterServer.worker(group, rank).workers(workers).servers(how.servers())
-                    .consistency(how.consistency()).build();
+            case PS -> {
+                ParameterServer.Builder ps = ParameterServer.worker(group, rank).workers(workers)
+                        .servers(how.servers()).consistency(how.consistency());
+                yield (how.proportional ? ps.proportional() : ps).build();
+            }
         };
     }
 
@@ -115,6 +125,7 @@ final class Team {
 
     /** Trains with threads of this process in place of processes. */
     void threads() {
+        run.place(0, 1);
         int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / how.workers);
         Split split = run.load(directory);
         Secret secret = Secret.random();

@@ -40,7 +40,8 @@ final class TeamOptions {
     @Option(names = "--half", description = "ring: send gradients as bf16.")
     boolean half;
 
-    @Option(names = "--proportional", description = "ring: divide batches by measured speed.")
+    @Option(names = "--proportional", description = "ring, and ps with --staleness 0: divide "
+            + "batches by measured speed.")
     boolean proportional;
 
     @Option(names = "--servers", paramLabel = "K", defaultValue = "1",
@@ -75,6 +76,11 @@ final class TeamOptions {
     Consistency consistency() {
         return staleness == null ? new Consistency.Asynchronous()
                 : staleness == 0 ? new Consistency.Synchronous() : new Consistency.Stale(staleness);
+    }
+
+    /** Returns whether all workers are at the same step, each with its part of every batch. */
+    boolean sharesBatches() {
+        return strategy() == Strategy.RING || strategy() == Strategy.PS && staleness != null && staleness == 0;
     }
 
     /** Returns whether the others go on when a worker is lost. */

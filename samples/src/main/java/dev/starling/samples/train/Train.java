@@ -117,16 +117,16 @@ public final class Train implements Runnable {
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
-        @Option(names = "--fast", description = "A residual network in larger batches, for a GPU; take --precision "
-                + "bf16 with it.")
-        private boolean fast;
+        @Option(names = "--fast", negatable = true, description = "A residual network in larger batches; on a GPU "
+                + "also --precision bf16 --captured, and all that unless told otherwise.")
+        private Boolean fast;
 
         @Spec
         private CommandSpec spec;
 
         @Override
         public Integer call() {
-            return Train.run(fast ? Sample.fastCifar10() : Sample.cifar10(), options, together, data, spec);
+            return Train.run(Sample.cifar10(fast, options.isOnGpu()), options, together, data, spec);
         }
     }
 }

@@ -25,16 +25,18 @@ final class TrainOptions {
     int threads;
 
     @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",
-            description = "cpu, or cuda:N (default: ${DEFAULT-VALUE}).")
+            description = "cpu, cuda:N, or cuda: the first GPU or, with several workers, one each "
+                    + "(default: ${DEFAULT-VALUE}).")
     String device;
 
-    @Option(names = "--precision", paramLabel = "P", defaultValue = "f32",
-            description = "What layers compute in: f32, bf16, or f16 with a scaled loss (default: ${DEFAULT-VALUE}).")
-    DType precision = DType.F32;
+    @Option(names = "--precision", paramLabel = "P",
+            description = "What layers compute in: f32, bf16, or f16 with a scaled loss (default: f32; bf16 for "
+                    + "cifar10 on a GPU).")
+    DType precision;
 
-    @Option(names = "--captured", description = "Record a step and replay it, on a GPU as one graph: same results, "
-            + "less work.")
-    boolean captured;
+    @Option(names = "--captured", negatable = true, description = "Record a step and replay it, on a GPU as one "
+            + "graph: same results, less work (default: for cifar10 on a GPU).")
+    Boolean captured;
 
     @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
     Path curve;
@@ -54,4 +56,8 @@ final class TrainOptions {
 
     @Option(names = "--json", description = "Print the result as one JSON object, the last line of standard output.")
     boolean json;
+
+    boolean isOnGpu() {
+        return device.matches("cuda(:.*)?");
+    }
 }

@@ -22,6 +22,7 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.samples.LearningCurve;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Threads;
@@ -42,7 +43,10 @@ final class TrainingRun {
     private final int epochs;
     private final int batch;
     private final double rate;
+    private final DType precision;
+    private final boolean captured;
     private final Path curve;
+    private Placement placement;
 
     private TrainingRun(Sample sample, TrainOptions options) {
         this.sample = sample;
@@ -50,6 +54,8 @@ final class TrainingRun {
         epochs = options.epochs > 0 ? options.epochs : sample.epochs();
         batch = options.batch > 0 ? options.batch : sample.batchSize();
         rate = options.rate > 0 ? options.rate : sample.rate();
+        precision = options.precision != null ? options.precision : sample.precision();
+        captured = options.captured != null ? options.captured : sample.captured();
         curve = options.curve != null ? options.curve : Path.of("learning-curve-" + sample.name() + ".png");
     }
 
@@ -59,8 +65,9 @@ final class TrainingRun {
 
     /** Trains in this process alone. */
     void run(DataDirectory directory, PrintWriter out) {
+        place(0, 1);
         // Before anything is downloaded.
-        device().backend();
+        placement.device().backend();
         threads(Threads.count());
         train(load(directory), new SingleProcess(), true, out);
     }
@@ -68,6 +75,19 @@ final class TrainingRun {
     /** Sets the number of threads of kernels, unless the user has. */
     void threads(int otherwise) {
         Threads.set(options.threads > 0 ? options.threads : otherwise);
+    }
+
+    /**
+     * Takes the device that was asked for or, of a host's GPUs, this process's.
+     *
+     * @param localRank number of this process among those of its host
+     * @param localWorkers how many of them train
+     */
+    void place(int localRank, int localWorkers) {
+        placement = Placement.of(options.device, localRank, localWorkers);
+        if (localRank == 0 && placement.warning() != null) {
+            System.err.println("starling: " + placement.warning());
+        }
     }
 
     /** Fetches what has to be downloaded, once for all processes. */
@@ -87,8 +107,13 @@ final class TrainingRun {
      * @param first whether this process shows how the run goes; it is the strategy's rank 0 that tells the result
      */
     void train(Split split, DistributionStrategy strategy, boolean first, PrintWriter out) {
-        Device device = device();
+        Device device = placement.device();
         device.backend();
+        if (first && sample.choice() != null) {
+            out.printf(Locale.ROOT, "%s: %s; epochs %d, batch %d, rate %s, %s, %s steps%n", sample.name(),
+                    sample.choice(), epochs, batch, rate, precision, captured ? "captured" : "eager");
+            out.flush();
+        }
         Generator generator = Generator.seeded(options.seed);
         try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
                 Layer model = sample.network().apply(generator).to(device);
@@ -116,14 +141,14 @@ final class TrainingRun {
     private Trainer.Builder trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
         Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
                 .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
-                .precision(Precision.of(options.precision));
+                .precision(Precision.of(precision));
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
         if (options.resume) {
             builder.resume();
         }
-        if (options.captured) {
+        if (captured) {
             builder.captured();
         }
         return builder;
@@ -135,14 +160,6 @@ final class TrainingRun {
         ProgressBar bar = terminal == null ? ProgressBar.onStandardError()
                 : ProgressBar.on(System.err, Boolean.parseBoolean(terminal));
         return bar.unit("images");
-    }
-
-    private Device device() {
-        if (!options.device.matches("[a-z][a-z-]*(:\\d{1,3})?")) {
-            throw new IllegalArgumentException("--device must be cpu, cuda or cuda:N, got " + options.device);
-        }
-        String[] parts = options.device.split(":", 2);
-        return Device.of(parts[0], parts.length == 2 ? Integer.parseInt(parts[1]) : 0);
     }
 
     private void report(History history, int heldOut, double seconds, Device device, int world,

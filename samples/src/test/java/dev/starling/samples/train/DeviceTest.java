@@ -3,6 +3,7 @@ package dev.starling.samples.train;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.Layer;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -13,6 +14,7 @@ import java.io.StringWriter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.DisabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
@@ -36,12 +38,57 @@ class DeviceTest {
 
     @Test
     void theFastNetworkTakesPhotographs() {
-        try (Scope scope = Scope.open(); Layer network = Sample.fastCifar10().network().apply(Generator.seeded(1))) {
+        Sample fast = Sample.cifar10(true, false);
+        try (Scope scope = Scope.open(); Layer network = fast.network().apply(Generator.seeded(1))) {
             Tensor logits = network.forward(Generator.seeded(2).uniform(2, 3, 32, 32));
             assertThat(logits.shape().dims()).containsExactly(2, 10);
             assertThat(network.parameters().values().stream().mapToLong(p -> p.shape().count()).sum())
                     .isBetween(1_500_000L, 2_500_000L);
         }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"--device cpu, 128, f32, false", "--device cpu --fast, 512, f32, false",
+            "--device cuda, 512, bf16, true", "--device cuda:1 --fast, 512, bf16, true",
+            "--device cuda --no-fast, 128, f32, false", "--device cuda-emulated, 128, f32, false"})
+    void aGpuIsGivenItsRecipeUnlessToldOtherwise(String arguments, int batch, String precision, boolean captured) {
+        TrainOptions options = new TrainOptions();
+        new CommandLine(options).setUnmatchedArgumentsAllowed(true).parseArgs(arguments.split(" "));
+        Boolean fast = arguments.contains("--fast") ? Boolean.TRUE : arguments.contains("--no-fast") ? Boolean.FALSE
+                : null;
+        Sample sample = Sample.cifar10(fast, options.isOnGpu());
+        assertThat(sample.batchSize()).isEqualTo(batch);
+        assertThat(sample.precision()).hasToString(precision);
+        assertThat(sample.captured()).isEqualTo(captured);
+        assertThat(sample.choice() != null).isEqualTo(batch == 512);
+        assertThat(options.precision).isNull();
+        assertThat(options.captured).isNull();
+    }
+
+    @Test
+    void shouldTellWhatIsNotSaidFromWhatIsDenied() {
+        TrainOptions options = new TrainOptions();
+        new CommandLine(options).parseArgs("--no-captured", "--precision", "f32");
+        assertThat(options.captured).isFalse();
+        assertThat(options.precision).isEqualTo(DType.F32);
+        new CommandLine(options).parseArgs("--captured");
+        assertThat(options.captured).isTrue();
+    }
+
+    @Test
+    void eachWorkerTakesAGpuOfItsOwnWhileThereAreEnough() {
+        Placement third = Placement.of("cuda", 2, 4, 4, false);
+        assertThat(third.device()).isEqualTo(Device.cuda(2));
+        assertThat(third.warning()).isNull();
+        Placement shared = Placement.of("cuda", 3, 4, 2, false);
+        assertThat(shared.device()).isEqualTo(Device.cuda(1));
+        assertThat(shared.warning()).contains("4 workers share 2 GPUs");
+        Placement asked = Placement.of("cuda:1", 0, 2, 1, false);
+        assertThat(asked.device()).isEqualTo(Device.cuda(1));
+        assertThat(asked.warning()).contains("share cuda:1", "--device cuda ");
+        assertThat(Placement.of("cuda", 3, 4, 1, true)).as("the one that its launcher shows it")
+                .isEqualTo(new Placement(Device.cuda(0), null));
+        assertThat(Placement.of("cpu", 3, 4, 1, false)).isEqualTo(new Placement(Device.cpu(), null));
     }
 
     private static String complaint(String... arguments) {

@@ -30,7 +30,8 @@ class TeamTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"--strategy ring --half", "--strategy ring --elastic --proportional", "--strategy ps",
-            "--strategy ps --staleness 0 --servers 2", "--strategy ps --staleness 3", "--strategy gossip"})
+            "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
+            "--strategy gossip"})
     @Timeout(120)
     void shouldTrainWithThreads(String arguments) {
         TeamOptions how = parse("--workers 2 --transport local " + arguments);
@@ -60,12 +61,17 @@ class TeamTest {
     void shouldSayWhatDoesNotFit() {
         assertThat(Team.problem(parse("--strategy ring"), null)).contains("--workers");
         assertThat(Team.problem(parse("--workers 2 --silence 0"), null)).contains("--silence");
-        LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, "host:1", -1, Secret.random(), "host", null, 0);
+        assertThat(Team.problem(parse("--workers 2 --strategy ps --proportional"), null)).contains("--proportional")
+                .contains("with --strategy ps each").contains("ps --staleness 0");
+        assertThat(Team.problem(parse("--workers 2 --strategy ps --staleness 3 --proportional"), null))
+                .contains("with --strategy ps --staleness 3 each");
+        assertThat(Team.problem(parse("--workers 2 --strategy gossip --proportional"), null)).contains("gossip");
+        LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
         assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
         assertThat(Team.problem(parse("--strategy ps --servers 2"), me)).contains("run --servers 2");
         assertThat(Team.problem(parse("--strategy ps --servers 2"),
-                new LaunchedProcess(0, 3, 2, 3, "host:1", -1, Secret.random(), "host", null, 0))).isNull();
+                new LaunchedProcess(0, 3, 2, 3, 0, "host:1", -1, Secret.random(), "host", null, 0))).isNull();
     }
 
     @Test

@@ -1,0 +1,95 @@
+package dev.starling.samples;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.nn.data.LabelledImages;
+import dev.starling.samples.digits.DigitRenderer;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The command as {@code ./starling} starts it, which starts itself or others several times over. */
+@Timeout(180)
+class CommandLineTest {
+    private static final String ACCURACY = ".*\"value\":([0-9.]+),.*";
+
+    @TempDir
+    Path dir;
+
+    @ParameterizedTest
+    @CsvSource({"ring, 2", "ps, 3"})
+    void shouldTrainWithProcesses(String strategy, int processes) throws Exception {
+        DigitRenderer renderer = new DigitRenderer(1);
+        write("train", renderer.images(0, 800));
+        write("t10k", renderer.images(800, 200));
+        Path curve = dir.resolve("curve.png");
+        Program program = Program.run("train", "mnist", "--data", dir.toString(), "--workers", "2", "--strategy",
+                strategy, "--epochs", "2", "--batch", "20", "--silence", "60", "--json", "--curve", curve.toString());
+        assertThat(program.status()).as(program.errors()).isZero();
+        assertThat(program.ranks()).hasSize(processes);
+        assertThat(program.output()).as("the result of rank 0, in words and as JSON").hasSize(2);
+        assertThat(program.output().getFirst()).startsWith("mnist: ");
+        String json = program.output().getLast();
+        assertThat(json).startsWith("{\"sample\":\"mnist\",").contains("\"workers\":2").matches(ACCURACY);
+        // By chance one image in ten is told right.
+        assertThat(Double.parseDouble(json.replaceAll(ACCURACY, "$1"))).isBetween(0.5, 1.0);
+        assertThat(curve).isNotEmptyFile();
+        assertThat(program.files()).as("what the processes mapped to talk to each other, and its directory")
+                .hasSizeGreaterThan(processes).allSatisfy(file -> assertThat(file).doesNotExist());
+    }
+
+    @Test
+    void shouldSayWhyTrainingDidNotBegin() throws Exception {
+        Program program = Program.run("train", "mnist", "--workers", "2", "--transport", "pigeon", "--data",
+                dir.toString());
+        assertThat(program.status()).isEqualTo(1);
+        assertThat(program.errors()).contains("starling: ").contains(dir.toString());
+        assertThat(program.ranks()).isEmpty();
+    }
+
+    @Test
+    void shouldRunAnyCommand() throws Exception {
+        Program program = Program.run("run", "--workers", "2", "--", "/bin/sh", "-c",
+                "echo $STARLING_RANK of $STARLING_WORLD at ${STARLING_COORDINATOR##*:}; echo \"$0\" >&2; sleep 1",
+                "an argument");
+        assertThat(program.status()).as(program.errors()).isZero();
+        assertThat(program.output()).hasSize(2).anyMatch(line -> line.matches("\\[0] 0 of 2 at \\d+"))
+                .anyMatch(line -> line.matches("\\[1] 1 of 2 at \\d+"));
+        assertThat(program.errors().lines()).contains("[0] an argument", "[1] an argument");
+        assertThat(program.ranks()).containsExactly(0, 1);
+        assertThat(program.files()).isNotEmpty().allSatisfy(file -> assertThat(file).doesNotExist());
+    }
+
+    @Test
+    void shouldEndAsTheCommandThatFailed() throws Exception {
+        Program program = Program.run("run", "--workers", "2", "--", "/bin/sh", "-c",
+                "[ $STARLING_RANK = 1 ] || exec sleep 100; echo the reason >&2; exit 7");
+        assertThat(program.status()).isEqualTo(7);
+        assertThat(program.errors()).contains("[1] the reason").contains("starling: ").contains("rank 1")
+                .contains("exit status 7");
+    }
+
+    /** Writes images as the files of MNIST hold them. */
+    private void write(String name, LabelledImages images) throws IOException {
+        Path pixels = dir.resolve(name + "-images-idx3-ubyte");
+        try (DataOutputStream out = new DataOutputStream(Files.newOutputStream(pixels))) {
+            for (int each : List.of(0x803, images.count(), images.height(), images.width())) {
+                out.writeInt(each);
+            }
+            out.write(images.pixels());
+        }
+        Path labels = dir.resolve(name + "-labels-idx1-ubyte");
+        try (DataOutputStream out = new DataOutputStream(Files.newOutputStream(labels))) {
+            out.writeInt(0x801);
+            out.writeInt(images.count());
+            out.write(images.labels());
+        }
+    }
+}
