@@ -16,7 +16,7 @@ import picocli.CommandLine.Option;
         name = "bench",
         description = "Compares Starling's speed with PyTorch's, by turns, and prints the ratios.",
         mixinStandardHelpOptions = true,
-        subcommands = ClusterBench.class)
+        subcommands = {ClusterBench.class, Jmh.class})
 public final class Bench implements Callable<Integer> {
     private static final String ROW = "%-20s %12s %12s  %-10s %6s  %-8s %s";
 

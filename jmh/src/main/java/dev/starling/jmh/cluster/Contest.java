@@ -45,14 +45,12 @@ final class Contest implements AutoCloseable {
         List<Entrant> entrants = new ArrayList<>();
         for (List<Crew> ways : crews.values()) {
             if (!ways.isEmpty()) {
+                ways.forEach(way -> settle(way, measure, bytes));
                 entrants.add(new Entrant(fastest(ways, measure, bytes, warmupMillis), rounds));
             }
         }
         for (Entrant entrant : entrants) {
-            // What large sums run is not compiled by then: they are few.
-            boolean cold = entrant.crew.party().isOurs() && bytes >= LARGE_BYTES;
-            double nanos = cold ? breath(entrant.crew).settle(measure, bytes)
-                    : breath(entrant.crew).warm(measure, bytes, warmupMillis);
+            double nanos = breath(entrant.crew).warm(measure, bytes, warmupMillis);
             entrant.runs = (int) Math.clamp(sampleMillis * 1e6 / nanos, 2, 1_000_000);
         }
         for (int round = 0; round < rounds; round++) {
@@ -78,6 +76,7 @@ final class Contest implements AutoCloseable {
         }
         Map<Crew, double[]> times = new LinkedHashMap<>();
         ways.forEach(way -> times.put(way, new double[TRIALS]));
+        ways.forEach(way -> breath(way).warm(measure, bytes, warmupMillis / 6));
         for (int trial = 0; trial < TRIALS; trial++) {
             for (Crew way : ways) {
                 times.get(way)[trial] = breath(way).warm(measure, bytes, warmupMillis / 6);
@@ -85,6 +84,13 @@ final class Contest implements AutoCloseable {
         }
         return times.entrySet().stream().min(Comparator.comparingDouble(e -> median(e.getValue()))).orElseThrow()
             .getKey();
+    }
+
+    /** Lets the compiler finish what large sums run, which are too few to be compiled while they are warmed. */
+    private void settle(Crew crew, Measure measure, long bytes) {
+        if (crew.party().isOurs() && bytes >= LARGE_BYTES) {
+            breath(crew).settle(measure, bytes);
+        }
     }
 
     /** Returns the crew, after the others had a moment to keep their connections alive. */

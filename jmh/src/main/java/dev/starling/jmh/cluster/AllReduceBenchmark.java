@@ -1,0 +1,26 @@
+package dev.starling.jmh.cluster;
+
+import java.nio.file.Path;
+import org.openjdk.jmh.annotations.Param;
+
+/** Sums floats of two ranks in place. */
+public class AllReduceBenchmark extends MemberBenchmark {
+    /** Length of what is summed. */
+    @Param({"1024", "1048576"})
+    int bytes;
+
+    @Override
+    Measure measure() {
+        return Measure.ALL_REDUCE;
+    }
+
+    @Override
+    int bytes() {
+        return bytes;
+    }
+
+    @Override
+    Member join(int rank, Path meeting) throws Exception {
+        return new StarlingMember(route.config(), rank, 2, meeting);
+    }
+}

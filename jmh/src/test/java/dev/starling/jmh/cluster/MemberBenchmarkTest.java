@@ -1,0 +1,40 @@
+package dev.starling.jmh.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+@Timeout(60)
+class MemberBenchmarkTest {
+    @ParameterizedTest
+    @EnumSource(Route.class)
+    void shouldPassMessages(Route route) throws Exception {
+        runs(new RoundTripBenchmark(), route);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Route.class)
+    void shouldWriteIntoThePeersMemory(Route route) throws Exception {
+        runs(new PutBenchmark(), route);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Route.class)
+    void shouldReduce(Route route) throws Exception {
+        AllReduceBenchmark benchmark = new AllReduceBenchmark();
+        benchmark.bytes = 1024;
+        runs(benchmark, route);
+    }
+
+    /** As JMH does, without waiting until it is fast. */
+    private static void runs(MemberBenchmark benchmark, Route route) throws Exception {
+        benchmark.route = route;
+        benchmark.meet();
+        assertThat(benchmark.run()).isPositive();
+        benchmark.part();
+        assertThat(Thread.getAllStackTraces().keySet()).extracting(Thread::getName)
+            .doesNotContain(MemberBenchmark.PEER);
+    }
+}
