@@ -11,6 +11,7 @@ import java.util.function.Function;
 import java.util.function.LongToIntFunction;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import java.util.stream.LongStream;
 
 /** Many schedules, one for each seed of a range, in silence, and what holds of their outcomes. */
 record Sweep(int from, int count) {
@@ -27,7 +28,7 @@ record Sweep(int from, int count) {
     }
 
     /**
-     * Runs a plan of faults for each seed. A failure tells the plan, which reproduces the run.
+     * Runs a plan of faults for each seed, each in one thread. A failure tells the plan, which reproduces the run.
      *
      * @param processes how many there are besides the coordinator, by seed
      * @param run runs a plan, checks what is to hold, and returns how many processes came to their end
@@ -36,20 +37,18 @@ record Sweep(int from, int count) {
     int run(LongToIntFunction processes, Function<FaultPlan, Integer> run) {
         Level level = LOG.getLevel();
         LOG.setLevel(Level.OFF);
-        int ended = 0;
         try {
-            for (long seed = from; seed < from + count; seed++) {
+            return LongStream.range(from, from + count).parallel().mapToInt(seed -> {
                 FaultPlan plan = FaultPlan.random(seed, Schedule.names(processes.applyAsInt(seed)), Schedule.HORIZON);
                 try {
-                    ended += run.apply(plan);
+                    return run.apply(plan);
                 } catch (AssertionError | RuntimeException e) {
                     throw new AssertionError(plan.toString(), e);
                 }
-            }
+            }).sum();
         } finally {
             LOG.setLevel(level);
         }
-        return ended;
     }
 
     /** Whoever failed says what of. */

@@ -37,8 +37,8 @@ record Holdings(long step, long heap, long resident, long allocations, long file
     private static final long MORE_HEAP = 512 * KIB;
     /** What the JVM itself may come to take: compiled code, and room in its own memory. */
     private static final long MORE_RESIDENT = 24 * KIB * KIB;
-    /** While code is not compiled yet it makes more objects, never less. */
-    private static final double MORE_A_STEP = 1.1;
+    /** Compilers may undo what had saved objects; what grows with the steps would at least double in a run. */
+    private static final double MORE_A_STEP = 1.5;
     private static final double MORE_IN_BACKGROUND = KIB;
     private static final int LOOKS = 3;
 
@@ -105,7 +105,7 @@ record Holdings(long step, long heap, long resident, long allocations, long file
         assertThat(late.perStepSince(middle)).as("objects a step in\n%s", all)
                 .isLessThan(MORE_A_STEP * middle.perStepSince(early));
         assertThat(late.backgroundSince(middle)).as("objects of the group a step in\n%s", all)
-                .isLessThan(middle.backgroundSince(early) + MORE_IN_BACKGROUND);
+                .isLessThan(MORE_A_STEP * middle.backgroundSince(early) + MORE_IN_BACKGROUND);
     }
 
     private static void assertSame(Holdings early, Holdings late, String all) {
@@ -125,7 +125,8 @@ record Holdings(long step, long heap, long resident, long allocations, long file
         /** Whether no more objects are made in these steps than in earlier ones. */
         boolean takesNoMoreThan(Calm earlier) {
             return least < MORE_A_STEP * earlier.least
-                    && end.backgroundSince(begin) < earlier.end.backgroundSince(earlier.begin) + MORE_IN_BACKGROUND;
+                    && end.backgroundSince(begin) < MORE_A_STEP * earlier.end.backgroundSince(earlier.begin)
+                            + MORE_IN_BACKGROUND;
         }
 
         /** Checks that these steps take no more the more others have come and gone before. */
@@ -137,7 +138,7 @@ record Holdings(long step, long heap, long resident, long allocations, long file
             assertSame(early.end, late.end, text);
             assertThat((double) late.least).as("objects a step in\n%s", text).isLessThan(MORE_A_STEP * middle.least);
             assertThat(late.end.backgroundSince(late.begin)).as("objects of the group a step in\n%s", text)
-                    .isLessThan(middle.end.backgroundSince(middle.begin) + MORE_IN_BACKGROUND);
+                    .isLessThan(MORE_A_STEP * middle.end.backgroundSince(middle.begin) + MORE_IN_BACKGROUND);
         }
     }
 

@@ -79,7 +79,7 @@ final class Arrivals {
         if (failure != null) {
             Throwable thrown = failure;
             failure = null;
-            throw UcxWire.unchecked(thrown);
+            throw unchecked(thrown);
         }
         return taken;
     }
@@ -301,5 +301,13 @@ final class Arrivals {
         } catch (Throwable e) {
             fail(e);
         }
+    }
+
+    // Here, not in UcxWire, for nothing that this class needs may need UCX.
+    static RuntimeException unchecked(Throwable e) {
+        if (e instanceof Error error) {
+            throw error;
+        }
+        return e instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(e);
     }
 }

@@ -50,7 +50,7 @@ final class Events implements AutoCloseable {
             alarms = ready > 0 ? alarms + 1 : 0;
             return true;
         } catch (Throwable e) {
-            throw UcxWire.unchecked(e);
+            throw Arrivals.unchecked(e);
         }
     }
 

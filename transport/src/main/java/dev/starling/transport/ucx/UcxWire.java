@@ -248,7 +248,7 @@ final class UcxWire implements Wire, RemoteWrites {
         try {
             return worker.progress();
         } catch (Exception e) {
-            throw unchecked(e);
+            throw Arrivals.unchecked(e);
         }
     }
 
@@ -397,15 +397,8 @@ final class UcxWire implements Wire, RemoteWrites {
             try {
                 resource.close();
             } catch (Exception e) {
-                throw unchecked(e);
+                throw Arrivals.unchecked(e);
             }
         }
-    }
-
-    static RuntimeException unchecked(Throwable e) {
-        if (e instanceof Error error) {
-            throw error;
-        }
-        return e instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(e);
     }
 }
