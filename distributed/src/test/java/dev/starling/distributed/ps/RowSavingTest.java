@@ -164,11 +164,11 @@ class RowSavingTest {
         }
     }
 
-    /** Writes a file of a few rows of two tables, and returns its checksum. */
-    private String write(Plan plan, int server, Path to) throws IOException {
+    /** Writes a file of the rows that a server has of the first few of two tables, and returns its checksum. */
+    private String write(Plan plan, int server, int few, Path to) throws IOException {
         try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("a" + server), 10_000);
                 EmbeddingRows others = new EmbeddingRows(OTHER, directory.resolve("b" + server), 10_000)) {
-            for (long key = 0; key < 40; key++) {
+            for (long key = 0; key < few; key++) {
                 if (plan.serverOf(key) == server) {
                     rows.step(key, new float[] {key, 1, -1}, 0, 0.1);
                     others.step(key, new float[] {2, key}, 0, 0.1);
@@ -195,7 +195,7 @@ class RowSavingTest {
 
     @Test
     void everyFlippedByteAndEveryEndIsNoticed() throws IOException {
-        String checksum = write(plan(1, TABLE, OTHER), 0, file);
+        String checksum = write(plan(1, TABLE, OTHER), 0, 5, file);
         readAll(file, checksum);
         byte[] whole = Files.readAllBytes(file);
         Path bad = directory.resolve("bad");
@@ -221,7 +221,7 @@ class RowSavingTest {
         List<RowRestoring.Source> parts = new ArrayList<>();
         for (int s = 0; s < servers; s++) {
             Path part = directory.resolve("part-" + s);
-            parts.add(new RowRestoring.Source(part, write(before, s, part)));
+            parts.add(new RowRestoring.Source(part, write(before, s, 40, part)));
         }
         // Tables in another order.
         Plan after = plan(serversNext, OTHER, TABLE);
@@ -268,7 +268,7 @@ class RowSavingTest {
 
     @Test
     void rowsOfAnotherRuleKeepTheirWeightsAndNewTablesAreNamed() throws IOException {
-        String checksum = write(plan(1, TABLE, OTHER), 0, file);
+        String checksum = write(plan(1, TABLE, OTHER), 0, 40, file);
         Plan.Table plain = new Plan.Table("others", 2, 500, 0, new ServerOptimizer.Sgd(0.9, 0, 0, false));
         Plan.Table another = new Plan.Table("more", 2, 500, 0, ADAM);
         try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("c"), 10_000);
@@ -287,14 +287,14 @@ class RowSavingTest {
 
     @Test
     void tablesThatDoNotFitAreNamed() throws IOException {
-        String checksum = write(plan(1, TABLE, OTHER), 0, file);
+        String checksum = write(plan(1, TABLE, OTHER), 0, 40, file);
         for (Plan.Table other : List.of(new Plan.Table("others", 3, 500, 0, OTHER.rule()),
                 new Plan.Table("others", 2, 500, 0.1, OTHER.rule()), new Plan.Table("else", 2, 500, 0, OTHER.rule()))) {
             assertFails(plan(1, TABLE, other), 0, file, checksum, "has rows of");
         }
         assertFails(plan(1, TABLE, OTHER), 0, directory.resolve("absent"), checksum, "cannot be found by server 0");
         Path another = directory.resolve("another");
-        String part = write(plan(2, TABLE, OTHER), 1, another);
+        String part = write(plan(2, TABLE, OTHER), 1, 40, another);
         assertFails(plan(1, TABLE, OTHER), 0, another, part, "server 1 of 2, where that of server 0 of 1");
     }
 
