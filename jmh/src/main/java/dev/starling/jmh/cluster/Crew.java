@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
@@ -34,9 +35,11 @@ final class Crew implements AutoCloseable {
     private final Way way;
     private final int world;
     private final Path log;
-    private final List<Process> processes = new ArrayList<>();
-    private final List<Writer> orders = new ArrayList<>();
+    private final List<Process> processes = new CopyOnWriteArrayList<>();
+    private final List<Writer> orders = new CopyOnWriteArrayList<>();
     private final List<BufferedReader> answers = new ArrayList<>();
+    /** Stopped processes would outlive a benchmark that is ended by a signal. */
+    private final Thread hook = new Thread(this::end, "starling-crew-shutdown");
     private long lastRunNs = System.nanoTime();
 
     /** Starts the processes; what they print besides answers goes to files in the directory, which they share. */
@@ -45,6 +48,7 @@ final class Crew implements AutoCloseable {
         this.way = way;
         this.world = world;
         log = directory.resolve("log");
+        Runtime.getRuntime().addShutdownHook(hook);
         try {
             Files.createDirectories(directory);
             for (List<String> command : party.commands(way, world, directory, openMpi)) {
@@ -197,6 +201,15 @@ final class Crew implements AutoCloseable {
     /** Lets the members end by themselves, then ends those that have not. */
     @Override
     public void close() {
+        try {
+            Runtime.getRuntime().removeShutdownHook(hook);
+        } catch (IllegalStateException shuttingDown) {
+            return;
+        }
+        end();
+    }
+
+    private void end() {
         signal("CONT");
         List<ProcessHandle> everyone = all().toList();
         for (Writer order : orders) {
