@@ -35,7 +35,7 @@ public final class Cluster {
 
     /** Makes a cluster over the local transport. */
     public static Cluster local(int world) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2)), world,
+        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10)), world,
                 Coordinator.OnLoss.END);
     }
 

@@ -32,9 +32,9 @@ class ProgressTest {
 
     @Test
     void shouldGoOnInTheBackgroundSoonAfterSomebodyHasWaitedLong() {
-        // The thread sleeps twice as long each time: from 1.022 s of this wait to 2.046 s or later.
-        long waitNs = TimeUnit.MILLISECONDS.toNanos(1_300);
-        long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(2_040);
+        // The thread sleeps twice as long each time: from 4.094 s of this wait to 8.190 s or later.
+        long waitNs = TimeUnit.MILLISECONDS.toNanos(4_300);
+        long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(8_100);
         try (Progress progress = new Progress(transport, this::work, () -> false, true, "test", Long.MAX_VALUE / 4)) {
             long begin = System.nanoTime();
             progress.await(() -> System.nanoTime() - begin > waitNs, LONG);

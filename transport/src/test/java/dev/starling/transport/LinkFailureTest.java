@@ -69,7 +69,7 @@ class LinkFailureTest {
 
     @Test
     void shouldLoseThePeerAndSayWhyAndKeepTheOthers() {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(400));
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(4));
         Set<String> full = new HashSet<>();
         List<String> lost = new ArrayList<>();
         try (Transport here = Transport.over(new Narrow(Transport.providers().get("local").open(config), full), config);

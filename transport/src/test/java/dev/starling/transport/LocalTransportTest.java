@@ -60,7 +60,7 @@ class LocalTransportTest {
 
     @Test
     void shouldTellAPeerThatWasTooLongSilentWhyItWasLost() {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(200));
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(1));
         try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
             List<Endpoint> accepted = new ArrayList<>();
             b.onConnection(new ConnectionHandler() {

@@ -19,6 +19,7 @@ import dev.starling.transport.TransportException;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
@@ -112,6 +113,7 @@ class EngineTest {
 
     @Test
     void shouldTellAllWhenOneCannotGoOn() {
+        CountDownLatch told = new CountDownLatch(3);
         List<DistributedException> ends = cluster(3, false).run(group -> {
             // A slow rank may learn of it before it has its buffer.
             try {
@@ -126,8 +128,9 @@ class EngineTest {
                 work.await(SOON);
                 return null;
             } catch (DistributedException e) {
-                // So that nobody takes this for a loss.
-                group.await(() -> false, Duration.ofMillis(300));
+                // Nobody leaves before all have heard of it, or it is taken for a loss.
+                told.countDown();
+                group.await(() -> told.getCount() == 0, SOON);
                 return e;
             }
         });
@@ -139,9 +142,10 @@ class EngineTest {
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
     void shouldNameBuffersThatRanksUseInDifferentOrders(String hosts, int count) {
+        CountDownLatch told = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
-            return mismatch(group, () -> {
+            return mismatch(group, told, () -> {
                 SymmetricBuffer[] buffers = {all.symmetric(4L * count), all.symmetric(4L * count)};
                 int first = group.rank() == 1 ? 1 : 0;
                 Work one = all.allReduce(buffers[first], 0, count, DType.F32, ReduceOp.SUM);
@@ -157,9 +161,10 @@ class EngineTest {
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
     void shouldNameOffsetsThatDiffer(String hosts, int count) {
+        CountDownLatch told = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
-            return mismatch(group, () -> {
+            return mismatch(group, told, () -> {
                 SymmetricBuffer buffer = all.symmetric(4L * count + 64);
                 all.allReduce(buffer, group.rank() == 1 ? 64 : 0, count, DType.F32, ReduceOp.SUM).await(SOON);
             });
@@ -169,13 +174,14 @@ class EngineTest {
     }
 
     /** Returns what the rank hears of a mismatch, perhaps while it still makes its buffers. */
-    private static String mismatch(Group group, Runnable calls) {
+    private static String mismatch(Group group, CountDownLatch told, Runnable calls) {
         try {
             calls.run();
             return "nothing noticed";
         } catch (CollectiveMismatchException e) {
-            // So that nobody takes this for a loss.
-            group.await(() -> false, Duration.ofMillis(200));
+            // Nobody leaves before all have heard of it, or it is taken for a loss.
+            told.countDown();
+            group.await(() -> told.getCount() == 0, SOON);
             return e.getMessage();
         }
     }

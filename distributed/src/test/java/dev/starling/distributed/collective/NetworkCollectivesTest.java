@@ -27,6 +27,9 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -34,6 +37,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 class NetworkCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final long OFFSET = 192;
+    private static final int WORKS = 400;
+    /** Of three works on two ranks. */
+    private static final long LESS_THAN_AN_OBJECT_EACH = 2 * 3 * WORKS * 16;
     /** Nothing, one element, odd ones, either side of what is small, of what is halved, and of all scratch memory. */
     private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, HalvingDoubling.MOST_BYTES / 4,
         HalvingDoubling.MOST_BYTES / 4 + 1, 32_768 * 3 + 5,
@@ -309,6 +315,7 @@ class NetworkCollectivesTest {
     @ParameterizedTest
     @ValueSource(strings = {"abcd", "aabb"})
     void shouldNameBothCallsOfAMismatchOnAllRanks(String hosts) {
+        CountDownLatch all = new CountDownLatch(hosts.length());
         List<String> messages = hosted(hosts).run(group -> {
             try {
                 SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
@@ -319,8 +326,9 @@ class NetworkCollectivesTest {
                 }
                 return "nothing noticed";
             } catch (CollectiveMismatchException e) {
-                // So that nobody takes this for a loss.
-                group.await(() -> false, Duration.ofMillis(300));
+                // Nobody leaves before all have heard of it, or it is taken for a loss.
+                all.countDown();
+                group.await(() -> all.getCount() == 0, SOON);
                 return e.getMessage();
             }
         });
@@ -387,6 +395,7 @@ class NetworkCollectivesTest {
 
     @Test
     void shouldNoticeThatTransfersDiffer() {
+        CountDownLatch both = new CountDownLatch(2);
         List<String> messages = cluster(2).run(group -> {
             MemorySegment memory = MemorySegment.ofArray(new byte[10 + group.rank()]);
             Work work = group.rank() == 0 ? group.collectives().send(memory, 1, 3)
@@ -395,7 +404,8 @@ class NetworkCollectivesTest {
                 work.await(SOON);
                 return "nothing noticed";
             } catch (CollectiveMismatchException e) {
-                group.await(() -> false, Duration.ofMillis(300));
+                both.countDown();
+                group.await(() -> both.getCount() == 0, SOON);
                 return e.getMessage();
             }
         });
@@ -406,7 +416,8 @@ class NetworkCollectivesTest {
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2, 3, 4, 5, 6})
     void shouldNameWhoFellSilentInTheMiddle(int kind) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(700));
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2));
+        CountDownLatch told = new CountDownLatch(2);
         Cluster cluster = new Cluster(config.sharedMemory(kind == 5), 3, Coordinator.OnLoss.END);
         List<String> ends = (kind == 5 ? cluster.hosts("a", "a", "b") : cluster).run(group -> {
             int count = 3 << 18;
@@ -416,12 +427,13 @@ class NetworkCollectivesTest {
                     Work work = begin(group, buffer, kind, count);
                     // As a stopped process: in the middle of something, for longer than the others' patience.
                     group.await(() -> System.nanoTime() % 7 == 0, Duration.ofMillis(1));
-                    group.locked(() -> sleep(1_500));
+                    group.locked(() -> await(told));
                     return work.isDone() ? "done" : "stopped";
                 }
                 try {
                     begin(group, buffer, kind, count).await(SOON);
                 } catch (PeerLostException e) {
+                    told.countDown();
                     return e.rank() + " lost";
                 }
             }
@@ -430,9 +442,9 @@ class NetworkCollectivesTest {
         assertThat(ends.get(2)).isEqualTo("1 lost");
     }
 
-    private static void sleep(long millis) {
+    private static void await(CountDownLatch latch) {
         try {
-            Thread.sleep(millis);
+            assertThat(latch.await(20, TimeUnit.SECONDS)).isTrue();
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
         }
@@ -452,6 +464,7 @@ class NetworkCollectivesTest {
 
     @Test
     void shouldTellAllThatSomebodyLeftWhoIsNeeded() {
+        CountDownLatch told = new CountDownLatch(3);
         List<String> ends = cluster(4).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 22);
             if (group.rank() == 1) {
@@ -463,7 +476,8 @@ class NetworkCollectivesTest {
                 group.collectives().allReduce(buffer, 0, 1 << 20, DType.F32, ReduceOp.SUM).await(SOON);
                 return "done";
             } catch (PeerLostException e) {
-                group.await(() -> false, Duration.ofMillis(300));
+                told.countDown();
+                group.await(() -> told.getCount() == 0, SOON);
                 return e.rank() + " lost";
             }
         });
@@ -472,20 +486,22 @@ class NetworkCollectivesTest {
 
     @Test
     void shouldReduceInTheEpochAfterALoss() {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMillis(700))
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2))
                 .sharedMemory(false);
+        CountDownLatch told = new CountDownLatch(2);
         List<Float> ends = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             int count = 3 << 18;
             SymmetricBuffer buffer = group.collectives().symmetric(4L * count);
             for (int i = 0; ; i++) {
                 Work work = group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
                 if (group.rank() == 1 && i == 3) {
-                    group.locked(() -> sleep(1_500));
+                    group.locked(() -> await(told));
                     return 0f;
                 }
                 try {
                     work.await(SOON);
                 } catch (PeerLostException | MembershipChangedException e) {
+                    told.countDown();
                     break;
                 }
             }
@@ -506,28 +522,33 @@ class NetworkCollectivesTest {
 
     @Test
     void shouldAllocateNothing() {
+        Cluster.awaitEarlier();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-        List<Long> allocated = cluster(2).run(group -> {
+        AtomicLong least = new AtomicLong(Long.MAX_VALUE);
+        cluster(2).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
             MemorySegment bytes = buffer.memory().asSlice(0, 100_000);
             Collectives all = group.collectives();
             Work[] works = {all.prepareAllReduce(buffer, 0, 100, DType.F32, ReduceOp.SUM, "small"),
                 all.prepareAllReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.AVERAGE, "large"),
                 group.rank() == 0 ? all.prepareSend(bytes, 1, 0) : all.prepareReceive(bytes, 0, 0)};
-            long least = Long.MAX_VALUE;
             // The first rounds compile loops; what goes on for ever shows in each.
-            for (int window = 0; window < 12; window++) {
+            for (int window = 0; window < 100 && least.get() >= LESS_THAN_AN_OBJECT_EACH; window++) {
+                all.barrier().await(SOON);
                 long before = threads.getTotalThreadAllocatedBytes();
-                for (int i = 0; i < 400; i++) {
+                for (int i = 0; i < WORKS; i++) {
                     for (Work work : works) {
                         work.start();
                         work.await(SOON);
                     }
                 }
-                least = Math.min(least, threads.getTotalThreadAllocatedBytes() - before);
+                long made = threads.getTotalThreadAllocatedBytes() - before;
+                least.accumulateAndGet(made, Math::min);
+                // Both have told before either asks.
+                all.barrier().await(SOON);
             }
-            return least;
+            return null;
         });
-        assertThat(allocated).allMatch(bytes -> bytes < 2 * 3 * 400 * 16, "less than one object each");
+        assertThat(least.get()).isLessThan(LESS_THAN_AN_OBJECT_EACH);
     }
 }

@@ -28,6 +28,8 @@ class LauncherTest {
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();
     private final ByteArrayOutputStream err = new ByteArrayOutputStream();
     /** Is in the command line of all that is started, to find it by. */
+    private static final String AFTER_THE_OTHER = "while [ ! -e $STARLING_DIRECTORY/ready ]; do sleep 0.05; done; ";
+
     private final String mark = "launcher-test-" + System.nanoTime();
 
     private final List<Process> launchers = new ArrayList<>();
@@ -99,11 +101,12 @@ class LauncherTest {
     @Test
     void shouldKillWhatDoesNotEnd() {
         long begin = System.nanoTime();
-        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then sleep 0.3; exit 3; fi; trap '' TERM; "
-                + "while true; do sleep 0.1; done").processes(2).grace(Duration.ofMillis(500)));
+        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then " + AFTER_THE_OTHER + "exit 3; fi; "
+                + "trap '' TERM; touch $STARLING_DIRECTORY/ready; while true; do sleep 0.1; done").processes(2)
+                .grace(Duration.ofMillis(500)));
         assertThat(e.status()).isEqualTo(3);
-        assertThat(System.nanoTime() - begin).isBetween(TimeUnit.MILLISECONDS.toNanos(750),
-                TimeUnit.SECONDS.toNanos(5));
+        assertThat(System.nanoTime() - begin).isBetween(TimeUnit.MILLISECONDS.toNanos(500),
+                TimeUnit.SECONDS.toNanos(20));
     }
 
     @Test
@@ -137,8 +140,9 @@ class LauncherTest {
 
     @Test
     void shouldShowTheFirstRankAsItIsAndOthersOnlyIfTheyFail() {
-        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then printf 'a\\rb'; sleep 100; fi; echo why >&2;"
-                + "sleep 0.5; exit 9").processes(2).output(Launcher.Output.FIRST_RANK));
+        LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then printf 'a\\rb'; "
+                + "touch $STARLING_DIRECTORY/ready; sleep 100; fi; echo why >&2;" + AFTER_THE_OTHER + "exit 9")
+                .processes(2).output(Launcher.Output.FIRST_RANK));
         assertThat(text(out)).isEqualTo("a\rb");
         assertThat(text(err)).isEmpty();
         assertThat(e.lastLines()).containsExactly("why");

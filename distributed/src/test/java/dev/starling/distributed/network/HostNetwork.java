@@ -104,7 +104,7 @@ final class HostNetwork implements AutoCloseable {
     /** Has a host lose so many of a hundred packets that come. */
     void lose(int host, int percent) {
         nft(host, "add table ip lossy; add chain ip lossy in { type filter hook input priority 0; };"
-                + " add rule ip lossy in iifname eth0 numgen random mod 100 < " + percent + " counter drop");
+                + " add rule ip lossy in iifname eth0 numgen inc mod 100 < " + percent + " counter drop");
     }
 
     /** Returns how many packets a host has lost. */

@@ -32,6 +32,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -46,7 +47,7 @@ class ElasticTest {
     private static final float ROUNDING = 5e-5f;
 
     private final TransportConfig transport = TransportConfig.of("local", Secret.random())
-            .silence(Duration.ofSeconds(1));
+            .silence(Duration.ofSeconds(10));
     private CoordinatorThread coordinator;
     private Path checkpoints;
 
@@ -61,6 +62,15 @@ class ElasticTest {
 
         /** Is called in each forward pass. */
         void forward(long step) {
+        }
+
+        /** Waits for what others do to the group. */
+        void until(BooleanSupplier condition) {
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            while (!condition.getAsBoolean()) {
+                assertThat(System.nanoTime()).isLessThan(end);
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(1));
+            }
         }
 
         void die() {
@@ -260,7 +270,7 @@ class ElasticTest {
                 steps.add((int) progress.step());
             }
         });
-        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(300));
+        waiting.until(() -> waiting.group.epoch() > 1);
         joined.countDown();
         Outcome first = outcome(zero);
         assertWhole(first, alone);
@@ -276,7 +286,9 @@ class ElasticTest {
         FutureTask<Outcome> zero = start(0, true, new Fate() {
             @Override
             void forward(long step) {
-                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
+                if (step == 60) {
+                    until(() -> group.epoch() > 1 && group.world() == 2);
+                }
             }
         });
         assertThat(outcome(start(1, true, dyingIn(20)))).isNull();

@@ -31,6 +31,7 @@ import java.util.function.LongConsumer;
 final class LongRun {
     private static final int BATCHES = 100;
     private static final int BATCH = 16;
+    private static final long LONGEST_NS = 20_000_000_000L;
 
     private LongRun() { }
 
@@ -53,7 +54,9 @@ final class LongRun {
     }
 
     /**
-     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them.
+     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them. If more objects
+     * are made then than before, it goes on for as many steps again, up to 20 s: compilers need time, and may undo what
+     * they did, but what grows is seen for ever.
      *
      * @param measured is told when that is known
      * @param enough whether the others know, too; until then the run goes on
@@ -61,13 +64,25 @@ final class LongRun {
     static List<Holdings> measure(Group group, String strategy, long steps, Runnable measured,
             BooleanSupplier enough) {
         List<Holdings> all = new ArrayList<>();
+        long half = steps * 9 / 20;
+        long[] end = {Long.MAX_VALUE};
+        long[] made = {Holdings.made(), Long.MAX_VALUE};
         train(group, strategy, step -> {
-            if (step == steps / 10 || step == steps * 11 / 20 || step == steps) {
-                all.add(Holdings.of(step));
+            made[1] = Math.min(made[1], Holdings.made() - made[0]);
+            if (all.size() < 3 && step >= steps / 10 && (step - steps / 10) % half == 0) {
+                Holdings now = Holdings.of(step, made[1]);
+                made[1] = Long.MAX_VALUE;
+                if (all.size() == 2 && end[0] == Long.MAX_VALUE) {
+                    end[0] = System.nanoTime() + LONGEST_NS;
+                }
+                if (all.size() < 2 || now.takesNoMoreSince(all.get(1), all.get(0)) || System.nanoTime() > end[0]) {
+                    all.add(now);
+                    if (all.size() == 3) {
+                        measured.run();
+                    }
+                }
             }
-            if (step == steps) {
-                measured.run();
-            }
+            made[0] = Holdings.made();
         }, () -> all.size() == 3 && enough.getAsBoolean());
         return all;
     }

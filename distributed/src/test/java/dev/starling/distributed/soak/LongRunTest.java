@@ -211,12 +211,12 @@ class LongRunTest {
             if (++steps > SETTLING_STEPS) {
                 least = Math.min(least, made);
                 if (steps == SETTLING_STEPS + CALM_STEPS) {
-                    calm = new Holdings.Calm(begin, Holdings.of(step), least);
+                    calm = new Holdings.Calm(begin, Holdings.of(step, least));
                     steps = SETTLING_STEPS;
                 }
             }
             if (steps == SETTLING_STEPS) {
-                begin = Holdings.of(step);
+                begin = Holdings.of(step, 0);
                 least = Long.MAX_VALUE;
             }
             before = Holdings.made();

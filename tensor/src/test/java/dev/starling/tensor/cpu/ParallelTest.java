@@ -133,9 +133,12 @@ class ParallelTest {
     @Test
     void shouldLeaveNoThreadRunningWhenIdle() throws InterruptedException {
         sum(3, 1_000);
-        Thread.sleep(50);
         List<Thread> helpers = helpers();
         assertThat(helpers).hasSize(2).allMatch(Thread::isDaemon);
+        for (long end = System.nanoTime() + 20_000_000_000L; System.nanoTime() < end
+                && !helpers.stream().allMatch(t -> t.getState() == Thread.State.WAITING);) {
+            Thread.sleep(10);
+        }
         assertThat(helpers).allMatch(t -> t.getState() == Thread.State.WAITING);
         Parallel.shutdown();
         assertThat(helpers).noneMatch(Thread::isAlive);

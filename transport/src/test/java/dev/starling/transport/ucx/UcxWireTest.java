@@ -208,6 +208,9 @@ class UcxWireTest {
                 await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
             }
         }
+        for (long end = System.nanoTime() + 10_000_000_000L; threads("async") > 0 && System.nanoTime() < end;) {
+            Thread.onSpinWait();
+        }
         assertThat(threads("async")).as("threads of UCX").isZero();
         assertThat(shared()).isEqualTo(files);
     }
