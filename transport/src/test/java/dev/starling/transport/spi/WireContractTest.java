@@ -46,7 +46,8 @@ class WireContractTest {
 
     /** Datagrams may take a busy machine longer than the usual patience at the end. */
     static Stream<Way> ways() {
-        return Stream.of(new Way("aeron", Map.of("ipc", "true")), new Way("aeron", Map.of("ipc", "false", "linger", "10000")),
+        return Stream.of(new Way("aeron", Map.of("ipc", "true")),
+                new Way("aeron", Map.of("ipc", "false", "linger", "10000")),
                 new Way("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
                 new Way("ucx", Map.of("tls", "tcp")),
                 new Way("ucx", Map.of("tls", "sm,self")), new Way("ucx", Map.of("tls", "all")));
