@@ -1,9 +1,12 @@
 package dev.starling.distributed;
 
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireProvider.Availability;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -37,6 +40,18 @@ public final class Cluster {
     public static Cluster local(int world) {
         return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10)), world,
                 Coordinator.OnLoss.END);
+    }
+
+    /**
+     * Returns a transport with a secret of its own, that of UCX over TCP; skips the test where there is none.
+     *
+     * @param provider local, aeron or ucx
+     */
+    public static TransportConfig transport(String provider) {
+        Availability there = Transport.providers().get(provider).availability();
+        assumeTrue(there instanceof Availability.Ready, () -> "no " + provider + " here: " + there);
+        TransportConfig config = TransportConfig.of(provider, Secret.random()).silence(Duration.ofSeconds(5));
+        return provider.equals("ucx") ? config.option("tls", "tcp") : config;
     }
 
     /** Has ranks pretend to be on hosts of these names. */

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.Corners.Outcome;
 import dev.starling.distributed.ring.ApartDevices;
@@ -48,7 +49,14 @@ class ParameterServerTest {
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
-        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
+        return train(Cluster.local(workers + servers).patience(Duration.ofSeconds(5)), workers, servers, consistency,
+                config, network, optimizer, epochs);
+    }
+
+    private static List<Outcome> train(Cluster cluster, int workers, int servers, Consistency consistency,
+            ServerConfig config, Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer,
+            int epochs) {
+        return cluster.run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;
@@ -64,12 +72,11 @@ class ParameterServerTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"1, 1", "2, 1", "2, 2", "3, 2", "4, 1"})
-    void synchronousWorkersTrainAsOneProcessDoes(int workers, int servers) {
+    @CsvSource({"local, 1, 1", "local, 2, 1", "local, 2, 2", "local, 3, 2", "local, 4, 1", "aeron, 2, 1"})
+    void synchronousWorkersTrainAsOneProcessDoes(String wire, int workers, int servers) {
         Outcome alone = Corners.train(Corners::perceptron, ParameterServerTest::momentum, 10, new SingleProcess(),
                 b -> { });
-        List<Outcome> all = train(workers, servers, new Consistency.Synchronous(), ServerConfig.inMemory(),
-                Corners::perceptron, ParameterServerTest::momentum, 10);
+        List<Outcome> all = synchronously(wire, workers, servers);
         assertThat(all).hasSize(workers);
         assertAlike(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
@@ -80,9 +87,13 @@ class ParameterServerTest {
             assertThat(each.history().last().heldOut()).isEqualTo(all.getFirst().history().last().heldOut());
         }
         assertThat(alone.accuracy()).isGreaterThan(0.9);
-        List<Outcome> again = train(workers, servers, new Consistency.Synchronous(), ServerConfig.inMemory(),
-                Corners::perceptron, ParameterServerTest::momentum, 10);
-        assertAlike(again.getLast(), all.getFirst(), 0);
+        assertAlike(synchronously(wire, workers, servers).getLast(), all.getFirst(), 0);
+    }
+
+    private static List<Outcome> synchronously(String wire, int workers, int servers) {
+        Cluster cluster = new Cluster(Cluster.transport(wire), workers + servers, Coordinator.OnLoss.END);
+        return train(cluster.patience(Duration.ofSeconds(20)), workers, servers, new Consistency.Synchronous(),
+                ServerConfig.inMemory(), Corners::perceptron, ParameterServerTest::momentum, 10);
     }
 
     /** The same bits as where workers are on the host, for the devices compute as that does. */

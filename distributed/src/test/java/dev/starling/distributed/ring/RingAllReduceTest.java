@@ -28,7 +28,6 @@ import dev.starling.tensor.Tensor;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.LongAdder;
@@ -92,17 +91,21 @@ class RingAllReduceTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"local, 2", "local, 3", "aeron, 2", "aeron, 3"})
+    @CsvSource({"local, 2", "local, 3", "aeron, 2", "aeron, 3", "ucx, 2"})
     void shouldTrainAsOneProcessDoesWithoutSharedMemory(String wire, int world) {
         Outcome alone = alone(Runs::cnn);
-        TransportConfig network = TransportConfig.of(wire, Secret.random()).sharedMemory(false)
-                .silence(Duration.ofSeconds(5));
-        List<Outcome> all = new Cluster(network, world, Coordinator.OnLoss.END).run(group ->
-                Runs.train(Runs::cnn, RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
+        List<Outcome> all = withoutSharedMemory(wire, world);
         assertAlike(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
             assertAlike(each, all.getFirst(), 0);
         }
+        assertAlike(withoutSharedMemory(wire, world).getLast(), all.getFirst(), 0);
+    }
+
+    private static List<Outcome> withoutSharedMemory(String wire, int world) {
+        TransportConfig network = Cluster.transport(wire).sharedMemory(false);
+        return new Cluster(network, world, Coordinator.OnLoss.END).run(group ->
+                Runs.train(Runs::cnn, RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
     }
 
     @Test

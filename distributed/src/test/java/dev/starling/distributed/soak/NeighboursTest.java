@@ -3,6 +3,7 @@ package dev.starling.distributed.soak;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
+import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.CoordinatorThread;
@@ -10,7 +11,8 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.transport.Secret;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -23,6 +25,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Two clusters in one process, with secrets of their own, know nothing of each other. */
 @Timeout(120)
@@ -38,17 +41,24 @@ class NeighboursTest {
         private final AtomicBoolean dies = new AtomicBoolean();
         private final AtomicLong epochs = new AtomicLong();
         private final CoordinatorThread coordinator;
+        /** Those who train, and a server where there is one. */
         private final List<FutureTask<float[]>> ranks = new ArrayList<>();
 
         Neighbour(String wire, String strategy) {
-            TransportConfig transport = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(5));
+            TransportConfig transport = Cluster.transport(wire);
             OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
-            coordinator = CoordinatorThread.start(Coordinator.open(transport, WORLD, onLoss, 1, PATIENCE));
-            for (int rank = 0; rank < WORLD; rank++) {
+            int members = strategy.startsWith("ps") ? WORLD + 1 : WORLD;
+            coordinator = CoordinatorThread.start(Coordinator.open(transport, members, onLoss, 1, PATIENCE));
+            for (int rank = 0; rank < members; rank++) {
                 GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank).patience(PATIENCE);
                 boolean last = rank == WORLD - 1;
                 FutureTask<float[]> task = new FutureTask<>(() -> {
                     try (Group group = Group.join(config)) {
+                        if (group.rank() >= WORLD) {
+                            ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                            epochs.accumulateAndGet(group.epoch(), Math::max);
+                            return new float[0];
+                        }
                         float[] weights = LongRun.train(group, strategy, step -> {
                             steps.incrementAndGet();
                             if (last && dies.get()) {
@@ -100,8 +110,9 @@ class NeighboursTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"local, ring, gossip", "local, gossip, ring", "local, ring, ring", "aeron, ring, gossip",
-        "aeron, gossip, ring"})
+    @CsvSource({"local, ring, gossip", "local, gossip, ring", "local, ring, ring", "local, ps async, ring",
+        "aeron, ring, gossip", "aeron, gossip, ring", "aeron, ring, ps async", "aeron, ps async, gossip",
+        "aeron, ps sync, ps async", "ucx, ring, gossip", "ucx, ps async, ring"})
     void shouldNotNoticeThatTheOtherDies(String wire, String lives, String dies) throws Exception {
         try (Neighbour one = new Neighbour(wire, lives); Neighbour other = new Neighbour(wire, dies)) {
             one.awaitSteps(STEPS);
@@ -114,22 +125,25 @@ class NeighboursTest {
                 other.awaitSteps(STEPS);
                 other.enough.set(true);
                 assertThat(other.failure(0)).isNull();
+                if (other.ranks.size() > WORLD) {
+                    assertThat(other.failure(WORLD)).as("of the server").isNull();
+                }
             }
             one.awaitSteps(STEPS);
             List<float[]> weights = one.end();
             assertThat(one.epochs).as("epochs of those who were left in peace").hasValue(1);
-            if (lives.equals("ring")) {
+            if (lives.equals("ring") || lives.equals("ps sync")) {
                 assertThat(weights.get(1)).containsExactly(weights.get(0));
             }
         }
     }
 
     @ParameterizedTest
-    @CsvSource({"local", "aeron"})
+    @ValueSource(strings = {"local", "aeron", "ucx"})
     void shouldTakeNobodyOfTheOther(String wire) throws Exception {
         try (Neighbour one = new Neighbour(wire, "elastic"); Neighbour other = new Neighbour(wire, "gossip")) {
             one.awaitSteps(STEPS);
-            TransportConfig stranger = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(5));
+            TransportConfig stranger = Cluster.transport(wire);
             for (Neighbour each : List.of(one, other)) {
                 DistributedException refused = catchThrowableOfType(
                         DistributedException.class, () -> Group.join(GroupConfig.of(stranger,
