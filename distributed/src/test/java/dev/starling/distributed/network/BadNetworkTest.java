@@ -173,6 +173,39 @@ class BadNetworkTest {
         assertThat(network.lost(0) + network.lost(1) + network.lost(2)).isPositive();
     }
 
+    /** Two workers and a server. */
+    @Test
+    void shouldTrainWithAServerAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
+        for (int host = 0; host < WORLD; host++) {
+            network.lose(host, 1);
+        }
+        List<Program> ranks = ranks("aeron", "ps-sync", PATIENT_MS, STEPS);
+        assertAllLike(ranks.subList(0, 2), alone());
+        ranks.get(2).await("done", END_S);
+        ranks.get(2).awaitEnd(END_S);
+        for (int host = 0; host < WORLD; host++) {
+            assertThat(network.lost(host)).as("packets lost on the way to rank %d", host).isPositive();
+        }
+    }
+
+    @Test
+    void shouldLearnWithAServerThatNobodyWaitsForWhenOneInAHundredPacketsIsLost() throws Exception {
+        for (int host = 0; host < WORLD; host++) {
+            network.lose(host, 1);
+        }
+        learnWithAServer(ranks("aeron", "ps", PATIENT_MS, 200));
+        assertThat(network.lost(2)).as("packets lost on the way to the server").isPositive();
+    }
+
+    private static void learnWithAServer(List<Program> ranks) throws InterruptedException {
+        for (Program worker : ranks.subList(0, 2)) {
+            assertThat(LineFit.error(weights(worker))).isLessThan(0.1);
+            worker.awaitEnd(END_S);
+        }
+        ranks.get(2).await("done", END_S);
+        ranks.get(2).awaitEnd(END_S);
+    }
+
     @Test
     void shouldTrainByRingAsAloneWhenPacketsAreDelayedAndOvertakeEachOther() throws Exception {
         List<String> ways = new ArrayList<>();
@@ -269,6 +302,46 @@ class BadNetworkTest {
             assertThat(LineFit.error(weights(rank))).isLessThan(0.1);
             rank.awaitEnd(END_S);
         }
+    }
+
+    @Test
+    void shouldGoOnWithoutACutOffWorkerOfAServerAndTakeAReplacementIn() throws Exception {
+        List<Program> ranks = ranks("aeron", "ps", SILENCE_MS, FOR_EVER);
+        Program stays = ranks.getFirst();
+        for (Program worker : ranks.subList(0, 2)) {
+            worker.awaitStep(20, WORLD, START_S);
+        }
+        network.cut(1);
+        stays.awaitStep(30, WORLD - 1, (SILENCE_MS + SLACK_MS) / 1000);
+        stays.awaitStep(stays.lastStep() + 50, WORLD - 1, END_S);
+        ranks.get(1).close();
+        network.heal(1);
+        long before = stays.lastStep();
+        ranks.set(1, rank("aeron", "ps", 1, 1, SILENCE_MS, FOR_EVER));
+        for (Program worker : ranks.subList(0, 2)) {
+            worker.awaitStep(before + 50, WORLD, START_S);
+        }
+        stop(ranks.subList(0, 2));
+        learnWithAServer(ranks);
+    }
+
+    @Test
+    void shouldWaitForAServerThatIsCutOffForAWhile() throws Exception {
+        List<Program> ranks = ranks("aeron", "ps", PATIENT_MS, FOR_EVER);
+        List<Program> workers = ranks.subList(0, 2);
+        for (Program worker : workers) {
+            worker.awaitStep(20, WORLD, START_S);
+        }
+        network.cut(2);
+        for (Program worker : workers) {
+            worker.awaitStandstill(END_S);
+        }
+        network.heal(2);
+        for (Program worker : workers) {
+            worker.awaitStep(worker.lastStep() + 100, WORLD, END_S);
+        }
+        stop(workers);
+        learnWithAServer(ranks);
     }
 
     // ---- others ----

@@ -12,6 +12,8 @@ import java.util.function.Predicate;
 
 /** A program of these tests in a process of its own, and what it says. */
 final class Program implements AutoCloseable {
+    private static final long STANDSTILL_NS = TimeUnit.MILLISECONDS.toNanos(500);
+
     private final String name;
     private final Process process;
     private final List<String> said = new ArrayList<>();
@@ -103,6 +105,23 @@ final class Program implements AutoCloseable {
                             + what + (leftMs <= 0 ? " within " + seconds + " s" : "") + ", but\n" + all());
                 }
                 said.wait(Math.min(leftMs, 100));
+            }
+        }
+    }
+
+    /** Waits until it has said nothing for half a second. */
+    void awaitStandstill(long seconds) throws InterruptedException {
+        long begin = System.nanoTime();
+        long since = begin;
+        synchronized (said) {
+            for (int seen = said.size(); System.nanoTime() - since < STANDSTILL_NS; said.wait(50)) {
+                if (said.size() > seen) {
+                    seen = said.size();
+                    since = System.nanoTime();
+                }
+                if (System.nanoTime() - begin > TimeUnit.SECONDS.toNanos(seconds)) {
+                    throw new AssertionError(name + " goes on for " + seconds + " s, and says\n" + all());
+                }
             }
         }
     }

@@ -7,6 +7,9 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
@@ -46,7 +49,7 @@ final class RankProgram implements TrainingListener {
 
     /**
      * Arguments, {@code name=value}: provider, secret (hexadecimal), host, port, silence (ms), directory, coordinator,
-     * rank, world, strategy (ring, elastic or gossip), steps.
+     * rank, world, strategy (ring, elastic, gossip, or ps or ps-sync, where the last rank serves), steps.
      */
     public static void main(String[] arguments) {
         RankProgram program = new RankProgram(arguments);
@@ -114,7 +117,12 @@ final class RankProgram implements TrainingListener {
         try (Group joined = Group.join(config)) {
             group = joined;
             say("joined " + group.rank());
-            float[] weights = LineFit.train(strategy(), Integer.parseInt(given.get("steps")), this);
+            if (given.get("strategy").startsWith("ps") && wish == workers()) {
+                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                say("done");
+                return;
+            }
+            float[] weights = LineFit.train(strategy(wish), Integer.parseInt(given.get("steps")), this);
             StringBuilder text = new StringBuilder();
             for (float weight : weights) {
                 text.append(' ').append(Integer.toHexString(Float.floatToRawIntBits(weight)));
@@ -123,11 +131,18 @@ final class RankProgram implements TrainingListener {
         }
     }
 
-    private DistributionStrategy strategy() {
+    private int workers() {
+        return Integer.parseInt(given.get("world")) - 1;
+    }
+
+    private DistributionStrategy strategy(int wish) {
         return switch (given.get("strategy")) {
             case "ring" -> RingAllReduce.over(group).bucketBytes(2048).build();
             case "elastic" -> RingAllReduce.over(group).bucketBytes(2048).elastic().build();
             case "gossip" -> Gossip.of(group, 2);
+            case "ps" -> ParameterServer.worker(group, wish).workers(workers()).build();
+            case "ps-sync" -> ParameterServer.worker(group, wish).workers(workers())
+                    .consistency(new Consistency.Synchronous()).build();
             default -> throw new IllegalArgumentException(given.toString());
         };
     }
