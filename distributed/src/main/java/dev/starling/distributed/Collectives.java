@@ -7,6 +7,7 @@ import dev.starling.distributed.collective.Task;
 import dev.starling.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.function.BooleanSupplier;
 
 /**
@@ -154,8 +155,17 @@ public final class Collectives {
         staged(bytes, DType.U8, (count) -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
     }
 
-    /** Reduces elements of all ranks, wherever they lie, in place. Collective; waits. */
+    /**
+     * Reduces elements of all ranks, wherever they lie, in place. Collective; waits.
+     *
+     * @throws IllegalArgumentException if the memory holds no whole number of them; nothing is reduced then
+     */
     public void allReduce(MemorySegment elements, DType type, ReduceOp op) {
+        if (elements.byteSize() % type.bytes() != 0) {
+            throw new IllegalArgumentException("all reduce (" + op.name().toLowerCase(Locale.ROOT) + ") of "
+                    + elements.byteSize() + " bytes: must be a multiple of " + type.bytes() + ", the bytes of an "
+                    + "element of " + type);
+        }
         staged(elements, type, (count) -> CollectiveCall.allReduce(type, op, count, "staged"));
     }
 

@@ -79,6 +79,26 @@ class GroupTest {
     }
 
     @Test
+    void shouldLeaveNoByteOut() {
+        List<byte[]> all = Cluster.local(2).run(group -> {
+            Collectives together = group.collectives();
+            byte mine = (byte) (10 + group.rank());
+            byte[] bytes = {mine, mine, mine, mine, mine, mine, mine};
+            assertThatThrownBy(() -> together.allReduce(MemorySegment.ofArray(bytes), DType.I32, ReduceOp.SUM))
+                    .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("all reduce (sum)")
+                    .hasMessageContaining("7 bytes").hasMessageContaining("multiple of 4")
+                    .hasMessageContaining("i32");
+            assertThat(bytes).containsOnly(mine);
+            // Who was refused has begun nothing, and what is of bytes may have any length.
+            together.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4), DType.I32, ReduceOp.SUM);
+            assertThat(bytes).containsExactly(21, 21, 21, 21, mine, mine, mine);
+            together.broadcast(MemorySegment.ofArray(bytes), 1);
+            return bytes;
+        });
+        assertThat(all).containsOnly(new byte[] {21, 21, 21, 21, 11, 11, 11});
+    }
+
+    @Test
     void shouldTellEveryRankWhoWasLost() {
         CountDownLatch ready = new CountDownLatch(3);
         List<String> messages = Cluster.local(3).run(group -> {
