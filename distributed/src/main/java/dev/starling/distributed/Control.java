@@ -25,8 +25,13 @@ sealed interface Control {
     /** All members have reached each other. */
     record Start(long epoch) implements Control { }
 
-    /** The sender cannot reach a member. */
-    record Suspect(long epoch, long id, String reason) implements Control { }
+    /** The sender cannot reach a member, and has not heard it for so long. */
+    record Suspect(long epoch, long id, long unheardNs, String reason) implements Control {
+        /** Makes what the sender says when it has lost a member. */
+        static Suspect of(long epoch, long id, PeerLostException loss, String reason) {
+            return new Suspect(epoch, id, loss.unheard().toNanos(), reason);
+        }
+    }
 
     /** A member is lost, and the group ends with it. */
     record Lost(long epoch, int rank, long unheardNs, String reason) implements Control { }
@@ -65,6 +70,7 @@ sealed interface Control {
                     out.writeByte(5);
                     out.writeLong(m.epoch);
                     out.writeLong(m.id);
+                    out.writeLong(m.unheardNs);
                     out.writeUTF(m.reason);
                 }
                 case Lost m -> {
@@ -108,7 +114,7 @@ sealed interface Control {
                 case 2 -> new NewView(in.readLong(), readView(in));
                 case 3 -> new Ready(in.readLong());
                 case 4 -> new Start(in.readLong());
-                case 5 -> new Suspect(in.readLong(), in.readLong(), in.readUTF());
+                case 5 -> new Suspect(in.readLong(), in.readLong(), in.readLong(), in.readUTF());
                 case 6 -> new Lost(in.readLong(), in.readInt(), in.readLong(), in.readUTF());
                 case 7 -> new Refused(in.readUTF());
                 case 8 -> new Leave();

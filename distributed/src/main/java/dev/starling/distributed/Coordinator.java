@@ -31,7 +31,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final long settleNs;
     private final long begunNs;
     private final List<Seat> seats = new ArrayList<>();
-    private final Map<Long, Integer> suspicions = new HashMap<>();
+    private final Map<Long, Suspicion> suspicions = new HashMap<>();
     private View view = new View(0, List.of());
     private long ids;
     private boolean started;
@@ -97,6 +97,19 @@ public final class Coordinator implements Agent, AutoCloseable {
             this.id = id;
             this.join = join;
             outbox = new Outbox(endpoint);
+        }
+    }
+
+    /**
+     * What members say of one that they cannot reach.
+     *
+     * @param members how many of them
+     * @param heardNs when any of them heard it last
+     * @param reason what the first of them said
+     */
+    private record Suspicion(int members, long heardNs, String reason) {
+        Suspicion and(Suspicion other) {
+            return new Suspicion(members + other.members, Math.max(heardNs, other.heardNs), reason);
         }
     }
 
@@ -262,15 +275,18 @@ public final class Coordinator implements Agent, AutoCloseable {
             if (onLoss == OnLoss.REFORM) {
                 stale = true;
             } else {
-                tellLoss(rank(view.members(), suspicion.id()), 0, suspicion.reason());
+                tellLoss(rank(view.members(), suspicion.id()), suspicion.unheardNs(), suspicion.reason());
             }
             return;
         }
-        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank(view.members(), from.id),
-                rank(view.members(), suspicion.id()), suspicion.reason());
-        suspicions.merge(suspicion.id(), 1, Integer::sum);
+        int rank = rank(view.members(), from.id);
+        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(view.members(), suspicion.id()),
+                suspicion.reason());
+        long now = transport.nanoTime();
+        suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.unheardNs(), "rank " + rank + " says: "
+                + suspicion.reason()), Suspicion::and);
         if (suspectedNs == 0) {
-            suspectedNs = transport.nanoTime();
+            suspectedNs = now;
         }
     }
 
@@ -278,17 +294,18 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void judge() {
         suspectedNs = 0;
         Seat worst = null;
-        int most = 0;
+        Suspicion most = null;
         for (Seat seat : seats) {
-            int count = suspicions.getOrDefault(seat.id, 0);
-            if (count > 0 && count >= most) {
-                most = count;
+            Suspicion suspicion = suspicions.get(seat.id);
+            if (suspicion != null && (most == null || suspicion.members >= most.members)) {
+                most = suspicion;
                 worst = seat;
             }
         }
         suspicions.clear();
         if (worst != null) {
-            evict(worst, "cut off from " + most + " other members", 0);
+            evict(worst, "cut off from " + most.members + " of the " + (view.world() - 1) + " other members; "
+                    + most.reason, transport.nanoTime() - most.heardNs);
         }
     }
 
@@ -296,17 +313,21 @@ public final class Coordinator implements Agent, AutoCloseable {
         viewNs = transport.nanoTime();
         for (Seat seat : List.copyOf(seats)) {
             if (seat.ready != view.epoch()) {
-                evict(seat, "did not reach the other members in time", 0);
+                evict(seat, "did not reach the other members in time", unheardNs(seat.outbox.endpoint()));
             }
         }
     }
 
     private void gone(Endpoint endpoint) {
         if (endpoint.attachment() instanceof Seat seat && seats.contains(seat)) {
-            evict(seat, endpoint.reason(), transport.nanoTime() - endpoint.lastHeardNs());
+            evict(seat, endpoint.reason(), unheardNs(endpoint));
         }
         // Whoever comes again does so anew.
         endpoint.close();
+    }
+
+    private long unheardNs(Endpoint endpoint) {
+        return transport.nanoTime() - endpoint.lastHeardNs();
     }
 
     private void evict(Seat seat, String reason, long unheardNs) {

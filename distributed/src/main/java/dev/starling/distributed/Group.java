@@ -336,7 +336,7 @@ public final class Group implements AutoCloseable {
         if (phase == Phase.RUNNING && engine.awaits(gone.rank())) {
             long id = view.members().get(gone.rank()).id();
             breakWith(gone);
-            coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, "it has left"));
+            coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, gone, "it has left"));
         }
     }
 
@@ -470,7 +470,7 @@ public final class Group implements AutoCloseable {
         if (phase == Phase.RUNNING) {
             breakWith(loss);
         }
-        coordinator.send(Channels.CONTROL, new Control.Suspect(view.epoch(), id, endpoint.reason()));
+        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, endpoint.reason()));
         listeners.forEach(Runnable::run);
     }
 

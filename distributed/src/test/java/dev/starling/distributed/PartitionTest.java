@@ -1,0 +1,77 @@
+package dev.starling.distributed;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.simulated.Conditions;
+import dev.starling.transport.simulated.Fault;
+import dev.starling.transport.simulated.FaultPlan;
+import dev.starling.transport.simulated.Simulation;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+
+/** Two members do not hear each other any more, but the coordinator hears both. */
+class PartitionTest {
+    private static final Duration SILENCE = Duration.ofMillis(100);
+    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    private static final Pattern LOSS = Pattern.compile("rank 2 is lost, last heard (\\d+) ms ago: cut off from 1 of "
+            + "the 2 other members; rank 1 says: nothing heard from rank2 for (\\d+) ms");
+
+    /** Returns what ended the group on each of three ranks, of which the last two are cut off from each other. */
+    private static List<PeerLostException> losses() {
+        List<String> names = List.of("coordinator", "rank0", "rank1", "rank2");
+        FaultPlan plan = new FaultPlan(1, names, PATIENCE, Set.of(FaultPlan.Kind.CUT), Conditions.GOOD,
+                List.of(new Fault.Cut(Duration.ofMillis(50), PATIENCE, Set.of("rank1"), Set.of("rank2"), true)));
+        TransportConfig config = TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
+                .silence(SILENCE);
+        List<PeerLostException> losses = new ArrayList<>(names.stream().skip(1).<PeerLostException>map(_ -> null)
+                .toList());
+        try (Simulation simulation = Simulation.of(plan)) {
+            simulation.start("coordinator", () -> {
+                try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"), config),
+                        3, Coordinator.OnLoss.END, 1, PATIENCE)) {
+                    coordinator.run(PATIENCE.multipliedBy(2));
+                }
+            });
+            for (int rank = 0; rank < 3; rank++) {
+                String name = names.get(1 + rank);
+                GroupConfig joining = GroupConfig.of(null, "coordinator").wish(rank).host(name).joining(PATIENCE);
+                simulation.start(name, () -> {
+                    try (Group group = Group.join(Transport.over(simulation.wire(name), config), joining, false)) {
+                        group.await(group::isEnded, PATIENCE);
+                        if (group.failure() instanceof PeerLostException loss) {
+                            losses.set(joining.wish(), loss);
+                        }
+                    }
+                });
+            }
+            simulation.run(PATIENCE.multipliedBy(3));
+        }
+        return losses;
+    }
+
+    @Test
+    void shouldTellWhenTheOtherSideHeardTheLostOneLast() {
+        List<PeerLostException> losses = losses();
+        // Ranks 0 and 1 learn it of the coordinator; rank 2 was told that it is the one.
+        for (PeerLostException loss : losses.subList(0, 2)) {
+            Matcher told = LOSS.matcher(loss.getMessage());
+            assertThat(told.matches()).as(loss.getMessage()).isTrue();
+            assertThat(loss.rank()).isEqualTo(2);
+            long last = Long.parseLong(told.group(1));
+            long suspected = Long.parseLong(told.group(2));
+            assertThat(loss.unheard().toMillis()).isEqualTo(last);
+            assertThat(suspected).isGreaterThanOrEqualTo(SILENCE.toMillis());
+            // The coordinator waits half a silence for what others say, and is not asked for long to get to it.
+            assertThat(last - suspected).isBetween(SILENCE.toMillis() / 2, SILENCE.toMillis());
+        }
+        assertThat(losses.get(2)).isNull();
+    }
+}
