@@ -1,0 +1,160 @@
+package dev.starling.distributed.ring;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Sums are under way while the backward pass still goes on. */
+@Timeout(60)
+class BucketsTest {
+    private static final Duration SOON = Duration.ofSeconds(20);
+    private static final int COUNT = 1000;
+    /** Room for two gradients of {@link #COUNT} numbers. */
+    private static final long LIMIT = 2 * 4096;
+
+    /** Memory that nobody adds up; notes which buckets were to be, one after the other. */
+    private static final class Recorder implements Reducer {
+        private final List<Integer> begun = new ArrayList<>();
+        private final MemorySegment memory;
+        private BucketPlan plan;
+
+        Recorder(long bytes) {
+            memory = Arena.ofAuto().allocate(bytes, BucketPlan.LINE);
+        }
+
+        private MemorySegment segment(int entry) {
+            return memory.asSlice(plan.places().get(entry).offset(), plan.entries().get(entry).size());
+        }
+
+        @Override
+        public Device device() {
+            return Device.cpu();
+        }
+
+        @Override
+        public void prepare(BucketPlan newPlan) {
+            plan = newPlan;
+        }
+
+        @Override
+        public Tensor slot(int entry, Shape shape) {
+            return Tensor.wrap(segment(entry), plan.entries().get(entry).dtype(), shape.dims());
+        }
+
+        @Override
+        public void clear(int entry) {
+            segment(entry).fill((byte) 0);
+        }
+
+        @Override
+        public MemorySegment vector() {
+            return segment(plan.entries().size() - 1);
+        }
+
+        @Override
+        public void start(int bucket) {
+            begun.add(bucket);
+        }
+
+        @Override
+        public void await(Duration atMost) {
+        }
+
+        @Override
+        public void close() {
+        }
+    }
+
+    /** Puts gradients one after the other; returns how many buckets were begun after each, and after the step's end. */
+    private static List<Integer> begunAfterEach(Buckets buckets, Recorder recorder, Tensor gradient, int... order) {
+        List<Integer> counts = new ArrayList<>();
+        recorder.begun.clear();
+        buckets.reset();
+        for (int index : order) {
+            buckets.put(index, gradient);
+            counts.add(recorder.begun.size());
+        }
+        buckets.complete();
+        counts.add(recorder.begun.size());
+        assertThat(recorder.begun).isEqualTo(IntStream.range(0, recorder.begun.size()).boxed().toList());
+        return counts;
+    }
+
+    @Test
+    void shouldBeginABucketAsSoonAsItIsFull() {
+        Recorder[] made = new Recorder[1];
+        try (Scope scope = Scope.open("test")) {
+            Tensor gradient = Tensor.zeros(COUNT);
+            List<Parameter> parameters = IntStream.range(0, 6).mapToObj(_ -> Parameter.of(Tensor.zeros(COUNT)))
+                    .toList();
+            try (Buckets buckets = new Buckets(bytes -> made[0] = new Recorder(bytes), parameters, DType.F32, 1,
+                    new int[0], LIMIT)) {
+                // From the last gradient to the first; the vector, which fills at the end, goes with the first two.
+                assertThat(made[0].plan.buckets()).extracting(BucketPlan.Bucket::entries).containsExactly(2, 2, 3);
+                assertThat(begunAfterEach(buckets, made[0], gradient, 5, 4, 3, 2, 1, 0))
+                        .containsExactly(0, 1, 1, 2, 2, 2, 3);
+                // What fills too early waits for those before it, for all ranks must begin them alike.
+                assertThat(begunAfterEach(buckets, made[0], gradient, 0, 1, 2, 3, 4, 5))
+                        .containsExactly(0, 0, 0, 0, 0, 2, 3);
+                // What does not come at all is missed only at the end.
+                assertThat(begunAfterEach(buckets, made[0], gradient, 5, 4, 3, 1, 0)).containsExactly(0, 1, 1, 1, 1, 3);
+                buckets.reorder(new int[] {0, 1, 2, 3, 4, 5});
+                assertThat(begunAfterEach(buckets, made[0], gradient, 0, 1, 2, 3, 4, 5))
+                        .containsExactly(0, 1, 1, 2, 2, 2, 3);
+            }
+        }
+    }
+
+    /** Two ranks have the sum of one gradient before either has the next. */
+    @Test
+    void shouldSendGradientsBeforeTheLastIsThere() {
+        ThreadLocal<LongAdder> counters = ThreadLocal.withInitial(LongAdder::new);
+        TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(false);
+        Cluster both = new Cluster(local, 2, Coordinator.OnLoss.END);
+        both.around(wire -> new CountingWire(wire, counters.get())).run(group -> {
+            LongAdder sent = counters.get();
+            try (Scope scope = Scope.open("test");
+                    Layer net = Sequential.of(Linear.of(3, 5, Generator.seeded(1)), Linear.of(5, 20_000,
+                            Generator.seeded(2)));
+                    Optimizer sgd = Sgd.over(net).build();
+                    RingAllReduce ring = RingAllReduce.over(group).bucketBytes(1).build()) {
+                ring.start(TrainingState.of(net, sgd));
+                long before = sent.sum();
+                Tensor[] gradients = sgd.parameters().stream().map(p -> p.value().copy()).toArray(Tensor[]::new);
+                ring.gradient(3, gradients[3]);
+                // Of 20,000 numbers each rank sends one half to be added up and the other as a sum.
+                assertThat(group.await(() -> sent.sum() - before >= 4 * 20_000, SOON)).isTrue();
+                for (int i = 2; i >= 0; i--) {
+                    ring.gradient(i, gradients[i]);
+                }
+                assertThat(ring.beforeStep(gradients)).isTrue();
+                return null;
+            }
+        });
+    }
+}
