@@ -9,6 +9,7 @@ import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.Linear;
@@ -25,13 +26,16 @@ import dev.starling.tensor.Tensor;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.nio.ByteOrder;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -93,6 +97,85 @@ class GossipTest {
             }
             return fit(group);
         }));
+    }
+
+    // ---- checkpoints ----
+
+    /** Where a worker was when it began and at its end: the step, slope and intercept. */
+    private record Way(long begin, double[] first, long end, double[] last) {
+        /** Returns by how much slope or intercept is farther from its target than another one; more than 0 if it is. */
+        private static double excess(double[] values, double[] others) {
+            return Math.max(values[0] - others[0], values[1] - others[1]);
+        }
+    }
+
+    /** Approaches slope 3 and intercept -1 from 10, by 1 % of the way in each step: one sees who began where. */
+    private static Way approach(Group group, AtomicInteger begun, int epochs, Consumer<Trainer.Builder> more) {
+        try (Scope scope = Scope.open("test");
+                Gossip gossip = Gossip.of(group, 2);
+                Layer model = Linear.of(1, 1, Generator.seeded(1));
+                Optimizer optimizer = Sgd.over(model).rate(0.005).build()) {
+            model.parameters().values().forEach(p -> p.set(Tensor.full(p.value().dtype(), 10, p.shape().dims())));
+            float[] x = new float[EXAMPLES];
+            float[] y = new float[EXAMPLES];
+            for (int i = 0; i < EXAMPLES; i++) {
+                x[i] = i / group.world() % 2 == 0 ? 1 : -1;
+                y[i] = 3 * x[i] - 1;
+            }
+            double[] first = new double[2];
+            long[] begin = new long[1];
+            TrainingListener pace = new TrainingListener() {
+                @Override
+                public void started(Progress progress) {
+                    begin[0] = progress.step();
+                    System.arraycopy(weights(model), 0, first, 0, 2);
+                    begun.incrementAndGet();
+                }
+
+                @Override
+                public void stepEnded(Progress progress) {
+                    // Nobody is to be done before all have begun.
+                    LockSupport.parkNanos(begun.get() < group.world() ? 50_000_000 : 500_000);
+                }
+            };
+            TensorDataset data = TensorDataset.of(Tensor.of(x, EXAMPLES, 1), Tensor.of(y, EXAMPLES, 1));
+            try (DataLoader loader = DataLoader.of(data).batchSize(10).workers(0).build()) {
+                Trainer.Builder builder = Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(epochs)
+                        .strategy(gossip).listeners(pace);
+                more.accept(builder);
+                Trainer trainer = builder.build();
+                trainer.run();
+                return new Way(begin[0], first, trainer.progress().step(), weights(model));
+            }
+        }
+    }
+
+    private static double[] weights(Layer model) {
+        return model.parameters().values().stream().mapToDouble(p -> p.value().item()).toArray();
+    }
+
+    @Test
+    void shouldGoOnFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
+        // Each of two workers takes 30 steps in an epoch, each of three 20.
+        AtomicInteger two = new AtomicInteger();
+        Way saved = new Cluster(config, 2, Coordinator.OnLoss.REFORM).run(group ->
+                approach(group, two, 2, b -> b.checkpoints(directory))).getFirst();
+        assertThat(saved.end).isEqualTo(60);
+        assertThat(saved.last[0]).isBetween(3 + 7 * 0.4, 3 + 7 * 0.7);
+        AtomicInteger three = new AtomicInteger();
+        List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group ->
+                approach(group, three, 4, b -> b.checkpoints(directory).resume()));
+        assertThat(all.getFirst().begin).isEqualTo(60);
+        assertThat(all.getFirst().first).containsExactly(saved.last);
+        for (Way each : all) {
+            // The others begin with what rank 0 read, or a few steps later.
+            assertThat(each.begin).isGreaterThanOrEqualTo(60);
+            assertThat(Way.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
+            assertThat(each.end).isEqualTo(100);
+            assertThat(Way.excess(each.last, saved.last)).isNegative();
+        }
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(100);
     }
 
     /** The group goes on after the training; members that come and go then are no business of the strategy's. */
