@@ -81,7 +81,8 @@ public final class Launch implements AutoCloseable {
         startAtNs = new long[how.processes];
         restartsLeft = how.restarts;
         tolerancesLeft = how.tolerated;
-        directory = LaunchDirectory.make();
+        directory = LaunchDirectory.make(how.environment.getOrDefault(LaunchedProcess.DIRECTORY,
+                System.getenv(LaunchedProcess.DIRECTORY)), how.processes);
         try {
             guardian = Guardian.start(session, directory.path(), how.grace);
         } catch (IOException | RuntimeException e) {
@@ -282,7 +283,6 @@ public final class Launch implements AutoCloseable {
         variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(how.processes));
         variables.put(LaunchedProcess.SERVERS, Integer.toString(how.servers));
         variables.put(LaunchedProcess.SECRET_FILE, secretFile.toString());
-        variables.put(LaunchedProcess.DIRECTORY, directory.path().toString());
         variables.put(LaunchedProcess.RESTART, Integer.toString(starts[rank]));
         variables.put(LaunchedProcess.COORDINATOR_RANK, LaunchedProcess.NONE);
         String address = coordinator != null ? coordinator.address() : how.coordinator;
@@ -290,6 +290,7 @@ public final class Launch implements AutoCloseable {
             variables.put(LaunchedProcess.COORDINATOR, address);
         }
         variables.putAll(how.environment);
+        variables.put(LaunchedProcess.DIRECTORY, directory.path().toString());
     }
 
     private void handle(Event event) {

@@ -10,16 +10,18 @@ import java.nio.file.SimpleFileVisitor;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.util.List;
 
 /**
- * The one directory in which a launch and its processes keep files, for its user's eyes alone; in memory
- * ({@code /dev/shm}) where there is room. Goes with the launch, however that ends.
+ * The one directory in which a launch and its processes keep files, for its user's eyes alone: a folder of what
+ * {@code STARLING_DIRECTORY} names, else of memory ({@code /dev/shm}) where there is room, else of the temporary
+ * directory. Goes with the launch, however that ends.
  */
 final class LaunchDirectory implements AutoCloseable {
+    private static final Path MEMORY = Path.of("/dev/shm");
     private static final String PREFIX = "starling-launch-";
-    /** Below this, a transport's buffers for even one process do not fit. */
-    private static final long ROOM_BYTES = 64L << 20;
+    /** What Aeron keeps for a process, and for each end of a link, unless it is told other sizes. */
+    private static final long PROCESS_BYTES = 12L << 20;
+    private static final long LINK_BYTES = 6L << 20;
 
     private final Path path;
 
@@ -27,15 +29,40 @@ final class LaunchDirectory implements AutoCloseable {
         this.path = path;
     }
 
-    static LaunchDirectory make() throws IOException {
-        for (Path parent : List.of(Path.of("/dev/shm"), Path.of(System.getProperty("java.io.tmpdir")))) {
-            boolean memory = parent.startsWith("/dev");
-            if (!memory || Files.isWritable(parent) && Files.getFileStore(parent).getUsableSpace() >= ROOM_BYTES) {
-                return new LaunchDirectory(Files.createTempDirectory(parent, PREFIX,
-                        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))));
-            }
+    /**
+     * Makes a directory.
+     *
+     * @param named the directory to make it in, which is made if it is not there; or {@code null} or blank if none was
+     *     named
+     * @param processes that are to be started
+     */
+    static LaunchDirectory make(String named, int processes) throws IOException {
+        return make(named, MEMORY, processes);
+    }
+
+    static LaunchDirectory make(String named, Path memory, int processes) throws IOException {
+        if (named == null || named.isBlank()) {
+            boolean fits = Files.isWritable(memory)
+                    && Files.getFileStore(memory).getUsableSpace() >= roomBytes(processes);
+            return in(fits ? memory : Path.of(System.getProperty("java.io.tmpdir")));
         }
-        throw new IllegalStateException("the temporary directory is always tried");
+        try {
+            return in(Files.createDirectories(Path.of(named).toAbsolutePath()));
+        } catch (IOException e) {
+            throw new IOException("no folder can be made in " + named + ", which " + LaunchedProcess.DIRECTORY
+                    + " names: " + e, e);
+        }
+    }
+
+    private static LaunchDirectory in(Path parent) throws IOException {
+        return new LaunchDirectory(Files.createTempDirectory(parent, PREFIX,
+                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))));
+    }
+
+    /** Returns the room that so many processes and a coordinator want, each of which has a link to each other. */
+    static long roomBytes(int processes) {
+        long members = processes + 1L;
+        return members * (PROCESS_BYTES + (members - 1) * LINK_BYTES);
     }
 
     Path path() {

@@ -15,7 +15,9 @@ import java.util.Map;
  * Starts the processes of a cluster on this host: each is told its rank, the number of processes, the coordinator's
  * address and a file with the secret ({@link LaunchedProcess}); each line of their output is led by the rank; signals
  * are handed on; when one fails all end, or it is started again. Nothing stays behind: no process, and no file in what
- * {@code STARLING_DIRECTORY} names, even if a process or the launcher itself is killed.
+ * {@code STARLING_DIRECTORY} names to them, even if a process or the launcher itself is killed. That is a folder of the
+ * launch's own: in what the variable names to this process, else in {@code /dev/shm} where there is room for all, else
+ * in the temporary directory.
  *
  * <pre>{@code
  * int status = Launcher.ofJava(Training.class, "--epochs", "3").processes(4).restarts(2).run();
