@@ -98,15 +98,19 @@ public final class Rendezvous {
         }
     }
 
-    /** Returns the host's name or address, without the brackets that an IPv6 address has. */
-    static String host(String entry) {
+    /** Returns the host of {@code host:port}: its name or address, without the brackets of an IPv6 address. */
+    public static String host(String entry) {
         int colon = colon(entry);
         String host = colon < 0 ? entry : entry.substring(0, colon);
         return host.startsWith("[") && host.endsWith("]") ? host.substring(1, host.length() - 1) : host;
     }
 
-    /** Returns the port, 0 if there is none. */
-    static int port(String entry) {
+    /**
+     * Returns the port, 0 if there is none.
+     *
+     * @throws TransportException if what comes after the colon is no number
+     */
+    public static int port(String entry) {
         int colon = colon(entry);
         try {
             return colon < 0 ? 0 : Integer.parseInt(entry.substring(colon + 1));

@@ -31,6 +31,8 @@ final class Client {
     private final int workers;
     private final boolean isSynchronous;
     private final SecureRandom random;
+    /** {@code null} before {@link #open}, and where nobody waits for all others. */
+    private volatile Attendance attendance;
     private volatile int awaited;
     private volatile DistributedException failure;
     private volatile Map<String, String> furthest;
@@ -55,14 +57,37 @@ final class Client {
         }
     }
 
-    /** Begins to listen. */
+    /** Begins to listen; where all wait for all, when the epoch has begun. */
     void open() {
-        group.channel(Channels.PARAMETERS, this::take);
+        if (isSynchronous) {
+            group.await(() -> group.failure() == null || group.isEnded(), group.config().patience());
+        }
+        group.locked(() -> {
+            attendance = isSynchronous ? new Attendance(group, workers + servers.length, _ -> true) : null;
+            group.channel(Channels.PARAMETERS, this::take);
+        });
     }
 
-    /** Listens no more. */
+    /** Listens no more. Who ends because of a loss says so first, or it would be taken for the one that is lost. */
     void close() {
+        if (attendance != null && attendance.failure() instanceof PeerLostException loss && !group.isEnded()) {
+            group.await(() -> tell(loss), TURN);
+        }
         group.channel(Channels.PARAMETERS, null);
+        if (attendance != null) {
+            attendance.close();
+        }
+    }
+
+    /** Tells all servers of a loss; returns whether there was room. */
+    private boolean tell(PeerLostException loss) {
+        boolean[] isTold = {true};
+        group.locked(() -> {
+            for (ServerLink server : servers) {
+                isTold[0] &= server.tell(loss);
+            }
+        });
+        return isTold[0];
     }
 
     // ---- asking ----
@@ -206,16 +231,23 @@ final class Client {
     }
 
     private void throwIfOver() {
+        Attendance present = attendance;
+        if (present != null && present.failure() != null) {
+            throw present.failure();
+        }
         if (failure != null) {
             throw failure;
         }
-        if (isOver()) {
+        if (group.isEnded()) {
             throw group.failure();
         }
     }
 
     private void pump() {
         for (ServerLink server : servers) {
+            if (attendance != null && server.isMissed()) {
+                attendance.lose(server.endpoint);
+            }
             server.pump();
         }
     }
@@ -254,7 +286,8 @@ final class Client {
 
     /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */
     boolean isOver() {
-        return group.isEnded() || isSynchronous && group.failure() != null;
+        Attendance present = attendance;
+        return group.isEnded() || present != null && present.failure() != null;
     }
 
     private DistributedException late(String what) {
@@ -290,9 +323,15 @@ final class Client {
         switch (kind) {
             case Message.HERE -> server.connect(from);
             case Message.WELCOME -> {
-                if (length >= 12) {
-                    server.holds = buffer.getInt(offset + 8, ORDER) != 0;
-                    hear(buffer.getStringWithoutLengthUtf8(offset + 12, length - 12));
+                if (length >= 20) {
+                    if (server.hasForgotten(buffer.getLong(offset + 12, ORDER),
+                            buffer.getInt(offset + 8, ORDER) != 0)) {
+                        LOG.log(Level.WARNING, "server {0} has begun anew, and updates that it had acknowledged are "
+                                + "lost: it goes on with the weights of the first worker that comes back to it; so "
+                                + "that it keeps what it holds, give servers a directory (ServerConfig.in, or "
+                                + "--server-data)", number);
+                    }
+                    hear(buffer.getStringWithoutLengthUtf8(offset + 20, length - 20));
                     server.welcome();
                 }
             }
@@ -314,6 +353,11 @@ final class Client {
                 if (length >= 28 && asked != null && buffer.getLong(offset + 8, ORDER) == asked.id) {
                     asked.hear(number, buffer.getInt(offset + 16, ORDER), buffer.getLong(offset + 20, ORDER),
                             buffer.getStringWithoutLengthUtf8(offset + 28, length - 28));
+                }
+            }
+            case Message.LOST -> {
+                if (attendance != null) {
+                    attendance.lose(from, buffer, offset + 8, length - 8);
                 }
             }
             case Message.WORKING -> workingNs = nanoTime();

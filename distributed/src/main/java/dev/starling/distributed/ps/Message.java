@@ -73,7 +73,10 @@ final class Message {
     static final int HERE = 20;
     /** Worker: kind, number, length of the plan, offset; part of the plan. */
     static final int HELLO = 21;
-    /** Server: kind, server, 1 if it went on with what its directory held; the notes of the worker that is furthest. */
+    /**
+     * Server: kind, server, 1 if it went on with what its directory held, a number that another process in its place
+     * does not have; the notes of the worker that is furthest.
+     */
     static final int WELCOME = 22;
     /** Server: kind, server; why. */
     static final int REFUSED = 23;
@@ -97,6 +100,8 @@ final class Message {
     static final int TASK_STATE = 32;
     /** Server: kind, server; a task with rows goes on, for which workers may have to wait. */
     static final int WORKING = 33;
+    /** Both: kind, number, rank, for how many nanoseconds it was not heard; why synchronous training ends. */
+    static final int LOST = 34;
 
     private Message() {
     }

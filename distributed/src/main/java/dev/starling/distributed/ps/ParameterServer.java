@@ -2,6 +2,7 @@ package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -50,7 +51,9 @@ import java.util.Map;
  * it has read a checkpoint that was to be gone on from.
  *
  * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
- * missed by nobody, unless {@link Consistency.Synchronous}: then training ends. Confined to the training thread.
+ * missed by nobody. Not so with {@link Consistency.Synchronous}: there training ends on all others, servers too, with
+ * a {@link PeerLostException} that names who was lost first, even where the group goes on without that one, and nobody
+ * can take its place. Confined to the training thread.
  */
 public final class ParameterServer implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -90,6 +93,7 @@ public final class ParameterServer implements DistributionStrategy {
      * @param number of this server, from 0
      * @param config its directory, if any, is shared by servers: each keeps a directory of its own in it
      * @throws ServerException if its files cannot be used
+     * @throws PeerLostException if another was lost of those who take steps together
      * @throws DistributedException if the group ends, or no worker is left
      */
     public static void serve(Group group, int number, ServerConfig config) {

@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.Channels;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.transport.Endpoint;
 import java.nio.ByteOrder;
 import java.util.ArrayDeque;
@@ -36,6 +37,8 @@ final class ServerLink {
     private boolean welcomed;
     /** Whether the server went on with what its directory held. */
     volatile boolean holds;
+    /** Tells the server's process from one before it; 0 before the first. */
+    private long process;
     private long triedNs;
     /** The last thing said beside requests that an answer is awaited to, or nothing. */
     private volatile byte[] question = NOTHING;
@@ -62,6 +65,15 @@ final class ServerLink {
         triedNs = clock.nanoTime();
     }
 
+    /** Notes what a process says that is this server; returns whether it lacks what one before it acknowledged. */
+    boolean hasForgotten(long newProcess, boolean newHolds) {
+        boolean isAnother = process != 0 && newProcess != process;
+        process = newProcess;
+        holds = newHolds;
+        return isAnother && !newHolds && (Arrays.stream(units).anyMatch(unit -> unit.sequence > 0)
+                || tables.stream().anyMatch(TablePart::hasPushed));
+    }
+
     void welcome() {
         if (welcomed) {
             return;
@@ -76,6 +88,13 @@ final class ServerLink {
         }
         tables.forEach(TablePart::askAgain);
         isAsking = question.length > 0;
+    }
+
+    /** Returns whether the server went away while something is awaited of it. */
+    boolean isMissed() {
+        return endpoint != null && !endpoint.isConnected() && (question.length > 0
+                || Arrays.stream(units).anyMatch(unit -> unit.asked != 0)
+                || tables.stream().anyMatch(TablePart::isAsking));
     }
 
     boolean isConnected() {
@@ -117,6 +136,12 @@ final class ServerLink {
             message.putBytes(at, body);
             endpoint.send(message, 0, at + body.length);
         }
+    }
+
+    /** Tells of a loss; returns whether there was room, or nobody to be told. */
+    boolean tell(PeerLostException loss) {
+        return !isConnected() || endpoint.send(message, 0, Attendance.write(loss, message, header(Message.LOST)))
+                != Endpoint.BACK_PRESSURED;
     }
 
     private int header(int kind) {

@@ -4,12 +4,14 @@ import dev.starling.distributed.Channels;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -48,7 +50,14 @@ final class ServerNode {
     private long toldNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
     private final Map<Endpoint, byte[]> arriving = new HashMap<>();
+    /** Tells this server from one that takes its place. */
+    private final long process = new SecureRandom().nextLong();
     private Plan plan;
+    /** {@code null} before the first worker comes, and where workers do not take steps together. */
+    private Attendance attendance;
+    /** Who knows why synchronous training ends. */
+    private final Set<Endpoint> told = new HashSet<>();
+    private long endingNs;
     private Endpoint[] workers;
     private boolean[] finished;
     /** By worker, the unit from which on it has yet to leave. */
@@ -92,6 +101,9 @@ final class ServerNode {
             }
         } finally {
             group.channel(Channels.PARAMETERS, null);
+            if (attendance != null) {
+                attendance.close();
+            }
             if (core != null) {
                 core.close();
             }
@@ -152,6 +164,10 @@ final class ServerNode {
 
     private void turn() {
         announce();
+        if (isOver()) {
+            end(attendance.failure());
+            return;
+        }
         if (core == null) {
             return;
         }
@@ -175,6 +191,48 @@ final class ServerNode {
             }
         }
         done = isAnyFinished && isDeserted();
+    }
+
+    /** Tells whether somebody is missing of those who take steps together, before the first of them was done. */
+    private boolean isOver() {
+        if (attendance == null) {
+            return false;
+        }
+        for (boolean each : finished) {
+            if (each) {
+                return false;
+            }
+        }
+        attendance.look();
+        return attendance.failure() != null;
+    }
+
+    /** Tells the others why training ends; when they know, this server ends, too. */
+    private void end(DistributedException why) {
+        long now = group.transport().nanoTime();
+        endingNs = endingNs == 0 ? now : endingNs;
+        boolean isKnown = true;
+        for (Endpoint each : attendance.others()) {
+            if (each.isConnected() && !servers.contains(each) && !told.contains(each)) {
+                isKnown &= tell(each, why);
+            }
+        }
+        if (isKnown || now - endingNs > group.transport().config().silence().toNanos()) {
+            failure = why;
+        }
+    }
+
+    private boolean tell(Endpoint to, DistributedException why) {
+        if (why instanceof PeerLostException loss) {
+            int end = Attendance.write(loss, message, header(Message.LOST));
+            if (to.send(message, 0, end) == Endpoint.BACK_PRESSURED) {
+                return false;
+            }
+        } else {
+            refuse(to, why.getMessage());
+        }
+        told.add(to);
+        return true;
     }
 
     /** Tells worker 0 of its task with rows, and all others from time to time that it goes on. */
@@ -293,6 +351,11 @@ final class ServerNode {
                     total(from);
                 }
             }
+            case Message.LOST -> {
+                if (attendance != null) {
+                    attendance.lose(from, buffer, offset, length);
+                }
+            }
             case Message.NOTES -> take(buffer, offset, length);
             case Message.BEGIN -> {
                 take(buffer, offset, length);
@@ -392,11 +455,22 @@ final class ServerNode {
             Arrays.fill(leaving, Integer.MAX_VALUE);
             sums = new Sums(decoded.workers());
             plan = decoded;
+            if (plan.consistency() instanceof Consistency.Synchronous) {
+                attendance = new Attendance(group, plan.workers() + plan.servers(), servers::contains);
+            }
         }
         String difference = plan.difference(decoded);
         if (!difference.isEmpty() || worker < 0 || worker >= workers.length) {
             refuse(from, "worker " + worker + " of " + workers.length + " has " + (difference.isEmpty() ? "no such "
                     + "number" : difference) + "; set all workers up alike");
+            return;
+        }
+        if (attendance != null && attendance.failure() != null) {
+            tell(from, attendance.failure());
+            return;
+        }
+        if (attendance != null && workers[worker] != null && workers[worker] != from) {
+            refuse(from, "there is a worker " + worker + ", and nobody can take its place in synchronous training");
             return;
         }
         workers[worker] = from;
@@ -410,8 +484,9 @@ final class ServerNode {
     private void welcome(Endpoint to) {
         int at = header(Message.WELCOME);
         message.putInt(at, core.holdsEarlier() ? 1 : 0, ORDER);
-        message.putBytes(at + 4, notes);
-        to.send(message, 0, at + 4 + notes.length);
+        message.putLong(at + 4, process, ORDER);
+        message.putBytes(at + 12, notes);
+        to.send(message, 0, at + 12 + notes.length);
     }
 
     private void refuse(Endpoint to, String why) {

@@ -19,9 +19,12 @@ final class Sums {
         return total;
     }
 
-    /** Takes a worker's numbers; returns whether they are the last of their round. Repetitions change nothing. */
+    /**
+     * Takes a worker's numbers; returns whether they are the last of their round. Repetitions change nothing, nor do
+     * numbers of any round but the next.
+     */
     boolean add(int worker, long ofRound, double[] values) {
-        if (ofRound == round) {
+        if (ofRound != round + 1) {
             return false;
         }
         given[worker] = values;

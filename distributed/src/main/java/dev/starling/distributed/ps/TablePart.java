@@ -89,6 +89,11 @@ final class TablePart {
         return asked != 0;
     }
 
+    /** Returns whether the server has acknowledged gradients in this session. */
+    boolean hasPushed() {
+        return pushes > 0;
+    }
+
     boolean isAsking() {
         return asked != 0;
     }

@@ -16,13 +16,8 @@ import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Consumer;
 import java.util.function.Function;
-import java.util.logging.Handler;
-import java.util.logging.Level;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -36,8 +31,6 @@ class ResumeTest {
     private static final int FIRST = 4;
     private static final int ALL = 9;
     private static final Consistency TOGETHER = new Consistency.Synchronous();
-
-    private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
     @TempDir
     Path directory;
@@ -159,30 +152,7 @@ class ResumeTest {
 
     /** Returns what worker 0 warns of. */
     private static List<String> warnings(Runnable action) {
-        List<String> heard = new CopyOnWriteArrayList<>();
-        Handler handler = new Handler() {
-            @Override
-            public void publish(LogRecord line) {
-                if (line.getLevel().equals(Level.WARNING) && line.getSourceClassName().endsWith("ParameterServer")) {
-                    heard.add(line.getMessage());
-                }
-            }
-
-            @Override
-            public void flush() {
-            }
-
-            @Override
-            public void close() {
-            }
-        };
-        LOG.addHandler(handler);
-        try {
-            action.run();
-        } finally {
-            LOG.removeHandler(handler);
-        }
-        return heard;
+        return Warnings.of(ParameterServer.class, action);
     }
 
     @Test

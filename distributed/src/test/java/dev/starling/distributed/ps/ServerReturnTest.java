@@ -1,0 +1,77 @@
+package dev.starling.distributed.ps;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A server goes, and another takes its place, with what it had on its disk or with nothing. */
+@Timeout(120)
+class ServerReturnTest {
+    private static final Duration SOON = Duration.ofSeconds(20);
+
+    @TempDir
+    Path directory;
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void workersWarnOnceOfWhatAServerInMemoryHasForgotten(boolean isKept) {
+        ServerConfig config = isKept ? ServerConfig.in(directory) : ServerConfig.inMemory();
+        CountDownLatch begun = new CountDownLatch(1);
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(6));
+        List<String> warnings = Warnings.of(Client.class, () -> new Cluster(transport, 2, OnLoss.REFORM)
+                .patience(Duration.ofSeconds(30)).run(group -> {
+                    if (group.rank() == 1) {
+                        Thread first = Thread.ofPlatform().daemon().start(() -> serveUntilClosed(group, config));
+                        assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                        group.close();
+                        assertThat(first.join(SOON)).isTrue();
+                        try (Group another = Group.join(group.config())) {
+                            ParameterServer.serve(another, 0, config);
+                        }
+                        return null;
+                    }
+                    return Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 3,
+                            ParameterServer.worker(group, 0).workers(1).build(),
+                            b -> b.listeners(new TrainingListener() {
+                                @Override
+                                public void stepEnded(Progress progress) {
+                                    if (progress.step() == 10) {
+                                        begun.countDown();
+                                        group.await(() -> group.epoch() > 1 && group.failure() == null, SOON);
+                                    }
+                                }
+                            }));
+                }));
+        if (isKept) {
+            assertThat(warnings).isEmpty();
+        } else {
+            assertThat(warnings).singleElement().asString().contains("updates that it had acknowledged are lost")
+                    .contains("ServerConfig.in").contains("--server-data");
+        }
+    }
+
+    private static void serveUntilClosed(Group group, ServerConfig config) {
+        try {
+            ParameterServer.serve(group, 0, config);
+        } catch (DistributedException closed) {
+            assertThat(group.isEnded()).isTrue();
+        }
+    }
+}

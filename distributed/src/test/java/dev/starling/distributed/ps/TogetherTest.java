@@ -1,0 +1,147 @@
+package dev.starling.distributed.ps;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Wire;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Who takes steps together ends together, whether the group goes on without the one that is lost or not. */
+@Timeout(120)
+class TogetherTest {
+    private static final Duration SOON = Duration.ofSeconds(20);
+    private static final int WORKERS = 3;
+    private static final int WORLD = 5;
+    private static final int LAST = 10;
+
+    private final Map<String, Wire> wires = new ConcurrentHashMap<>();
+    private final CountDownLatch begun = new CountDownLatch(1);
+    private final CountDownLatch gone = new CountDownLatch(1);
+    private final CountDownLatch ended = new CountDownLatch(WORLD - 1);
+    private final AtomicLong furthest = new AtomicLong();
+
+    private enum Way { KILLED, LEAVES, REPLACED }
+
+    @ParameterizedTest
+    @CsvSource({"REFORM, KILLED, 1", "REFORM, LEAVES, 1", "END, LEAVES, 1", "REFORM, REPLACED, 1",
+            "REFORM, KILLED, 4", "END, LEAVES, 4"})
+    void allOthersLearnWhoIsLostAndNoStepIsTakenWithoutIt(OnLoss onLoss, Way way, int lost) {
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(6));
+        List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).patience(Duration.ofSeconds(30))
+                .around(wire -> {
+                    wires.put(Thread.currentThread().getName(), wire);
+                    return wire;
+                }).run(group -> {
+                    int rank = group.rank();
+                    if (rank == lost) {
+                        lose(group, rank, way);
+                        return null;
+                    }
+                    DistributedException failure = failure(group, rank, new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            furthest.accumulateAndGet(progress.step(), Math::max);
+                            if (rank == 0 && progress.step() == LAST) {
+                                compute(group, way);
+                            }
+                        }
+                    });
+                    ended.countDown();
+                    return failure;
+                });
+        for (int rank = 0; rank < WORLD; rank++) {
+            if (rank != lost) {
+                assertThat(failures.get(rank)).as("rank %d", rank).isInstanceOfSatisfying(PeerLostException.class,
+                        e -> assertThat(e.rank()).as(e.getMessage()).isEqualTo(lost));
+            }
+        }
+        assertThat(furthest).as("the last step").hasValue(LAST);
+    }
+
+    /** Trains or serves until that ends, and returns why. */
+    private static DistributedException failure(Group group, int rank, TrainingListener listener) {
+        try {
+            if (rank >= WORKERS) {
+                ParameterServer.serve(group, rank - WORKERS, ServerConfig.inMemory());
+            } else {
+                Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 20,
+                        ParameterServer.worker(group, rank).workers(WORKERS).servers(WORLD - WORKERS)
+                                .consistency(new Consistency.Synchronous()).build(), b -> b.listeners(listener));
+            }
+            return null;
+        } catch (DistributedException e) {
+            return e;
+        }
+    }
+
+    /** Takes its time, in which the other is lost and the group goes on without it, if it does. */
+    private void compute(Group group, Way way) {
+        begun.countDown();
+        await(gone);
+        if (way != Way.LEAVES) {
+            assertThat(group.await(() -> group.epoch() > 1 && group.failure() == null || group.isEnded(), SOON))
+                    .isTrue();
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            assertThat(latch.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private void lose(Group group, int rank, Way way) throws InterruptedException {
+        String wire = Thread.currentThread().getName();
+        Thread body = Thread.ofPlatform().daemon().name("lost").start(() -> failure(group, rank,
+                new TrainingListener() {
+                    @Override
+                    public void stepEnded(Progress progress) {
+                        if (progress.step() == LAST) {
+                            // No gradient of its for the next step.
+                            await(ended);
+                        }
+                    }
+                }));
+        await(begun);
+        if (way == Way.LEAVES) {
+            group.close();
+        } else {
+            group.locked(wires.get(wire)::close);
+        }
+        gone.countDown();
+        if (way == Way.REPLACED) {
+            AtomicLong steps = new AtomicLong();
+            try (Group another = Group.join(group.config())) {
+                assertThat(failure(another, rank, new TrainingListener() {
+                    @Override
+                    public void stepEnded(Progress progress) {
+                        steps.incrementAndGet();
+                    }
+                })).isNotNull();
+            }
+            assertThat(steps).as("steps of who came in its place").hasValue(0);
+        }
+        await(ended);
+        body.join(SOON);
+    }
+}
