@@ -8,6 +8,7 @@ import dev.starling.distributed.Rendezvous;
 import dev.starling.distributed.launch.CoordinatorFactory;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
 import java.nio.file.Path;
 import java.time.Duration;
 
@@ -23,6 +24,7 @@ public final class Clusters {
     static final Duration PATIENCE = Duration.ofMinutes(2);
 
     private static final String FILE = "file:";
+    private static final int MOST_PORT = 65_535;
 
     private Clusters() {
     }
@@ -47,16 +49,9 @@ public final class Clusters {
             return () -> { };
         }
         boolean file = me.coordinator().startsWith(FILE);
-        int colon = me.coordinator().lastIndexOf(':');
-        if (colon < 0) {
-            throw new IllegalArgumentException("STARLING_COORDINATOR must be host:port or file:PATH, got "
-                    + me.coordinator());
-        }
         TransportConfig config = config(me, transport, silence);
         CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
-                : config.at(me.coordinator().substring(0, colon),
-                        Integer.parseInt(me.coordinator().substring(colon + 1))),
-                me.world(), onLoss, 1, JOINING));
+                : listening(config, me.coordinator()), me.world(), onLoss, 1, JOINING));
         if (file) {
             Rendezvous.publish(Path.of(me.coordinator().substring(FILE.length())), coordinator.address());
         }
@@ -64,6 +59,24 @@ public final class Clusters {
             coordinator.awaitDone(silence);
             coordinator.close();
         };
+    }
+
+    /** Returns a configuration that listens where the others look for the coordinator. */
+    private static TransportConfig listening(TransportConfig config, String coordinator) {
+        try {
+            int port = Rendezvous.port(coordinator);
+            if (port >= 1 && port <= MOST_PORT) {
+                return config.at(Rendezvous.host(coordinator), port);
+            }
+        } catch (TransportException e) {
+            throw wrong(coordinator, e);
+        }
+        throw wrong(coordinator, null);
+    }
+
+    private static IllegalArgumentException wrong(String coordinator, Exception cause) {
+        return new IllegalArgumentException("STARLING_COORDINATOR must be host:port, the port between 1 and "
+                + MOST_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
     /** Joins the group of all launched processes. */

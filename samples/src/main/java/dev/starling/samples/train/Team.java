@@ -19,7 +19,6 @@ import dev.starling.transport.TransportConfig;
 import java.io.PrintWriter;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorCompletionService;
@@ -45,8 +44,13 @@ final class Team {
 
     /** Checks what was asked for, and returns what is wrong with it or {@code null}. */
     static String problem(TeamOptions how, LaunchedProcess me) {
-        if (how.workers < 0 || how.servers < 1 || how.restarts < 0 || how.silenceSeconds <= 0) {
-            return "--workers, --servers, --restarts and --silence must be positive";
+        String value = badValue(how);
+        if (value != null) {
+            return value;
+        }
+        String idle = idleOption(how);
+        if (idle != null) {
+            return idle;
         }
         if (me != null && how.workers > 0 && how.workers != me.workers()) {
             return "--workers=" + how.workers + ", but this process was launched as one of " + me.workers()
@@ -59,12 +63,63 @@ final class Team {
         if (me == null && how.isAsked() && how.workers == 0) {
             return "--strategy needs --workers N";
         }
+        String alone = me == null && how.workers == 0 ? teamOption(how) : null;
+        return alone == null ? null : alone + " is for training together: say --workers N, too";
+    }
+
+    private static String badValue(TeamOptions how) {
+        if (how.workers < 0) {
+            return "--workers must be positive, got " + how.workers;
+        }
+        if (how.servers != null && how.servers < 1) {
+            return "--servers must be positive, got " + how.servers;
+        }
+        if (how.staleness != null && how.staleness < 0) {
+            return "--staleness must be 0, where all take steps together, or more, got " + how.staleness
+                    + ": leave it away if nobody is to wait";
+        }
+        if (how.restarts < 0) {
+            return "--restarts must not be negative, got " + how.restarts;
+        }
+        return how.silenceSeconds > 0 ? null : "--silence must be positive, got " + how.silenceSeconds;
+    }
+
+    /** Returns what is wrong with an option that the strategy or the transport has no use for, or {@code null}. */
+    private static String idleOption(TeamOptions how) {
+        boolean isPs = how.strategy() == TeamOptions.Strategy.PS;
+        String none = " has no servers: leave it away, or take --strategy ps";
+        if (how.staleness != null && !isPs) {
+            return "--staleness is for ps, and " + how.said() + none;
+        }
+        if (how.servers != null && !isPs) {
+            return "--servers is for ps, and " + how.said() + none;
+        }
+        if (how.serverData != null && !isPs) {
+            return "--server-data is for ps, and " + how.said() + none;
+        }
+        if (how.half && how.strategy() != TeamOptions.Strategy.RING) {
+            return "--half is for ring, and " + how.said() + " sends f32: leave it away, or take --strategy ring";
+        }
         if (how.proportional && !how.sharesBatches()) {
-            return "--proportional divides batches that all workers share, but with --strategy "
-                    + how.strategy().name().toLowerCase(Locale.ROOT) + (how.staleness == null ? "" : " --staleness "
-                    + how.staleness) + " each takes batches of its own: take ring, or ps --staleness 0";
+            return "--proportional divides batches that all workers share, but with " + how.said()
+                    + " each takes batches of its own: take ring, or ps --staleness 0";
+        }
+        if (how.restarts > 0 && isLocal(how)) {
+            return "--restarts starts processes again, and --transport local has threads: leave it away, or take "
+                    + "--transport aeron";
+        }
+        if (how.isSynchronous() && (how.elastic || how.restarts > 0)) {
+            return (how.elastic ? "--elastic" : "--restarts") + " does not go with " + how.said() + ", which ends when "
+                    + "a worker or a server is lost: leave it away, and go on from --checkpoints with --resume; or "
+                    + "take ring, or ps without --staleness 0";
         }
         return null;
+    }
+
+    /** Returns an option that says how workers train together, or {@code null} if there is none. */
+    private static String teamOption(TeamOptions how) {
+        return how.elastic ? "--elastic" : how.restarts > 0 ? "--restarts" : how.half ? "--half"
+                : how.proportional ? "--proportional" : isLocal(how) ? "--transport local" : null;
     }
 
     // ---- processes ----

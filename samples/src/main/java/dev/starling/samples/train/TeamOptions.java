@@ -4,6 +4,7 @@ import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.ps.Consistency;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Locale;
 import picocli.CommandLine.Option;
 
 /** What can be said on the command line about training together. */
@@ -30,11 +31,13 @@ final class TeamOptions {
     String transport;
 
     @Option(names = "--elastic",
-            description = "ring: go on with those that are left when one fails. The others always do.")
+            description = "ring: go on with those that are left when one fails. gossip and ps always do, except ps "
+                    + "--staleness 0, which cannot.")
     boolean elastic;
 
     @Option(names = "--restarts", paramLabel = "N",
-            description = "How often, in all, a process that failed is started again; makes ring elastic.")
+            description = "How often, in all, a process that failed is started again; makes ring elastic. Not for ps "
+                    + "--staleness 0.")
     int restarts;
 
     @Option(names = "--half", description = "ring: send gradients as bf16.")
@@ -44,9 +47,9 @@ final class TeamOptions {
             + "batches by measured speed.")
     boolean proportional;
 
-    @Option(names = "--servers", paramLabel = "K", defaultValue = "1",
-            description = "ps: number of servers, processes of their own (default: ${DEFAULT-VALUE}).")
-    int servers;
+    @Option(names = "--servers", paramLabel = "K",
+            description = "ps: number of servers, processes of their own (default: 1).")
+    Integer servers;
 
     @Option(names = "--staleness", paramLabel = "S", description = "ps: how many steps a worker may be ahead of the "
             + "slowest; 0 takes steps together, without it nobody waits.")
@@ -69,7 +72,13 @@ final class TeamOptions {
     }
 
     int servers() {
-        return strategy() == Strategy.PS ? servers : 0;
+        return strategy() != Strategy.PS ? 0 : servers == null ? 1 : servers;
+    }
+
+    /** Returns the strategy as it is said on the command line. */
+    String said() {
+        return "--strategy " + strategy().name().toLowerCase(Locale.ROOT)
+                + (staleness == null || strategy() != Strategy.PS ? "" : " --staleness " + staleness);
     }
 
     /** Returns how far workers of parameter servers may be apart. */
@@ -80,13 +89,18 @@ final class TeamOptions {
 
     /** Returns whether all workers are at the same step, each with its part of every batch. */
     boolean sharesBatches() {
-        return strategy() == Strategy.RING || strategy() == Strategy.PS && staleness != null && staleness == 0;
+        return strategy() == Strategy.RING || isSynchronous();
+    }
+
+    /** Returns whether parameter servers take a step when they have the gradients of all workers. */
+    boolean isSynchronous() {
+        return strategy() == Strategy.PS && staleness != null && staleness == 0;
     }
 
     /** Returns whether the others go on when a worker is lost. */
     boolean survives() {
         return elastic || restarts > 0 || strategy() == Strategy.GOSSIP
-                || strategy() == Strategy.PS && (staleness == null || staleness > 0);
+                || strategy() == Strategy.PS && !isSynchronous();
     }
 
     Coordinator.OnLoss onLoss() {

@@ -1,7 +1,9 @@
 package dev.starling.samples.train;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.Augment;
@@ -18,6 +20,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
@@ -57,21 +60,57 @@ class TeamTest {
         assertThat(accuracy).as("by chance it is 0.1").isGreaterThan(0.5);
     }
 
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
+        "--strategy ring | --workers N",
+        "--workers -1 | --workers must be positive, got -1",
+        "--workers 2 --silence 0 | --silence must be positive, got 0",
+        "--workers 2 --restarts -1 | --restarts must not be negative, got -1",
+        "--workers 2 --strategy ps --servers 0 | --servers must be positive, got 0",
+        "--workers 2 --strategy ps --staleness -1 | --staleness must be 0, where all take steps together, or more",
+        "--workers 2 --staleness 0 | --staleness is for ps, and --strategy ring has no servers",
+        "--workers 2 --strategy gossip --staleness 3 | --staleness is for ps, and --strategy gossip",
+        "--workers 2 --servers 1 | --servers is for ps, and --strategy ring",
+        "--workers 2 --strategy gossip --server-data d | --server-data is for ps, and --strategy gossip",
+        "--workers 2 --strategy ps --half | --half is for ring, and --strategy ps sends f32",
+        "--workers 2 --strategy gossip --half | --half is for ring, and --strategy gossip sends f32",
+        "--workers 2 --strategy ps --proportional | with --strategy ps each takes batches of its own: take ring, or ps",
+        "--workers 2 --strategy ps --staleness 3 --proportional | with --strategy ps --staleness 3 each",
+        "--workers 2 --strategy gossip --proportional | --proportional divides batches",
+        "--workers 2 --transport local --restarts 1 | --restarts starts processes again, and --transport local has",
+        "--workers 2 --strategy ps --staleness 0 --elastic | --elastic does not go with --strategy ps --staleness 0",
+        "--workers 2 --strategy ps --staleness 0 --restarts 1 | go on from --checkpoints with --resume",
+        "--half | --half is for training together: say --workers N",
+        "--transport local | --transport local is for training together"})
+    void shouldSayWhatDoesNotFit(String arguments, String problem) {
+        assertThat(Team.problem(parse(arguments), null)).contains(problem);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"--workers 2 --half --elastic --restarts 1", "--workers 2 --strategy gossip --restarts 1",
+            "--workers 2 --strategy ps --servers 2 --server-data d --restarts 1 --elastic",
+            "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5"})
+    void shouldTakeWhatFits(String arguments) {
+        assertThat(Team.problem(parse(arguments), null)).isNull();
+    }
+
     @Test
-    void shouldSayWhatDoesNotFit() {
-        assertThat(Team.problem(parse("--strategy ring"), null)).contains("--workers");
-        assertThat(Team.problem(parse("--workers 2 --silence 0"), null)).contains("--silence");
-        assertThat(Team.problem(parse("--workers 2 --strategy ps --proportional"), null)).contains("--proportional")
-                .contains("with --strategy ps each").contains("ps --staleness 0");
-        assertThat(Team.problem(parse("--workers 2 --strategy ps --staleness 3 --proportional"), null))
-                .contains("with --strategy ps --staleness 3 each");
-        assertThat(Team.problem(parse("--workers 2 --strategy gossip --proportional"), null)).contains("gossip");
+    void shouldFitWhatTheLauncherSays() {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
         assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
         assertThat(Team.problem(parse("--strategy ps --servers 2"), me)).contains("run --servers 2");
         assertThat(Team.problem(parse("--strategy ps --servers 2"),
                 new LaunchedProcess(0, 3, 2, 3, 0, "host:1", -1, Secret.random(), "host", null, 0))).isNull();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"host:abc", "host", "host:", "host:0", "host:65536", "[::1]:x"})
+    void shouldNameTheVariableThatHoldsNoPort(String coordinator) {
+        LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
+        assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END, Clusters.SILENCE).close())
+                .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR must be "
+                + "host:port").hasMessageEndingWith("got " + coordinator);
     }
 
     @Test
