@@ -5,7 +5,9 @@ import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.Consistency;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
@@ -33,17 +35,20 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /**
  * One process of a training of a tiny network, or its coordinator, to be killed, stopped and misled. Says each step
- * that it takes, and at the end either what came out, as bits, or why there is nothing.
+ * that it takes, how many members each epoch has, when it has lost the coordinator, and at the end either what came
+ * out, as bits, or why there is nothing.
  */
 final class TrainingProgram {
     private static final int BATCHES = 16;
     private static final int BATCH = 24;
     private static final long PACE_NS = 5_000_000;
     private static final Duration LONGEST = Duration.ofSeconds(60);
+    private static volatile long lastStepNs;
 
     private TrainingProgram() {
     }
@@ -51,29 +56,41 @@ final class TrainingProgram {
     /**
      * Trains.
      *
-     * @param arguments {@code ring}, {@code elastic}, {@code gossip} or {@code ps}; the transport; the silence in ms; a
-     *     file that ends the run when it appears. Or {@code coordinator}, the transport, the silence, the number of
-     *     processes, a port
+     * @param arguments {@code ring}, {@code elastic}, {@code gossip}, {@code ps}, {@code ps-stale} or {@code ps-sync};
+     *     the transport; the silence in ms; the patience in ms; a file that ends the run when it appears. Or
+     *     {@code coordinator}, the transport, the silence, what a loss means, the number of processes, a port
      */
     public static void main(String[] arguments) {
         Duration silence = Duration.ofMillis(Integer.parseInt(arguments[2]));
         try {
             if (arguments[0].equals("coordinator")) {
-                coordinate(arguments[1], silence, Integer.parseInt(arguments[3]), Integer.parseInt(arguments[4]));
+                coordinate(arguments[1], silence, Coordinator.OnLoss.valueOf(arguments[3]),
+                        Integer.parseInt(arguments[4]), Integer.parseInt(arguments[5]));
             } else {
                 train(LaunchedProcess.fromEnvironment().orElseThrow(), arguments, silence);
             }
         } catch (DistributedException | TransportException e) {
+            if (e instanceof PeerLostException lost) {
+                System.out.println("told " + lost.rank() + ' ' + lost.unheard().toMillis() + ' '
+                        + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastStepNs));
+            }
             System.out.println("failed: " + e.getClass().getSimpleName() + ": " + e.getMessage());
             System.exit(1);
         }
     }
 
-    private static void coordinate(String transport, Duration silence, int world, int port) {
-        TransportConfig config = TransportConfig.of(transport, Secret.ofHex(System.getenv(LaunchedProcess.SECRET)))
+    /** Returns a transport, that of UCX over TCP. */
+    static TransportConfig transport(String name, Secret secret) {
+        TransportConfig config = TransportConfig.of(name, secret);
+        return name.equals("ucx") ? config.option("tls", "tcp") : config;
+    }
+
+    private static void coordinate(String transport, Duration silence, Coordinator.OnLoss onLoss, int world,
+            int port) {
+        TransportConfig config = transport(transport, Secret.ofHex(System.getenv(LaunchedProcess.SECRET)))
                 .silence(silence).at("127.0.0.1", port);
-        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, world,
-                Coordinator.OnLoss.END, 1, LONGEST))) {
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, world, onLoss, 1,
+                LONGEST))) {
             System.out.println("coordinator " + coordinator.address());
             coordinator.awaitDone(Duration.ofMinutes(1));
         }
@@ -81,22 +98,23 @@ final class TrainingProgram {
 
     private static void train(LaunchedProcess me, String[] how, Duration silence) {
         Threads.set(1);
-        TransportConfig transport = TransportConfig.of(how[1], me.secret()).directory(me.directory()).silence(silence);
+        TransportConfig transport = transport(how[1], me.secret()).directory(me.directory()).silence(silence);
+        GroupConfig config = GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
+                .patience(Duration.ofMillis(Integer.parseInt(how[3])));
         if (me.isServer()) {
-            serve(me, transport, Path.of(how[3]).resolveSibling("server"));
+            serve(me, config, Path.of(how[4]).resolveSibling("server"));
             return;
         }
         Generator same = Generator.seeded(1);
         Tensor x = same.normal(BATCHES * BATCH, 8);
         Tensor y = x.sum(1).gt(0).to(DType.I64);
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
-                        .patience(LONGEST));
+        try (Group group = join(config);
                 Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
                 Optimizer sgd = Sgd.over(model).rate(0.1).momentum(0.9).build();
                 DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
                 DistributionStrategy strategy = strategy(how[0], group, me)) {
             Trainer trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(strategy)
-                    .epochs(Integer.MAX_VALUE).listeners(new Pace(Path.of(how[3]))).build();
+                    .epochs(Integer.MAX_VALUE).listeners(new Pace(group, Path.of(how[4]))).build();
             trainer.run();
             int bits = model.state().values().stream().mapToInt(p -> Arrays.hashCode(p.value().toFloats())).sum();
             System.out.println("done: rank " + strategy.rank() + " of " + strategy.world() + ", "
@@ -105,9 +123,18 @@ final class TrainingProgram {
         }
     }
 
-    private static void serve(LaunchedProcess me, TransportConfig transport, Path directory) {
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
-                .patience(LONGEST))) {
+    private static Group join(GroupConfig config) {
+        Group group = Group.join(config);
+        group.onChange(() -> {
+            if (group.failure() == null) {
+                System.out.println("members " + group.world());
+            }
+        });
+        return group;
+    }
+
+    private static void serve(LaunchedProcess me, GroupConfig config, Path directory) {
+        try (Group group = join(config)) {
             ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.in(directory));
         }
         System.out.println("done");
@@ -115,17 +142,25 @@ final class TrainingProgram {
 
     private static DistributionStrategy strategy(String name, Group group, LaunchedProcess me) {
         return switch (name) {
-            case "ps" -> ParameterServer.worker(group, me.rank()).workers(me.workers()).servers(me.servers()).build();
+            case "ps" -> servers(group, me, new Consistency.Asynchronous());
+            case "ps-stale" -> servers(group, me, new Consistency.Stale(2));
+            case "ps-sync" -> servers(group, me, new Consistency.Synchronous());
             case "ring" -> RingAllReduce.over(group).build();
             case "elastic" -> RingAllReduce.over(group).elastic().build();
             default -> Gossip.of(group);
         };
     }
 
-    private record Pace(Path stop) implements TrainingListener {
+    private static DistributionStrategy servers(Group group, LaunchedProcess me, Consistency consistency) {
+        return ParameterServer.worker(group, me.rank()).workers(me.workers()).servers(me.servers())
+                .consistency(consistency).build();
+    }
+
+    private record Pace(Group group, Path stop) implements TrainingListener {
         @Override
         public void stepEnded(Progress progress) {
-            System.out.println("step " + progress.step());
+            lastStepNs = System.nanoTime();
+            System.out.println("step " + progress.step() + (group.isCoordinatorLost() ? " without coordinator" : ""));
             LockSupport.parkNanos(PACE_NS);
             if (Files.exists(stop)) {
                 progress.stop();
