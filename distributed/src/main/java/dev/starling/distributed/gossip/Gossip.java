@@ -15,11 +15,9 @@ import dev.starling.transport.RegionKey;
 import java.lang.System.Logger.Level;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Predicate;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableArrayBuffer;
 
@@ -27,7 +25,9 @@ import org.agrona.ExpandableArrayBuffer;
  * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
  * writes its weights into the memory of one peer, and mixes in what peers have written into its own. Weights travel
  * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
- * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016)
+ * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016) At the end of the last epoch those who are
+ * done wait for the others, up to the group's patience, and all take the mean of their last weights, as all of them
+ * count the same then.
  *
  * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
  * worker that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it
@@ -39,9 +39,9 @@ public final class Gossip implements DistributionStrategy {
     private static final int OFFER = 1;
     private static final int NEWS = 2;
     private static final int CREDIT = 3;
+    private static final int DONE = 4;
+    private static final int LAST = 5;
     private static final int NOTES_AT = 16;
-    private static final int MOST_NOTES = 16 << 10;
-    private static final byte[] NO_NOTES = new byte[0];
     private static final double LEAST_MASS = 1e-6;
 
     private final Group group;
@@ -70,6 +70,8 @@ public final class Gossip implements DistributionStrategy {
     /** The step after which this worker was {@link #cutOff}. */
     private long cutOffAt;
     private volatile DistributedException failure;
+    /** Whether this worker has taken its last step. */
+    private volatile boolean concluding;
 
     private Gossip(Group group, int period) {
         this.group = group;
@@ -179,6 +181,53 @@ public final class Gossip implements DistributionStrategy {
         }
     }
 
+    /**
+     * Waits for the others' last steps, up to the group's patience, and takes the mean of what all have come to. What
+     * those publish meanwhile who still take steps is not mixed in: it is not as good yet.
+     */
+    @Override
+    public void conclude() {
+        group.locked(() -> {
+            concluding = true;
+            peers.forEach(peer -> peer.owesDone = true);
+        });
+        mixIn();
+        await("take its last step", peer -> peer.done && peer.free);
+        for (Peer peer : peers) {
+            // Without shared memory one after the other: all are sent from the same place.
+            await("take what it is sent", each -> !stagingBusy);
+            if (!peer.gone && peer.done && peer.free) {
+                write(peer, 0, LAST, Notes.NONE);
+            }
+        }
+        await("send its last weights", peer -> !peer.done || peer.concluded && !peer.owesNews && !stagingBusy);
+        double count = 1;
+        for (Peer peer : peers.stream().filter(p -> p.concluded).toList()) {
+            layout.mix(peer.heard, count / (count + 1));
+            count++;
+        }
+    }
+
+    /** Waits until all peers that are not gone have done something; warns of those that have not in time. */
+    private void await(String what, Predicate<Peer> done) {
+        boolean[] all = new boolean[1];
+        group.await(() -> {
+            group.locked(() -> {
+                noticeLosses();
+                serve();
+                all[0] = peers.stream().allMatch(p -> p.gone || done.test(p));
+            });
+            return all[0] || failure != null || group.isEnded();
+        }, group.config().patience());
+        check();
+        for (Peer peer : all[0] ? List.<Peer>of() : peers) {
+            if (!peer.gone && !done.test(peer)) {
+                LOG.log(Level.WARNING, "rank {0} is done and has waited {1} for rank {2} to {3}; it ends without it",
+                        group.rank(), group.config().patience(), peer.member.rank(), what);
+            }
+        }
+    }
+
     private void check() {
         if (failure != null) {
             throw failure;
@@ -199,6 +248,7 @@ public final class Gossip implements DistributionStrategy {
             if (endpoint != null && endpoint.isConnected() && find(endpoint) == null) {
                 MemoryRegion inbox = group.transport().register(layout.bytes());
                 Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
+                peer.owesDone = concluding;
                 peers.add(peer);
                 near++;
                 offer(peer);
@@ -257,7 +307,7 @@ public final class Gossip implements DistributionStrategy {
             }
             if (peer.notes != null && !seeded) {
                 layout.mix(peer.heard, 0);
-                state.restore(decode(peer.notes));
+                state.restore(Notes.decode(peer.notes));
                 seeded = true;
             } else if (peer.mass > 0) {
                 double own = mass / (mass + peer.mass);
@@ -279,9 +329,9 @@ public final class Gossip implements DistributionStrategy {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
             if (peer.waits && peer.free && !peer.gone) {
-                write(peer, 0, true);
+                write(peer, 0, NEWS, Notes.encode(state.notes()));
             }
-            if (peer.owesCredit || peer.owesNews || !peer.offered) {
+            if (peer.owesCredit || peer.owesNews || peer.owesDone || !peer.offered) {
                 group.locked(() -> pump(peer));
             }
         }
@@ -293,26 +343,26 @@ public final class Gossip implements DistributionStrategy {
         }
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get((turn + i) % peers.size());
-            if (peer.free && !peer.gone && !peer.waits && (peer.mapped != null || !stagingBusy)) {
+            if (peer.free && !peer.gone && !peer.done && !peer.waits && (peer.mapped != null || !stagingBusy)) {
                 turn += i + 1;
                 double sent = mass / 2;
                 mass -= sent;
-                write(peer, sent, false);
+                write(peer, sent, NEWS, Notes.NONE);
                 published++;
                 return;
             }
         }
     }
 
-    private void write(Peer peer, double sent, boolean withNotes) {
+    private void write(Peer peer, double sent, int kind, byte[] notes) {
         if (peer.mapped == null && stagingBusy) {
             return;
         }
         layout.write(peer.mapped != null ? peer.mapped : staged);
-        byte[] notes = withNotes ? encode(state.notes()) : NO_NOTES;
         group.locked(() -> {
             peer.free = false;
-            peer.waits &= !withNotes;
+            peer.waits &= notes.length == 0;
+            peer.newsKind = kind;
             peer.newsMass = sent;
             peer.newsNotes = notes;
             if (peer.mapped != null) {
@@ -329,7 +379,7 @@ public final class Gossip implements DistributionStrategy {
             if (peer.endpoint.put(staging, 0, peer.outbox, 0, layout.bytes(), done) != Endpoint.OK) {
                 stagingBusy = false;
                 peer.free = true;
-                peer.waits |= withNotes;
+                peer.waits |= notes.length > 0;
                 mass += sent;
             }
         });
@@ -356,10 +406,13 @@ public final class Gossip implements DistributionStrategy {
             peer.owesCredit = peer.endpoint.send(message, 0, header(CREDIT)) == Endpoint.BACK_PRESSURED;
         }
         if (peer.offered && peer.owesNews) {
-            int length = header(NEWS);
+            int length = header(peer.newsKind);
             message.putDouble(length, peer.newsMass, ORDER);
             message.putBytes(NOTES_AT, peer.newsNotes);
             peer.owesNews = peer.endpoint.send(message, 0, NOTES_AT + peer.newsNotes.length) == Endpoint.BACK_PRESSURED;
+        }
+        if (peer.offered && peer.owesDone && !peer.owesNews) {
+            peer.owesDone = peer.endpoint.send(message, 0, header(DONE)) == Endpoint.BACK_PRESSURED;
         }
     }
 
@@ -381,9 +434,10 @@ public final class Gossip implements DistributionStrategy {
         switch (buffer.getInt(offset, ORDER)) {
             case OFFER -> takeOffer(peer, buffer, offset + 4, length - 4);
             case NEWS -> takeNews(peer, buffer, offset + 4, length - 4);
+            case LAST -> peer.concluded = concluding;
+            case DONE -> peer.done = true;
             case CREDIT -> peer.free = true;
-            default -> LOG.log(Level.WARNING, "refused a message of an unknown kind from rank {0}",
-                    peer.member.rank());
+            default -> LOG.log(Level.WARNING, "refused an unknown kind of message from rank {0}", peer.member.rank());
         }
     }
 
@@ -413,7 +467,7 @@ public final class Gossip implements DistributionStrategy {
         String theirs = new String(text, StandardCharsets.UTF_8);
         if (!theirs.equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
-                    + difference(theirs, layout.text()) + "; build the same model on all ranks");
+                    + layout.difference(theirs) + "; build the same model on all ranks");
             return;
         }
         peer.waits = buffer.getInt(offset, ORDER) == 0;
@@ -425,21 +479,15 @@ public final class Gossip implements DistributionStrategy {
         offer(peer);
     }
 
-    private static String difference(String theirs, String own) {
-        String[] a = theirs.split("\n");
-        String[] b = own.split("\n");
-        for (int i = 0; i < Math.min(a.length, b.length); i++) {
-            if (!a[i].equals(b[i])) {
-                return "it has " + a[i] + ", this rank has " + b[i];
-            }
-        }
-        return "it has " + a.length + " tensors, this rank has " + b.length;
-    }
-
     private void takeNews(Peer peer, DirectBuffer buffer, int offset, int length) {
-        double sent = length < 8 || length > MOST_NOTES ? Double.NaN : buffer.getDouble(offset, ORDER);
+        double sent = length < 8 || length > Notes.MOST_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
         if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.arrived) {
             LOG.log(Level.WARNING, "refused malformed news from rank {0}", peer.member.rank());
+            return;
+        }
+        if (concluding) {
+            peer.owesCredit = true;
+            pump(peer);
             return;
         }
         peer.mass = sent;
@@ -448,23 +496,6 @@ public final class Gossip implements DistributionStrategy {
             buffer.getBytes(offset + 8, peer.notes);
         }
         peer.arrived = true;
-    }
-
-    private static byte[] encode(Map<String, String> notes) {
-        StringBuilder lines = new StringBuilder();
-        notes.forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
-        return lines.toString().getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static Map<String, String> decode(byte[] lines) {
-        Map<String, String> notes = new LinkedHashMap<>();
-        for (String line : new String(lines, StandardCharsets.UTF_8).split("\n")) {
-            int equals = line.indexOf('=');
-            if (equals > 0) {
-                notes.put(line.substring(0, equals), line.substring(equals + 1));
-            }
-        }
-        return new HashMap<>(notes);
     }
 
     /** Gives the slots back; what has not been sent yet never will be. */

@@ -28,11 +28,17 @@ final class Peer {
     /** Whether {@link #inbox} holds news. */
     volatile boolean arrived;
     volatile boolean gone;
+    /** Whether the peer has taken its last step: it takes no more news, and sends no more but its last weights. */
+    volatile boolean done;
+    /** Whether {@link #inbox} holds the peer's last weights. */
+    volatile boolean concluded;
     double mass;
     byte[] notes;
     /** A message that has yet to be sent. */
     boolean owesCredit;
+    boolean owesDone;
     volatile boolean owesNews;
+    int newsKind;
     double newsMass;
     byte[] newsNotes;
     boolean offered;

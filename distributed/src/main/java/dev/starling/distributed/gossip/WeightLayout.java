@@ -47,6 +47,18 @@ final class WeightLayout {
         return text;
     }
 
+    /** Says where another description differs. */
+    String difference(String theirs) {
+        String[] a = theirs.split("\n");
+        String[] b = text.split("\n");
+        for (int i = 0; i < Math.min(a.length, b.length); i++) {
+            if (!a[i].equals(b[i])) {
+                return "it has " + a[i] + ", this rank has " + b[i];
+            }
+        }
+        return "it has " + a.length + " tensors, this rank has " + b.length;
+    }
+
     /** Returns tensors over a slot's memory; the caller closes them. */
     Tensor[] over(MemorySegment slot) {
         Tensor[] views = new Tensor[tensors.size()];

@@ -27,7 +27,8 @@ import java.util.stream.Stream;
  * @param files that are open, those without a name in shared memory among them
  * @param threads that live
  * @param least bytes of objects that the training thread has made in one of the last steps. Others may have had more
- *     to do: how many hear from a peer, and what share of the examples each computes, depends on who else has a processor
+ *     to do: how many hear from a peer, and what share of the examples each computes, depends on who else has a
+ *     processor
  * @param background bytes of objects that all threads of groups had made
  */
 record Holdings(long step, long heap, long resident, long allocations, long files, long threads, long least,

@@ -54,9 +54,9 @@ final class LongRun {
     }
 
     /**
-     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them. If more objects
-     * are made then than before, it goes on for as many steps again, up to 20 s: compilers need time, and may undo what
-     * they did, but what grows is seen for ever.
+     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them. If more
+     * objects are made then than before, it goes on for as many steps again, up to 20 s: compilers need time, and may
+     * undo what they did, but what grows is seen for ever.
      *
      * @param measured is told when that is known
      * @param enough whether the others know, too; until then the run goes on

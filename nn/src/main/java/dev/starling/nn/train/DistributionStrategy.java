@@ -128,6 +128,14 @@ public interface DistributionStrategy extends AutoCloseable {
     }
 
     /**
+     * Is called after the last step of the last epoch, before the model is measured and saved for the last time. A
+     * strategy whose processes do not wait for each other may do so here, with a deadline, so that the model is what
+     * all have learnt.
+     */
+    default void conclude() {
+    }
+
+    /**
      * Is called when the run has come to its end, and not if it fails: brings what this process still owes the others
      * to its end, so that it can leave without being missed. Collective if synchronous.
      */

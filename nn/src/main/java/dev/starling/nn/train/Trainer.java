@@ -151,6 +151,9 @@ public final class Trainer {
 
     /** Measures the model and reports; returns whether the run goes on. */
     private boolean endEpoch(History history) {
+        if (progress.epoch + 1 == how.epochs) {
+            strategy.conclude();
+        }
         strategy.settle();
         Scores training = averages.scores(overRanks(averages.sums()));
         EpochReport report = progress.report(training, how.heldOut == null ? null : heldOut());
