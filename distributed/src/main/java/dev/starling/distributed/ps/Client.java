@@ -10,6 +10,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.security.SecureRandom;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.agrona.DirectBuffer;
@@ -278,10 +279,21 @@ final class Client {
             group.locked(this::pump);
             group.await(() -> isThere() || failure != null || isOver(), TURN);
             throwIfOver();
+            keepTouch();
             if (isLate(Math.max(begin, workingNs)) && !isThere()) {
                 throw late(what);
             }
         }
+    }
+
+    /** Asks to be let back in by those who have gone on without this worker, perhaps because it was stopped. */
+    private void keepTouch() {
+        group.locked(() -> {
+            if (!isSynchronous && group.isCoordinatorLost() && Arrays.stream(servers).noneMatch(
+                    server -> server.endpoint != null && server.endpoint.isConnected())) {
+                group.rejoin();
+            }
+        });
     }
 
     /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */

@@ -17,6 +17,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
@@ -191,6 +192,10 @@ final class ServerNode {
             }
         }
         done = isAnyFinished && isDeserted();
+        if (attendance == null && group.isCoordinatorLost() && Arrays.stream(workers).allMatch(Objects::isNull)) {
+            // Workers have gone on without this server, perhaps because it was stopped, and wait for it.
+            group.rejoin();
+        }
     }
 
     /** Tells whether somebody is missing of those who take steps together, before the first of them was done. */
