@@ -421,6 +421,8 @@ class FaultTest {
                 "aeron", Long.toString(SILENCE.toMillis()), onLoss.name(), Integer.toString(world),
                 Integer.toString(port))));
         builder.environment().put(LaunchedProcess.SECRET, secret.toHex());
+        // One that is killed leaves files.
+        builder.environment().put(LaunchedProcess.DIRECTORY, dir.toString());
         Process process = builder.redirectError(ProcessBuilder.Redirect.DISCARD).start();
         others.add(process);
         return process;

@@ -89,6 +89,10 @@ final class TrainingProgram {
             int port) {
         TransportConfig config = transport(transport, Secret.ofHex(System.getenv(LaunchedProcess.SECRET)))
                 .silence(silence).at("127.0.0.1", port);
+        String directory = System.getenv(LaunchedProcess.DIRECTORY);
+        if (directory != null) {
+            config = config.directory(Path.of(directory));
+        }
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, world, onLoss, 1,
                 LONGEST))) {
             System.out.println("coordinator " + coordinator.address());
