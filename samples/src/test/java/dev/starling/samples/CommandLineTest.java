@@ -13,11 +13,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The command as {@code ./starling} starts it, which starts itself or others several times over. */
 @Timeout(180)
@@ -32,10 +34,7 @@ class CommandLineTest {
             "ring --transport ucx, 2, 1, 0.2"})
     void shouldTrainWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
         boolean isUcx = strategy.endsWith("ucx");
-        if (isUcx) {
-            WireProvider.Availability there = Transport.providers().get("ucx").availability();
-            assumeTrue(there instanceof WireProvider.Availability.Ready, () -> "no ucx here: " + there);
-        }
+        assumeUcx(isUcx);
         DigitRenderer renderer = new DigitRenderer(1);
         write("train", renderer.images(0, 800));
         write("t10k", renderer.images(800, 200));
@@ -56,6 +55,28 @@ class CommandLineTest {
         assertThat(curve).isNotEmptyFile();
         assertThat(program.files()).as("what the processes mapped to talk to each other, and its directory")
                 .hasSizeGreaterThan(isUcx ? 0 : processes).allSatisfy(file -> assertThat(file).doesNotExist());
+    }
+
+    /** What four processes learn of the real digits in two epochs. */
+    @ParameterizedTest
+    @Tag("stress")
+    @Timeout(900)
+    @ValueSource(strings = {"ring", "ps", "ps --staleness 4", "gossip", "ring --transport ucx"})
+    void shouldLearnRealDigits(String strategy) throws Exception {
+        Path data = Path.of(System.getProperty("starling.data", ""), "mnist");
+        assumeTrue(Files.isDirectory(data), () -> "no " + data + "; set -Dstarling.data=DIR");
+        assumeUcx(strategy.endsWith("ucx"));
+        List<String> arguments = new ArrayList<>(List.of("train", "mnist", "--data", data.toString(), "--workers", "4",
+                "--epochs", "2", "--json", "--strategy"));
+        arguments.addAll(List.of(strategy.split(" ")));
+        Program program = Program.run(arguments.toArray(String[]::new));
+        assertThat(program.status()).as(program.errors()).isZero();
+        assertThat(Double.parseDouble(program.output().getLast().replaceAll(ACCURACY, "$1"))).isBetween(0.985, 1.0);
+    }
+
+    private static void assumeUcx(boolean isNeeded) {
+        WireProvider.Availability there = Transport.providers().get("ucx").availability();
+        assumeTrue(!isNeeded || there instanceof WireProvider.Availability.Ready, () -> "no ucx here: " + there);
     }
 
     @Test
