@@ -31,6 +31,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final long settleNs;
     private final long begunNs;
     private final List<Seat> seats = new ArrayList<>();
+    /** To those who do not belong, or no longer: what there was no room to tell them. */
+    private final List<Outbox> parting = new ArrayList<>();
     private final Map<Long, Suspicion> suspicions = new HashMap<>();
     private View view = new View(0, List.of());
     private long ids;
@@ -123,9 +125,14 @@ public final class Coordinator implements Agent, AutoCloseable {
         return view;
     }
 
-    /** Returns whether the group came together and all its members have left or it has ended. */
+    /** Returns whether the group came together and all its members have left or it has ended, and all know. */
     public boolean isDone() {
-        return ended || everStarted && seats.isEmpty();
+        return parting.isEmpty() && (everStarted && seats.isEmpty()
+                || ended && seats.stream().allMatch(s -> isTold(s.outbox)));
+    }
+
+    private static boolean isTold(Outbox outbox) {
+        return outbox.isEmpty() || !outbox.endpoint().isConnected();
     }
 
     @Override
@@ -133,6 +140,12 @@ public final class Coordinator implements Agent, AutoCloseable {
         int work = transport.doWork();
         for (int i = 0; i < seats.size(); i++) {
             work += seats.get(i).outbox.doWork();
+        }
+        for (int i = parting.size() - 1; i >= 0; i--) {
+            work += parting.get(i).doWork();
+            if (isTold(parting.get(i))) {
+                parting.remove(i);
+            }
         }
         long now = transport.nanoTime();
         if (!everStarted && !ended && now - begunNs > joiningNs) {
@@ -206,7 +219,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             refusal = "the group of " + world + " is complete";
         }
         if (refusal != null) {
-            seat.outbox.send(Channels.CONTROL, new Control.Refused(refusal));
+            refuse(seat, refusal);
             return;
         }
         from.attach(seat);
@@ -333,12 +346,17 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void evict(Seat seat, String reason, long unheardNs) {
         int rank = rank(view.members(), seat.id);
         seats.remove(seat);
-        seat.outbox.send(Channels.CONTROL, new Control.Refused("rank " + rank + " was excluded: " + reason));
+        refuse(seat, "rank " + rank + " was excluded: " + reason);
         if (onLoss == OnLoss.END && everStarted) {
             tellLoss(rank, unheardNs, reason);
         } else {
             stale = true;
         }
+    }
+
+    private void refuse(Seat seat, String reason) {
+        parting.add(seat.outbox);
+        seat.outbox.send(Channels.CONTROL, new Control.Refused(reason));
     }
 
     private void tellLoss(int rank, long unheardNs, String reason) {
@@ -353,6 +371,9 @@ public final class Coordinator implements Agent, AutoCloseable {
         // An epoch that waits for it never comes together.
         if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(seat.id)) {
             stale = true;
+        } else if (onLoss == OnLoss.END && suspicions.containsKey(seat.id) && !ended) {
+            // It gave up, as did whoever suspects it; the others may wait for either.
+            tellLoss(rank(view.members(), seat.id), 0, "it has left");
         }
     }
 

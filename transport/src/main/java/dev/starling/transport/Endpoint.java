@@ -302,8 +302,8 @@ public final class Endpoint implements AutoCloseable {
             sayGoodbye("nothing heard for " + silent);
             lose("nothing heard from " + address + " for " + silent);
         } else if (now - lastSentNs > silence / HEARTBEATS_IN_SILENCE) {
+            // Where there is no room for it now, it goes as soon as there is.
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
-            lastSentNs = now;
         }
         return work;
     }
@@ -503,9 +503,8 @@ public final class Endpoint implements AutoCloseable {
             // What the peer has written here it shall know to have arrived.
             puts.doWork();
         }
-        if (state == State.CONNECTED) {
-            frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0);
-        }
+        while (state == State.CONNECTED && frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED
+                && transport.waitsForRoom()) { }
         if (state != State.CLOSED) {
             end(State.CLOSED, "closed here");
         }

@@ -43,6 +43,8 @@ public final class Transport implements Agent, AutoCloseable {
     private static final int MOST_REFUSALS = 4;
     /** Of the silence that loses a peer, the share that a stranger has to prove himself while others wait. */
     private static final int PROOFS_IN_SILENCE = 10;
+    /** Of the silence that loses a peer, the share that goodbyes may wait for room. */
+    private static final int GOODBYES_IN_SILENCE = 20;
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -65,6 +67,7 @@ public final class Transport implements Agent, AutoCloseable {
     private long nextUpkeepNs;
     private long now;
     private boolean closed;
+    private long closedNs;
 
     private Transport(TransportConfig config, Wire wire) {
         this.config = config;
@@ -414,11 +417,29 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
+    /** Waits a moment for room for a goodbye, while this is being closed; returns whether there is hope for it. */
+    boolean waitsForRoom() {
+        long waitedNs = wire.clock().nanoTime() - closedNs;
+        if (!closed || waitedNs > config.silence().toNanos() / GOODBYES_IN_SILENCE) {
+            return false;
+        }
+        // What comes now is for nobody, but it may be in the way of what goes.
+        try {
+            if (wire.poll((_, _, _) -> { }, MESSAGES_AT_ONCE) == 0) {
+                wire.idle(waitedNs);
+            }
+            return true;
+        } catch (TransportException e) {
+            return false;
+        }
+    }
+
     /** Says goodbye to all peers, and gives back all memory and threads. */
     @Override
     public void close() {
         if (!closed) {
             closed = true;
+            closedNs = wire.clock().nanoTime();
             List.copyOf(endpoints).forEach(Endpoint::close);
             List.copyOf(regions.values()).forEach(MemoryRegion::close);
             wire.close();

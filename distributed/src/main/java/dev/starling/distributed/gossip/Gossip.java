@@ -148,8 +148,10 @@ public final class Gossip implements DistributionStrategy {
             meet();
         });
         if (!seeded) {
-            boolean heard = group.await(() -> failure != null || group.isEnded() || peers.stream().anyMatch(
-                    p -> p.arrived && p.notes != null), group.config().patience());
+            boolean heard = group.await(() -> {
+                group.locked(() -> peers.stream().filter(p -> !p.offered).forEach(this::pump));
+                return failure != null || group.isEnded() || peers.stream().anyMatch(p -> p.arrived && p.notes != null);
+            }, group.config().patience());
             check();
             if (!heard) {
                 throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
@@ -471,8 +473,7 @@ public final class Gossip implements DistributionStrategy {
             return;
         }
         peer.waits = buffer.getInt(offset, ORDER) == 0;
-        peer.outbox = peer.endpoint.open(RegionKey.decode(key),
-                peer.member.host().equals(group.self().host()));
+        peer.outbox = peer.endpoint.open(RegionKey.decode(key), peer.member.host().equals(group.self().host()));
         peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
         peer.free = true;
         // It may have begun after this worker, and have missed what this one offered.
@@ -511,9 +512,7 @@ public final class Gossip implements DistributionStrategy {
             peers.forEach(Peer::close);
             peers.clear();
             near = 0;
-            for (Tensor each : staged) {
-                each.close();
-            }
+            List.of(staged).forEach(Tensor::close);
             staging.close();
         });
     }

@@ -63,6 +63,8 @@ final class ServerNode {
     private boolean[] finished;
     /** By worker, the unit from which on it has yet to leave. */
     private int[] leaving;
+    /** By worker, the kinds of what there was no room to {@link #say}, a bit each; as things are when there is. */
+    private int[] owed;
     private Sums sums;
     private final RowTasks tasks = new RowTasks();
     private long workingNs = Long.MIN_VALUE;
@@ -140,13 +142,7 @@ final class ServerNode {
         LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
-        group.locked(() -> {
-            for (Endpoint worker : workers) {
-                if (worker != null) {
-                    welcome(worker);
-                }
-            }
-        });
+        group.locked(() -> sayToAll(Message.WELCOME));
     }
 
     /** Queues an answer; called by the reply stage. */
@@ -182,7 +178,11 @@ final class ServerNode {
                 LOG.log(finished[w] ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
                         workers[w].reason());
                 workers[w] = null;
+                owed[w] = 0;
                 leaving[w] = 0;
+            }
+            for (int owes = owed[w]; owes != 0; owes &= owes - 1) {
+                say(w, Integer.numberOfTrailingZeros(owes));
             }
             while (leaving[w] < core.units() && backlog.isEmpty() && core.leave(w, leaving[w])) {
                 leaving[w]++;
@@ -349,11 +349,9 @@ final class ServerNode {
                 }
                 long round = buffer.getLong(offset, ORDER);
                 if (sums.add(worker, round, values)) {
-                    for (Endpoint each : workers) {
-                        total(each);
-                    }
+                    sayToAll(Message.TOTAL);
                 } else if (sums.round() == round) {
-                    total(from);
+                    say(worker, Message.TOTAL);
                 }
             }
             case Message.LOST -> {
@@ -364,20 +362,13 @@ final class ServerNode {
             case Message.NOTES -> take(buffer, offset, length);
             case Message.BEGIN -> {
                 take(buffer, offset, length);
-                for (Endpoint each : workers) {
-                    if (each != null && core != null) {
-                        welcome(each);
-                    }
+                if (core != null) {
+                    sayToAll(Message.WELCOME);
                 }
-                from.send(message, 0, header(Message.BEGUN));
+                say(worker, Message.BEGUN);
             }
             case Message.TASK -> task(worker, buffer, offset, length);
-            case Message.BYE -> {
-                finished[worker] = true;
-                leaving[worker] = Math.min(leaving[worker], 0);
-                // Lost only if there is no room for so short a message; then the worker asks again.
-                from.send(message, 0, header(Message.FAREWELL));
-            }
+            case Message.BYE -> say(worker, Message.FAREWELL);
             default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
                     worker);
         }
@@ -407,17 +398,44 @@ final class ServerNode {
         }
     }
 
-    private void total(Endpoint to) {
+    private void sayToAll(int kind) {
+        for (int w = 0; w < workers.length; w++) {
+            say(w, kind);
+        }
+    }
+
+    /** Says something to a worker, if it is there; as soon as there is room, or this would be missed for long. */
+    private void say(int worker, int kind) {
+        Endpoint to = workers[worker];
         if (to == null) {
             return;
         }
-        int at = header(Message.TOTAL);
+        int at = header(kind);
+        int length = switch (kind) {
+            case Message.WELCOME -> {
+                message.putInt(at, core.holdsEarlier() ? 1 : 0, ORDER);
+                message.putLong(at + 4, process, ORDER);
+                message.putBytes(at + 12, notes);
+                yield at + 12 + notes.length;
+            }
+            case Message.TOTAL -> total(at);
+            default -> at;
+        };
+        boolean isSaid = to.send(message, 0, length) != Endpoint.BACK_PRESSURED;
+        owed[worker] = isSaid ? owed[worker] & ~(1 << kind) : owed[worker] | 1 << kind;
+        if (kind == Message.FAREWELL && isSaid) {
+            finished[worker] = true;
+            leaving[worker] = Math.min(leaving[worker], 0);
+        }
+    }
+
+    private int total(int at) {
         message.putLong(at, sums.round(), ORDER);
         message.putInt(at + 8, sums.total().length, ORDER);
         for (int i = 0; i < sums.total().length; i++) {
             message.putDouble(at + 12 + 8 * i, sums.total()[i], ORDER);
         }
-        to.send(message, 0, at + 12 + 8 * sums.total().length);
+        return at + 12 + 8 * sums.total().length;
     }
 
     /** Puts the parts of a plan together. */
@@ -457,6 +475,7 @@ final class ServerNode {
             workers = new Endpoint[decoded.workers()];
             finished = new boolean[decoded.workers()];
             leaving = new int[decoded.workers()];
+            owed = new int[decoded.workers()];
             Arrays.fill(leaving, Integer.MAX_VALUE);
             sums = new Sums(decoded.workers());
             plan = decoded;
@@ -481,17 +500,10 @@ final class ServerNode {
         workers[worker] = from;
         finished[worker] = false;
         leaving[worker] = Integer.MAX_VALUE;
+        owed[worker] = 0;
         if (core != null) {
-            welcome(from);
+            say(worker, Message.WELCOME);
         }
-    }
-
-    private void welcome(Endpoint to) {
-        int at = header(Message.WELCOME);
-        message.putInt(at, core.holdsEarlier() ? 1 : 0, ORDER);
-        message.putLong(at + 4, process, ORDER);
-        message.putBytes(at + 12, notes);
-        to.send(message, 0, at + 12 + notes.length);
     }
 
     private void refuse(Endpoint to, String why) {

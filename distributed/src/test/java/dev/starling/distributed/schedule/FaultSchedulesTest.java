@@ -10,6 +10,7 @@ import dev.starling.distributed.schedule.Schedule.Outcome;
 import dev.starling.nn.train.DistributionStrategy;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.junit.jupiter.api.Tag;
@@ -23,13 +24,20 @@ import org.junit.jupiter.api.Test;
 class FaultSchedulesTest {
     private static void run(Sweep sweep, OnLoss onLoss, Function<Group, DistributionStrategy> strategy,
             Consumer<Map<String, Outcome>> invariants) {
+        LongAdder back = new LongAdder();
         int ended = sweep.run(seed -> 2 + (int) (seed % 3), plan -> {
-            Map<String, Outcome> outcomes = Schedule.run(plan, onLoss, strategy).outcomes();
-            invariants.accept(outcomes);
-            Sweep.explained(outcomes);
-            return (int) outcomes.values().stream().filter(o -> o.ended).count();
+            Schedule schedule = Schedule.run(plan, onLoss, strategy);
+            invariants.accept(schedule.outcomes());
+            Sweep.explained(schedule);
+            Sweep.justified(schedule);
+            back.add(schedule.outcomes().values().stream().filter(o -> o.isAgain() && o.ended).count());
+            return Sweep.wentOn(schedule, onLoss == OnLoss.REFORM, o -> o.joined && !o.isAgain());
         });
-        assertThat(ended).as("runs that came to their end").isGreaterThan(sweep.count() / 4);
+        assertThat(ended).as("ranks that had to come to their end").isGreaterThan(sweep.count() / 3);
+        if (onLoss == OnLoss.REFORM) {
+            assertThat(back.sum()).as("ranks that crashed, came back and came to their end").isGreaterThan(
+                    sweep.count() / 200);
+        }
     }
 
     /** As {@link Sweep#alike}; but an excluded rank may have taken its last steps with others than the survivors. */

@@ -5,6 +5,7 @@ import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.View;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.nn.Layer;
@@ -43,27 +44,89 @@ import java.util.function.Function;
 final class Schedule {
     static final Duration HORIZON = Duration.ofMillis(400);
 
-    private static final Duration SILENCE = Duration.ofMillis(100);
-    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    static final Duration SILENCE = Duration.ofMillis(100);
+    static final Duration PATIENCE = Duration.ofSeconds(5);
+    /** What the name of a life after a crash ends with. */
+    static final String AGAIN = " again";
+    /** Of runs that count: each gradient is 1, and each step takes this off each weight, without rounding. */
+    static final float RATE = 1f / 64;
     private static final Duration LIMIT = Duration.ofSeconds(120);
     private static final Duration STEP = Duration.ofMillis(8);
+    private static final Duration ABSENCE = Duration.ofMillis(50);
     private static final int EXAMPLES = 48;
     private static final int BATCH = 12;
     private static final int EPOCHS = 8;
     private static final int MOST_KEPT = 16;
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
 
+    private final FaultPlan plan;
+    private final Forecast forecast;
+    private final OnLoss onLoss;
+    private final int servers;
+    private final int epochs;
+    private final Function<Group, DistributionStrategy> strategy;
+    private final int ranks;
     private final Map<String, Outcome> outcomes = new TreeMap<>();
+    private final Outcome coordinator = new Outcome(Forecast.COORDINATOR);
+    private final Counts counts;
 
-    /** What became of a process; {@code failure} is {@code null} if it came to the end of its run. */
+    /** What became of a process in one of its lives; {@code failure} is {@code null} if it came to its end. */
     static final class Outcome {
+        /** Of the process; that of a life after a crash has {@link #AGAIN} at its end. */
+        final String name;
         final Map<Long, float[]> weightsByStep = new TreeMap<>();
         float[] weights;
         RuntimeException failure;
+        /** Who belonged to the group when this failed. */
+        View view;
+        boolean joined;
+        /** Whether its first step could begin. */
+        boolean started;
         boolean ended;
+        boolean crashed;
+        /** When the failure was thrown, and when the process was over, in nanoseconds of virtual time. */
+        long failedNs;
+        long goneNs = Long.MAX_VALUE;
+
+        Outcome(String name) {
+            this.name = name;
+        }
+
+        /** Returns whether this is a life after a crash. */
+        boolean isAgain() {
+            return name.endsWith(AGAIN);
+        }
+
+        /** Returns whether this had crashed, or failed, by then. */
+        boolean isLostBy(long nowNs) {
+            return !ended && goneNs <= nowNs;
+        }
+
+        private void failed(RuntimeException e, long nowNs, View members) {
+            if (failure == null) {
+                failure = e;
+                failedNs = nowNs;
+                view = members;
+            }
+        }
     }
 
-    private Schedule() { }
+    private Schedule(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
+            Function<Group, DistributionStrategy> strategy) {
+        this.plan = plan;
+        forecast = new Forecast(plan);
+        this.onLoss = onLoss;
+        this.servers = servers;
+        this.epochs = epochs;
+        this.strategy = strategy;
+        ranks = plan.ranks().size() - 1;
+        counts = new Counts(forecast, plan.ranks().subList(1, 1 + ranks - servers));
+    }
+
+    /** Returns the rank that a process wishes for, of its name. */
+    static int rank(String name) {
+        return Character.digit(name.charAt("rank".length()), 10);
+    }
 
     static List<String> names(int workers) {
         List<String> names = new ArrayList<>();
@@ -87,78 +150,133 @@ final class Schedule {
     /** Runs a schedule with so many epochs. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
             Function<Group, DistributionStrategy> strategy) {
-        Schedule schedule = new Schedule();
-        int workers = plan.ranks().size() - 1;
+        Schedule schedule = new Schedule(plan, onLoss, servers, epochs, strategy);
         try (Simulation simulation = Simulation.of(plan)) {
-            simulation.start("coordinator", () -> {
-                try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"),
-                        config()), workers, onLoss, 1, PATIENCE)) {
-                    coordinator.run(LIMIT.dividedBy(2));
-                } catch (TransportException e) {
-                    if (e.problem() != TransportException.Problem.TIMED_OUT) {
-                        throw e;
-                    }
-                }
-            });
-            for (int rank = 0; rank < workers; rank++) {
-                String name = "rank" + rank;
-                int wish = rank;
-                Outcome outcome = new Outcome();
-                schedule.outcomes.put(name, outcome);
-                simulation.start(name, () -> {
-                    GroupConfig joining = GroupConfig.of(null, "coordinator").wish(wish).host(name).joining(PATIENCE)
-                            .patience(PATIENCE);
-                    try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
-                        if (wish >= workers - servers) {
-                            ParameterServer.serve(group, wish - (workers - servers), ServerConfig.inMemory()
-                                    .ringSize(0));
-                        } else {
-                            train(simulation, group, outputs(plan), epochs, strategy, outcome);
-                        }
-                        outcome.ended = true;
-                    } catch (DistributedException | TransportException e) {
-                        outcome.failure = e;
-                    }
-                });
-            }
+            schedule.start(simulation);
             simulation.run(LIMIT);
         }
         return schedule;
+    }
+
+    private void start(Simulation simulation) {
+        simulation.start(coordinator.name, () -> live(simulation, coordinator, () -> coordinate(simulation)));
+        for (int rank = 0; rank < ranks; rank++) {
+            start(simulation, rank, new Outcome("rank" + rank));
+        }
+    }
+
+    private void start(Simulation simulation, int wish, Outcome outcome) {
+        outcomes.put(outcome.name, outcome);
+        simulation.start("rank" + wish, () -> live(simulation, outcome, () -> take(simulation, wish, outcome)));
+    }
+
+    private void coordinate(Simulation simulation) {
+        try (Coordinator made = Coordinator.over(Transport.over(simulation.wire(Forecast.COORDINATOR), config()), ranks,
+                onLoss, 1, PATIENCE)) {
+            made.run(LIMIT.dividedBy(2));
+            coordinator.ended = true;
+        } catch (TransportException e) {
+            if (e.problem() != TransportException.Problem.TIMED_OUT) {
+                throw e;
+            }
+        }
+    }
+
+    /** Notes how a life ends; a crash has other processes begin another one, where the plan is to have that. */
+    private void live(Simulation simulation, Outcome outcome, Runnable life) {
+        try {
+            life.run();
+        } finally {
+            outcome.goneNs = simulation.nanoTime();
+            outcome.crashed = !outcome.ended && outcome.failure == null;
+            if (outcome.crashed && comesBack() && outcome != coordinator && !outcome.isAgain()) {
+                int wish = rank(outcome.name);
+                simulation.at(simulation.now().plus(ABSENCE), () -> start(simulation, wish, new Outcome(outcome.name
+                        + AGAIN)));
+            }
+        }
+    }
+
+    private void take(Simulation simulation, int wish, Outcome outcome) {
+        String name = "rank" + wish;
+        GroupConfig joining = GroupConfig.of(null, Forecast.COORDINATOR).wish(wish).host(name).joining(PATIENCE)
+                .patience(PATIENCE);
+        try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
+            outcome.joined = true;
+            try {
+                if (wish >= ranks - servers) {
+                    ParameterServer.serve(group, wish - (ranks - servers), ServerConfig.inMemory().ringSize(0));
+                } else {
+                    train(simulation, group, wish, outcome);
+                }
+            } catch (DistributedException | TransportException e) {
+                outcome.failed(e, simulation.nanoTime(), group.view());
+            }
+        } catch (DistributedException | TransportException e) {
+            outcome.failed(e, simulation.nanoTime(), new View(0, List.of()));
+        }
+        outcome.ended = outcome.failure == null;
     }
 
     private static TransportConfig config() {
         return TransportConfig.of("simulated", SECRET).silence(SILENCE);
     }
 
+    /** Returns whether processes that crash are started again. */
+    private boolean comesBack() {
+        return onLoss == OnLoss.REFORM && plan.seed() % 5 == 2;
+    }
+
     /** Most models have two weights; some so many that sums go by halves, or around a ring. */
-    private static int outputs(FaultPlan plan) {
+    private int outputs() {
         return plan.seed() % 100 == 49 ? 50_000 : plan.seed() % 20 == 7 ? 3_000 : 1;
     }
 
-    private static void train(Simulation simulation, Group group, int outputs, int epochs,
-            Function<Group, DistributionStrategy> strategy, Outcome outcome) {
+    /** Returns whether weights tell how many steps were taken. */
+    boolean isCounting() {
+        return outputs() == 1 && plan.seed() % 2 == 1;
+    }
+
+    private void train(Simulation simulation, Group group, int worker, Outcome outcome) {
+        int outputs = outputs();
+        boolean counting = isCounting();
         float[] x = new float[EXAMPLES];
         float[] y = new float[EXAMPLES * outputs];
         for (int i = 0; i < EXAMPLES; i++) {
-            x[i] = (i % 7) / 3f - 1;
+            x[i] = counting ? 1 : (i % 7) / 3f - 1;
             Arrays.fill(y, i * outputs, (i + 1) * outputs, 3 * x[i] - 1);
         }
+        Loss loss = counting ? (result, target) -> result.mean() : Loss.meanSquared();
         try (Scope scope = Scope.open("schedule");
                 Layer model = Linear.of(1, outputs, Generator.seeded(group.rank()));
-                Optimizer optimizer = Sgd.over(model).rate(0.1).momentum(0.9).build();
-                DistributionStrategy together = strategy.apply(group);
+                Optimizer optimizer = Sgd.over(model).rate(counting ? RATE : 0.1).momentum(counting ? 0 : 0.9).build();
+                DistributionStrategy together = watched(strategy.apply(group), worker, model);
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
                         Tensor.of(y, EXAMPLES, outputs))).batchSize(BATCH).workers(0).shuffle().build()) {
-            Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(epochs).strategy(together)
+            Trainer.of(model, loss, optimizer).data(loader).epochs(epochs).strategy(together)
                     .listeners(new TrainingListener() {
+                        @Override
+                        public void started(Progress progress) {
+                            outcome.started = true;
+                        }
+
                         @Override
                         public void stepEnded(Progress progress) {
                             outcome.weightsByStep.put(progress.step(), weights(model));
-                            simulation.sleep(STEP);
+                            simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }
                     }).build().run();
             outcome.weights = weights(model);
         }
+    }
+
+    private DistributionStrategy watched(DistributionStrategy made, int worker, Layer model) {
+        if (servers == 0) {
+            return made;
+        }
+        counts.first(worker, weights(model));
+        return new Watched(made, () -> counts.begun(worker), () -> counts.acknowledged(worker,
+                isCounting() ? weights(model) : null, onLoss == OnLoss.END), () -> counts.finished(worker));
     }
 
     /** Returns all weights; or of many the first few, the sum, and a hash of all, which is as good for comparing. */
@@ -182,7 +300,36 @@ final class Schedule {
         return some;
     }
 
+    Forecast forecast() {
+        return forecast;
+    }
+
+    /** Returns what became of all but the coordinator. */
     Map<String, Outcome> outcomes() {
         return outcomes;
+    }
+
+    /** Returns the coordinator and all others. */
+    List<Outcome> everybody() {
+        List<Outcome> all = new ArrayList<>(outcomes.values());
+        all.add(coordinator);
+        return all;
+    }
+
+    /** Tells what became of all. */
+    String told() {
+        StringBuilder text = new StringBuilder();
+        for (Outcome o : everybody()) {
+            text.append("\n  ").append(o.name).append(o.joined ? " joined," : "").append(o.started ? " started," : "")
+                    .append(" took ").append(o.weightsByStep.size()).append(" steps, ").append(o.ended ? "ended"
+                            : o.crashed ? "crashed" : "failed: " + o.failure).append(" at ")
+                    .append(Duration.ofNanos(o.failure == null ? o.goneNs : o.failedNs));
+        }
+        return text.toString();
+    }
+
+    /** Returns how steps were counted where there are servers. */
+    Counts counts() {
+        return counts;
     }
 }

@@ -15,6 +15,8 @@ final class MessagePool {
         final int room;
         int length;
         long arrivalNs;
+        /** How much later than the message a copy of it comes; the greatest number if none does. */
+        long copyDelayNs;
         Message next;
 
         private Message(int room) {

@@ -82,10 +82,7 @@ final class SimulatedLink implements Link {
         }
         last = message;
         bytesUnderWay += message.length;
-        if (simulation.happens(conditions.copies())) {
-            target.addStray(simulation.pool().copyOf(message,
-                    message.arrivalNs + 1 + simulation.delay(conditions)));
-        }
+        message.copyDelayNs = simulation.happens(conditions.copies()) ? 1 + simulation.delay(conditions) : NEVER;
         if (simulation.happens(conditions.noise())) {
             target.addStray(simulation.pool().mangled(message, now + simulation.delay(conditions),
                     simulation.chance()));
@@ -110,6 +107,9 @@ final class SimulatedLink implements Link {
             last = null;
         }
         message.next = null;
+        if (message.copyDelayNs != NEVER) {
+            target.addStray(simulation.pool().copyOf(message, simulation.nanoTime() + message.copyDelayNs));
+        }
         bytesUnderWay -= message.length;
         if (full) {
             full = false;
