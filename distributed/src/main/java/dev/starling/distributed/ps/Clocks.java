@@ -45,13 +45,26 @@ final class Clocks {
         int slot = slot(unit, worker);
         if (states[slot] != AWAITED) {
             states[slot] = GONE;
-            long slowest = slowest(unit);
-            clocks[slot] = slowest == Long.MAX_VALUE ? furthest(unit) : slowest;
+            letIn(unit, slot);
         }
         states[slot] = ACTIVE;
         sessions[slot] = session;
         counts[slot] = 0;
         waiting[slot] = false;
+    }
+
+    /** Lets a worker in again, if it was taken for gone, as one whose pushes are known up to then. */
+    void takeBack(int unit, int worker, long session) {
+        int slot = slot(unit, worker);
+        if (states[slot] == GONE && sessions[slot] == session) {
+            letIn(unit, slot);
+            states[slot] = ACTIVE;
+        }
+    }
+
+    private void letIn(int unit, int slot) {
+        long slowest = slowest(unit);
+        clocks[slot] = slowest == Long.MAX_VALUE ? furthest(unit) : slowest;
     }
 
     void leave(int slot) {

@@ -176,6 +176,10 @@ final class Shard implements AutoCloseable {
 
     private void push(Request e) {
         int slot = clocks.slot(e.unit, e.worker);
+        if (gathering == null) {
+            // Nobody waits for who was missing; what it sent before counts once.
+            clocks.takeBack(e.unit, e.worker, e.session);
+        }
         if (!clocks.knows(slot, e.session) || !isReady(e.unit)) {
             e.status = Message.UNKNOWN_SESSION;
             e.reply(e.worker, e.session, e.sequence);

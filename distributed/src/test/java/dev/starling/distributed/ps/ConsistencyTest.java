@@ -130,11 +130,14 @@ class ConsistencyTest {
             for (int k = 2; k < 10; k++) {
                 d.push(0, 7, k, 0, 1, ONE);
             }
-            assertThat(d.push(1, 8, 0, 0, 1, ONE).status()).as("taken for dead").isEqualTo(2);
-            assertThat(d.join(1, 9, 0).floats()).containsOnly(-10f);
+            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("taken for dead, and back").containsOnly(-11f);
+            assertThat(d.core.leave(1, 0)).isTrue();
+            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("it says so again").containsOnly(-11f);
+            assertThat(d.join(1, 9, 0).floats()).as("another in its place").containsOnly(-11f);
+            assertThat(d.push(1, 8, 1, 0, 1, ONE).status()).as("no more").isEqualTo(2);
             d.push(0, 7, 10, 0, 1, ONE);
             d.send(d.wish.of(2, 0, 7, 11, 0, 1, 1, ONE));
-            assertThat(d.pull(0)).as("waits for the one that came back").containsOnly(-12f);
+            assertThat(d.pull(0)).as("waits for the one that came back").containsOnly(-13f);
             d.send(d.wish.of(2, 1, 9, 0, 0, 1, 1, ONE));
             assertThat(List.of(d.next().worker(), d.next().worker())).containsExactlyInAnyOrder(0, 1);
         }

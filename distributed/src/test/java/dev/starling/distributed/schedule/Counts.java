@@ -6,15 +6,13 @@ import java.util.stream.IntStream;
 
 /**
  * Steps of workers as they begin, and as servers acknowledge them. Where each gradient is 1, the weights that a worker
- * gets tell how many gradients are in them: all that were acknowledged when it asked, and none twice, unless somebody
- * may have been given up and let in again.
+ * gets tell how many gradients are in them: all that were acknowledged when it asked, and none twice.
  */
 final class Counts {
     /** Far less than one gradient, far more than rounding. */
     private static final double ROUNDING = 0.01;
 
     private final boolean isFair;
-    private final boolean isAnyHarmed;
     private final boolean isServed;
     private final boolean[] isUnharmed;
     private final boolean[] isFinished;
@@ -30,7 +28,6 @@ final class Counts {
     Counts(Forecast forecast, List<String> workers) {
         int n = workers.size();
         isFair = forecast.isFair();
-        isAnyHarmed = forecast.isAnyHarmed();
         isServed = forecast.plan().ranks().stream().allMatch(r -> r.equals(Forecast.COORDINATOR) || workers.contains(r)
                 || forecast.isUnharmed(r));
         isUnharmed = new boolean[n];
@@ -66,9 +63,7 @@ final class Counts {
             double count = (first[i] - weights[i]) / Schedule.RATE;
             // Of the step in which somebody is lost, the sum may be without that one's part.
             double low = isSynchronous ? acknowledged[worker] - (isFair ? 0 : 1) : least[worker] + 1;
-            // A server that gave a worker up forgets what it has of it: what that one sent last may count again.
-            double high = isSynchronous ? acknowledged[worker] : isAnyHarmed ? Double.POSITIVE_INFINITY
-                    : IntStream.of(begun).sum();
+            double high = isSynchronous ? acknowledged[worker] : IntStream.of(begun).sum();
             boolean isWhole = isSynchronous || Math.abs(count - Math.rint(count)) <= ROUNDING;
             if (!isWhole || count < low - ROUNDING || count > high + ROUNDING) {
                 wrong += "worker " + worker + " after its step " + acknowledged[worker] + " sees " + count
