@@ -30,9 +30,20 @@ class CommandLineTest {
     Path dir;
 
     @ParameterizedTest
-    @CsvSource({"ring, 2, 2, 0.5", "ps, 3, 2, 0.5", "ps --staleness 3, 3, 3, 0.4", "gossip, 2, 3, 0.4",
-            "ring --transport ucx, 2, 1, 0.4"})
+    @CsvSource({"ring, 2, 2, 0.5", "ps, 3, 2, 0.5", "gossip, 2, 3, 0.4"})
     void shouldTrainWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
+        train(strategy, processes, epochs, least);
+    }
+
+    @ParameterizedTest
+    @Tag("stress")
+    @CsvSource({"ps --staleness 3, 3, 3, 0.4", "ring --transport ucx, 2, 1, 0.4"})
+    void shouldTrainWithProcessesInOtherWays(String strategy, int processes, int epochs, double least)
+            throws Exception {
+        train(strategy, processes, epochs, least);
+    }
+
+    private void train(String strategy, int processes, int epochs, double least) throws Exception {
         boolean isUcx = strategy.endsWith("ucx");
         assumeUcx(isUcx);
         DigitRenderer renderer = new DigitRenderer(1);

@@ -163,6 +163,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldTrainOnWithoutAStoppedWorkerThatIsNotToFallBehindAndTakeItBack() throws Exception {
         trainOnWithoutAStoppedWorker("ps-stale");
     }

@@ -157,7 +157,7 @@ class StagedRingTest {
 
     @Test
     void shouldNotWaitForeverForACopy() {
-        for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(4))) {
+        for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(2))) {
             assertThat(thrown).isInstanceOf(DistributedException.class)
                     .hasMessageMatching("(?s).*rank [01] gives to .*gradient bucket .*is not there yet.*");
         }
