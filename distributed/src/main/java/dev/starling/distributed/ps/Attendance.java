@@ -98,9 +98,15 @@ final class Attendance implements AutoCloseable {
 
     /** Counts as lost whom a message of another names; to be used under the group's lock. */
     void lose(Endpoint from, DirectBuffer said, int offset, int length) {
-        if (length >= LOSS) {
-            lose(new PeerLostException(said.getInt(offset, ORDER), Duration.ofNanos(said.getLong(offset + 4, ORDER)),
-                    rank(from), said.getStringWithoutLengthUtf8(offset + LOSS, length - LOSS)));
+        if (length < LOSS) {
+            return;
+        }
+        int rank = said.getInt(offset, ORDER);
+        long unheardNs = said.getLong(offset + 4, ORDER);
+        // The coordinator's is -1. Who came later has no say.
+        if (rank >= -1 && rank < endpoints.size() && unheardNs >= 0 && rank(from) >= 0) {
+            lose(new PeerLostException(rank, Duration.ofNanos(unheardNs), rank(from),
+                    said.getStringWithoutLengthUtf8(offset + LOSS, length - LOSS)));
         }
     }
 
