@@ -213,10 +213,9 @@ public final class Coordinator implements Agent, AutoCloseable {
         String refusal = null;
         if (ended) {
             refusal = "the group has ended";
-        } else if (everStarted && onLoss == OnLoss.END) {
+        } else if (onLoss == OnLoss.END && (everStarted || seats.size() >= world)) {
+            // One that may re-form takes newcomers from the first, who may come in place of one not known to be gone.
             refusal = "the group of " + world + " is complete; only one that may re-form takes newcomers";
-        } else if (!everStarted && seats.size() >= world) {
-            refusal = "the group of " + world + " is complete";
         }
         if (refusal != null) {
             refuse(seat, refusal);

@@ -7,15 +7,12 @@ import dev.starling.transport.MessageHandler;
 import dev.starling.transport.Transport;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
 import java.time.Duration;
-import java.util.HashMap;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
-import org.agrona.collections.Long2ObjectHashMap;
 
 /**
  * The processes that train together, as one of them sees it. An epoch is a time without change of members; in each, the
@@ -37,12 +34,14 @@ public final class Group implements AutoCloseable {
     private static final long NETWORK_EVERY_NS = 20_000;
     /** How often a coordinator that is lost is asked to take this process in again. */
     private static final long REJOIN_EVERY_NS = 100_000_000;
+    /** Most time for saying goodbye. */
+    private static final Duration LEAVING = Duration.ofSeconds(1);
 
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
     private volatile Outbox coordinator;
-    private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
+    private final Links links;
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
@@ -51,9 +50,7 @@ public final class Group implements AutoCloseable {
     private volatile Engine engine;
     private volatile DistributedException failure;
     private volatile boolean coordinatorLost;
-    /** Those of this epoch who closed their connection. */
-    private final Map<Integer, PeerLostException> left = new HashMap<>();
-    private Runnable last = () -> { };
+    private Runnable companion = () -> { };
     private long ownId;
     private long networkNs;
     private long rejoinedNs;
@@ -66,16 +63,18 @@ public final class Group implements AutoCloseable {
     private Group(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
+        links = new Links(transport);
         transport.onMessage(this::take);
         transport.onPut((from, immediate) -> {
-            if (engine != null && from.attachment() instanceof Long id && view.byId(id) != null) {
-                engine.told(view.byId(id).rank(), immediate);
+            Member member = links.member(from);
+            if (engine != null && member != null) {
+                engine.told(member.rank(), immediate);
             }
         });
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void accepted(Endpoint endpoint) {
-                greeted(endpoint);
+                links.greeted(endpoint);
             }
 
             @Override
@@ -143,24 +142,7 @@ public final class Group implements AutoCloseable {
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
                 + " gathers the members" : "there is no answer from a coordinator at " + endpoint.address()
                 + ": " + endpoint.reason()
-                : "the members of epoch " + view.epoch() + " connect: " + unreached()));
-    }
-
-    private String unreached() {
-        StringBuilder who = new StringBuilder();
-        for (Member member : view.members()) {
-            if (!isReached(member)) {
-                Endpoint endpoint = endpoints.get(member.id());
-                who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank())
-                        .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
-            }
-        }
-        return who.isEmpty() ? "all are reached from here" : who.toString();
-    }
-
-    private boolean isReached(Member member) {
-        Endpoint endpoint = endpoints.get(member.id());
-        return member.id() == ownId || endpoint != null && endpoint.isConnected();
+                : "the members of epoch " + view.epoch() + " connect: " + links.unreached()));
     }
 
     /** Returns how this process joined. */
@@ -206,7 +188,7 @@ public final class Group implements AutoCloseable {
 
     /** Returns the connection to a member, or {@code null}; to be used under {@link #locked} only. */
     public Endpoint endpoint(long id) {
-        return endpoints.get(id);
+        return links.get(id);
     }
 
     /**
@@ -325,18 +307,20 @@ public final class Group implements AutoCloseable {
             int done = engine.doWork();
             // What was sent last sets off now: nobody may come here for a while.
             work += done + (done > 0 && !engine.isBusy() ? transport.doWork() : 0);
-            if (!left.isEmpty() && phase == Phase.RUNNING) {
-                left.values().forEach(this::breakIfAwaited);
+            for (int rank = 0; links.haveAnyLeft() && phase == Phase.RUNNING && rank < view.world(); rank++) {
+                breakIfAwaited(rank);
             }
         }
         return work;
     }
 
-    private void breakIfAwaited(PeerLostException gone) {
-        if (phase == Phase.RUNNING && engine.awaits(gone.rank())) {
-            long id = view.members().get(gone.rank()).id();
-            breakWith(gone);
-            coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, gone, "it has left"));
+    private void breakIfAwaited(int rank) {
+        PeerLostException loss = links.left(rank);
+        if (loss != null && engine.awaits(rank)) {
+            long id = view.members().get(loss.rank()).id();
+            breakWith(loss);
+            coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
+                    ? "it has left" : loss.getMessage()));
         }
     }
 
@@ -348,26 +332,31 @@ public final class Group implements AutoCloseable {
         int body = offset + Channels.HEADER;
         int bodyLength = length - Channels.HEADER;
         if (channel == Channels.CONTROL) {
-            if (from == coordinator.endpoint()) {
-                control(buffer, body, bodyLength);
-            }
+            control(from, buffer, body, bodyLength);
         } else if (channel == Channels.COLLECTIVES) {
-            if (engine != null && from.attachment() instanceof Long id && view.byId(id) != null) {
-                engine.take(view.byId(id).rank(), buffer, body, bodyLength);
+            Member member = links.member(from);
+            if (engine != null && member != null) {
+                engine.take(member.rank(), buffer, body, bodyLength);
             }
         } else {
             handlers.take(channel, from, buffer, body, bodyLength);
         }
     }
 
-    private void control(DirectBuffer buffer, int offset, int length) {
+    private void control(Endpoint from, DirectBuffer buffer, int offset, int length) {
         byte[] body = new byte[length];
         buffer.getBytes(offset, body);
         Control message;
         try {
             message = Control.decode(body);
         } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a message of the coordinator: {0}", e.getMessage());
+            LOG.log(Level.WARNING, "refused a message of {0}: {1}", from.address(), e.getMessage());
+            return;
+        }
+        if (from != coordinator.endpoint()) {
+            if (message instanceof Control.Lost why) {
+                links.giveUp(from, why);
+            }
             return;
         }
         switch (message) {
@@ -391,51 +380,20 @@ public final class Group implements AutoCloseable {
         }
         ownId = id;
         view = next;
-        left.clear();
         phase = Phase.CONNECTING;
         readySent = false;
-        for (Member member : next.members()) {
-            Endpoint known = endpoints.get(member.id());
-            if (known != null && !known.isConnected() && known.state() != Endpoint.State.CONNECTING) {
-                endpoints.remove(member.id()).close();
-                known = null;
-            }
-            // Of two members the one that came later connects.
-            if (known == null && member.id() < id) {
-                Endpoint endpoint = transport.connect(member.address(),
-                        ByteBuffer.allocate(Long.BYTES).putLong(id).array());
-                endpoint.attach(member.id());
-                endpoints.put(member.id(), endpoint);
-            }
-        }
-        for (Long gone : List.copyOf(endpoints.keySet())) {
-            if (next.byId(gone) == null) {
-                Endpoint endpoint = endpoints.remove(gone);
-                endpoint.attach(null);
-                endpoint.close();
-            }
-        }
-    }
-
-    private void greeted(Endpoint endpoint) {
-        if (endpoint.greeting().length == Long.BYTES) {
-            long id = ByteBuffer.wrap(endpoint.greeting()).getLong();
-            endpoint.attach(id);
-            endpoints.put(id, endpoint);
-        } else {
-            endpoint.close();
-        }
+        links.change(next, id);
     }
 
     private int connect() {
-        if (readySent || !view.members().stream().allMatch(this::isReached)) {
+        if (readySent || !links.areReached()) {
             return 0;
         }
         // From here on, messages of members that have started already are taken.
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new EpochFabric(view, ownId, endpoints, transport), Channels.COLLECTIVES);
+        engine = new Engine(new EpochFabric(view, ownId, links.all(), transport), Channels.COLLECTIVES);
         collectives = new Collectives(this, engine, collectives);
         readySent = true;
         coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
@@ -457,20 +415,15 @@ public final class Group implements AutoCloseable {
                     endpoint.reason());
             return;
         }
-        if (!(endpoint.attachment() instanceof Long id) || view.byId(id) == null || endpoints.get(id) != endpoint) {
-            return;
-        }
-        Duration unheard = Duration.ofNanos(transport.nanoTime() - endpoint.lastHeardNs());
-        PeerLostException loss = new PeerLostException(view.byId(id).rank(), unheard, endpoint.reason());
-        if (endpoint.saidGoodbye()) {
-            // It may be done, and what it contributed before is here.
-            left.put(loss.rank(), loss);
+        Member member = links.member(endpoint);
+        PeerLostException loss = member == null || links.get(member.id()) != endpoint ? null : links.lose(endpoint);
+        if (loss == null) {
             return;
         }
         if (phase == Phase.RUNNING) {
             breakWith(loss);
         }
-        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, endpoint.reason()));
+        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), member.id(), loss, endpoint.reason()));
         listeners.forEach(Runnable::run);
     }
 
@@ -491,21 +444,37 @@ public final class Group implements AutoCloseable {
     }
 
     /** Sets what is closed after this group has left. */
-    void onClose(Runnable companion) {
-        last = companion;
+    void onClose(Runnable another) {
+        companion = another;
     }
 
-    /** Leaves the group. The others go on without this process. */
+    /** Returns the loss that a member said it left because of, or {@code null}; under {@link #locked} only. */
+    public PeerLostException gaveUp(long id) {
+        return links.given(id);
+    }
+
+    /** Leaves the group. The others go on without this process; if it leaves because of a loss, they learn of which. */
     @Override
     public void close() {
         if (closed) {
             return;
         }
         closed = true;
-        if (coordinator.endpoint().isConnected()) {
-            locked(() -> coordinator.send(Channels.CONTROL, new Control.Leave()));
-            await(() -> coordinator.isEmpty() || !coordinator.endpoint().isConnected(), Duration.ofSeconds(1));
-        }
+        List<Outbox> last = new ArrayList<>(List.of(coordinator));
+        locked(() -> {
+            coordinator.send(Channels.CONTROL, new Control.Leave());
+            if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
+                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.unheard().toNanos(), loss.getMessage());
+                for (Endpoint each : List.copyOf(links.all().values())) {
+                    last.add(new Outbox(each));
+                    last.getLast().send(Channels.CONTROL, why);
+                }
+            }
+        });
+        await(() -> {
+            locked(() -> last.forEach(Outbox::doWork));
+            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
+        }, LEAVING);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
@@ -515,6 +484,6 @@ public final class Group implements AutoCloseable {
             }
             transport.close();
         });
-        last.run();
+        companion.run();
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.distributed;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
@@ -18,7 +19,8 @@ import org.junit.jupiter.api.Test;
 class CoordinatorTest {
     private static final Duration SOON = Duration.ofSeconds(5);
 
-    private final TransportConfig config = TransportConfig.of("local", Secret.random());
+    private final TransportConfig config = TransportConfig.of("local", Secret.random())
+            .silence(Duration.ofSeconds(2));
     private final List<Runnable> everybody = new ArrayList<>();
 
     /** A process that says to the coordinator whatever the test wants. */
@@ -76,9 +78,8 @@ class CoordinatorTest {
 
     @Test
     void shouldNotWaitForAMemberThatHasLeft() {
-        try (Coordinator coordinator = Coordinator.open(config, 2, Coordinator.OnLoss.REFORM, 1, SOON);
-                Client stays = new Client(coordinator); Client leaves = new Client(coordinator)) {
-            everybody.add(coordinator::doWork);
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client stays = new Client(coordinator);
+                Client leaves = new Client(coordinator)) {
             stays.hearView(1, 2);
             leaves.hearView(1, 2);
             stays.say(new Control.Ready(1));
@@ -98,6 +99,88 @@ class CoordinatorTest {
                 comes.say(new Control.Ready(3));
                 assertThat(stays.hear()).isEqualTo(new Control.Start(3));
                 assertThat(comes.hear()).isEqualTo(new Control.Start(3));
+            }
+        }
+    }
+
+    private Coordinator open(int world, OnLoss onLoss) {
+        Coordinator coordinator = Coordinator.open(config, world, onLoss, 1, SOON);
+        everybody.add(coordinator::doWork);
+        return coordinator;
+    }
+
+    private static void begin(Client... all) {
+        for (Client each : all) {
+            each.hearView(1, all.length);
+            each.say(new Control.Ready(1));
+        }
+        for (Client each : all) {
+            assertThat(each.hear()).isEqualTo(new Control.Start(1));
+        }
+    }
+
+    /** Numbers are given from 1 on, in the order of coming. */
+    private static Control.Suspect suspect(long id) {
+        return new Control.Suspect(1, id, 7_000_000, "does not answer");
+    }
+
+    @Test
+    void shouldEndWithTheHigherOfTwoThatSuspectEachOther() {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+            begin(first, second, third);
+            first.say(suspect(2));
+            second.say(suspect(1));
+            assertThat(second.hear()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("rank 1 was excluded").contains("does not answer"));
+            for (Client each : List.of(first, third)) {
+                assertThat(each.hear()).isInstanceOfSatisfying(Control.Lost.class, m -> {
+                    assertThat(m.rank()).isOne();
+                    assertThat(m.unheardNs()).isGreaterThanOrEqualTo(7_000_000);
+                });
+            }
+        }
+    }
+
+    @Test
+    void shouldEndAtOnceWithOneThatIsSuspectedAndLeaves() {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+            begin(first, second, third);
+            second.say(suspect(1));
+            first.say(suspect(2));
+            first.say(new Control.Leave());
+            for (Client each : List.of(second, third)) {
+                assertThat(each.hear()).isInstanceOfSatisfying(Control.Lost.class, m -> assertThat(m.rank()).isZero());
+            }
+        }
+    }
+
+    @Test
+    void shouldTakeWhoComesInPlaceOfOneThatIsNotKnownToBeGoneYet() {
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client first = new Client(coordinator);
+                Client dead = new Client(coordinator)) {
+            first.hearView(1, 2);
+            dead.hearView(1, 2);
+            try (Client replacement = new Client(coordinator)) {
+                first.hearView(2, 3);
+                replacement.hearView(2, 3);
+                dead.close();
+                first.hearView(3, 2);
+                replacement.hearView(3, 2);
+            }
+        }
+    }
+
+    @Test
+    void shouldRefuseOneTooManyWhereNewcomersAreNot() {
+        try (Coordinator coordinator = open(2, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator)) {
+            first.hearView(1, 2);
+            second.hearView(1, 2);
+            try (Client third = new Client(coordinator)) {
+                assertThat(third.hear()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                        .contains("the group of 2 is complete"));
             }
         }
     }

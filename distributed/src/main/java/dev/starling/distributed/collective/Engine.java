@@ -232,7 +232,9 @@ public final class Engine implements AutoCloseable {
                 if (message == null) {
                     message = message(EXCHANGE, exchanges, task.blob);
                 }
-                told[rank] = fabric.endpoint(rank).send(message, 0, message.capacity()) == Endpoint.OK;
+                int code = fabric.endpoint(rank).send(message, 0, message.capacity());
+                // Who has left has no use for it; whether it is missed shows in what it has not said.
+                told[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
                 work += told[rank] ? 1 : 0;
             }
         }

@@ -141,6 +141,10 @@ final class SmallGather implements AutoCloseable {
 
     /** Returns who is waited for, or -1. */
     int awaited() {
+        if (isToSend()) {
+            // It cannot be done without what it has yet to get from here.
+            return to();
+        }
         return round < rounds && !hasCome() ? Math.floorMod(rank - (1 << round), world) : -1;
     }
 

@@ -29,7 +29,8 @@ import org.agrona.ExpandableArrayBuffer;
  * done wait for the others, up to the group's patience, and all take the mean of their last weights, as all of them
  * count the same then.
  *
- * <p>A lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
+ * <p>All begin with the weights of rank 0, or of whoever comes next if that one is lost before anybody had them. A
+ * lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
  * worker that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it
  * mixes what it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
  */
@@ -42,11 +43,14 @@ public final class Gossip implements DistributionStrategy {
     private static final int DONE = 4;
     private static final int LAST = 5;
     private static final int NOTES_AT = 16;
+    /** In an offer, in place of the first of all: the sender has weights already. */
+    private static final long NONE = 0;
     private static final double LEAST_MASS = 1e-6;
 
     private final Group group;
     private final int period;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
+    private final Contact contact;
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
     private TrainingState state;
     private WeightLayout layout;
@@ -57,18 +61,12 @@ public final class Gossip implements DistributionStrategy {
     private volatile boolean stagingBusy;
     private double mass = 1;
     private boolean seeded;
+    /** Who this worker takes to be the first of all that it hears, as long as it waits for weights. */
+    private long first;
     private long steps;
     private int turn;
     private long mixed;
     private long published;
-    /** The number of {@link #peers} that are not gone. */
-    private volatile int near;
-    private volatile boolean cutOff;
-    /** Whether any peer is gone, and whether one is that was not done. */
-    private boolean parted;
-    private boolean missed;
-    /** The step after which this worker was {@link #cutOff}. */
-    private long cutOffAt;
     private volatile DistributedException failure;
     /** Whether this worker has taken its last step. */
     private volatile boolean concluding;
@@ -76,6 +74,7 @@ public final class Gossip implements DistributionStrategy {
     private Gossip(Group group, int period) {
         this.group = group;
         this.period = period;
+        contact = new Contact(group, peers);
     }
 
     /** Makes a strategy that publishes after every fourth step. */
@@ -123,7 +122,7 @@ public final class Gossip implements DistributionStrategy {
 
     /** Returns how many other workers this one is in touch with. Any thread may ask. */
     public int peers() {
-        return near;
+        return contact.near();
     }
 
     /**
@@ -131,16 +130,17 @@ public final class Gossip implements DistributionStrategy {
      * for the others only if it is let back in. Any thread may ask.
      */
     public boolean isCutOff() {
-        return cutOff;
+        return contact.isCutOff();
     }
 
     @Override
     public void start(TrainingState newState) {
         state = newState;
         layout = new WeightLayout(state);
-        // Newcomers never get rank 0 while others are there.
-        seeded = group.rank() == 0;
         group.locked(() -> {
+            // Later on, somebody may have had weights of one that is gone.
+            seeded = group.rank() == 0 && group.epoch() == 1;
+            first = first();
             staging = group.transport().register(layout.bytes());
             staged = layout.over(staging.memory());
             unlisten = group.onChange(this::meet);
@@ -148,17 +148,52 @@ public final class Gossip implements DistributionStrategy {
             meet();
         });
         if (!seeded) {
-            boolean heard = group.await(() -> {
-                group.locked(() -> peers.stream().filter(p -> !p.offered).forEach(this::pump));
-                return failure != null || group.isEnded() || peers.stream().anyMatch(p -> p.arrived && p.notes != null);
+            boolean begins = group.await(() -> {
+                group.locked(this::seek);
+                return seeded || hasSeed() || failure != null || group.isEnded();
             }, group.config().patience());
             check();
-            if (!heard) {
+            if (!begins) {
                 throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
                         + " for weights to start with; no peer has sent any");
             }
+            if (seeded) {
+                LOG.log(Level.WARNING, "rank 0 was lost before anybody had its weights; all begin with those of rank"
+                        + " {0}", group.rank());
+                state.resume();
+            }
             mixIn();
         }
+    }
+
+    private boolean hasSeed() {
+        return peers.stream().anyMatch(p -> p.arrived && p.notes != null);
+    }
+
+    /** Looks for weights to start with; if nobody has any, those of the first of all are the ones. Under the lock. */
+    private void seek() {
+        contact.look();
+        long now = first();
+        if (now != first) {
+            first = now;
+            peers.forEach(peer -> peer.offered = false);
+        }
+        peers.stream().filter(p -> !p.offered).forEach(this::pump);
+        seeded = now == group.self().id() && !hasSeed() && peers.stream().allMatch(p -> p.gone || p.first == now);
+    }
+
+    /** Returns the number of the member of lowest rank that is heard here. */
+    private long first() {
+        for (Member member : group.view().members()) {
+            Endpoint endpoint = group.endpoint(member.id());
+            if (endpoint != null && endpoint.isConnected()) {
+                return member.id();
+            }
+            if (member.id() == group.self().id()) {
+                break;
+            }
+        }
+        return group.self().id();
     }
 
     @Override
@@ -175,7 +210,7 @@ public final class Gossip implements DistributionStrategy {
     public void afterStep() {
         check();
         group.doWork();
-        keepTouch();
+        contact.keep(steps);
         mixIn();
         serve();
         if (++steps % period == 0) {
@@ -215,7 +250,7 @@ public final class Gossip implements DistributionStrategy {
         boolean[] all = new boolean[1];
         group.await(() -> {
             group.locked(() -> {
-                noticeLosses();
+                contact.look();
                 serve();
                 all[0] = peers.stream().allMatch(p -> p.gone || done.test(p));
             });
@@ -244,7 +279,7 @@ public final class Gossip implements DistributionStrategy {
         if (group.isEnded()) {
             return;
         }
-        noticeLosses();
+        contact.look();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && find(endpoint) == null) {
@@ -252,52 +287,9 @@ public final class Gossip implements DistributionStrategy {
                 Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
                 peer.owesDone = concluding;
                 peers.add(peer);
-                near++;
+                contact.met();
                 offer(peer);
             }
-        }
-    }
-
-    private void noticeLosses() {
-        int connected = 0;
-        for (int i = 0; i < peers.size(); i++) {
-            Peer peer = peers.get(i);
-            if (!peer.gone && !peer.endpoint.isConnected()) {
-                peer.gone = true;
-                boolean left = peer.endpoint.saidGoodbye();
-                parted = true;
-                missed |= !left;
-                LOG.log(left ? Level.DEBUG : Level.WARNING, "rank {0}: peer {1} {2}: {3}; going on without it",
-                        group.rank(), peer.member.rank(), left ? "has left" : "is lost", peer.endpoint.reason());
-            }
-            connected += peer.gone ? 0 : 1;
-        }
-        near = connected;
-    }
-
-    /** Finds out who is gone, and asks for a way back to them. */
-    private void keepTouch() {
-        group.locked(() -> {
-            noticeLosses();
-            for (int i = peers.size() - 1; i >= 0; i--) {
-                // What it sent before it was lost counts.
-                if (peers.get(i).gone && !peers.get(i).arrived) {
-                    peers.remove(i).close();
-                }
-            }
-        });
-        if (near == 0 && !cutOff && (missed || parted && group.isCoordinatorLost())) {
-            cutOff = true;
-            cutOffAt = steps;
-            LOG.log(Level.WARNING, "rank {0} is alone: it hears none of the other workers any more; it trains on, and"
-                    + " mixes again as soon as one is back", group.rank());
-        } else if (cutOff && near > 0) {
-            cutOff = false;
-            LOG.log(Level.INFO, "rank {0} is no longer alone, after {1} steps: it hears {2} other workers",
-                    group.rank(), steps - cutOffAt, near);
-        }
-        if (parted && group.isCoordinatorLost()) {
-            group.rejoin();
         }
     }
 
@@ -391,12 +383,12 @@ public final class Gossip implements DistributionStrategy {
         byte[] key = peer.inbox.key().encode();
         byte[] text = layout.text().getBytes(StandardCharsets.UTF_8);
         int length = header(OFFER);
-        message.putInt(length, seeded ? 1 : 0, ORDER);
-        message.putInt(length + 4, key.length, ORDER);
-        message.putBytes(length + 8, key);
-        message.putInt(length + 8 + key.length, text.length, ORDER);
-        message.putBytes(length + 12 + key.length, text);
-        peer.offered = peer.endpoint.send(message, 0, length + 12 + key.length + text.length) == Endpoint.OK;
+        message.putLong(length, seeded || hasSeed() ? NONE : first, ORDER);
+        message.putInt(length + 8, key.length, ORDER);
+        message.putBytes(length + 12, key);
+        message.putInt(length + 12 + key.length, text.length, ORDER);
+        message.putBytes(length + 16 + key.length, text);
+        peer.offered = peer.endpoint.send(message, 0, length + 16 + key.length + text.length) == Endpoint.OK;
     }
 
     /** Sends what is due to a peer, as far as there is room. Under the group's lock. */
@@ -453,26 +445,27 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private void takeOffer(Peer peer, DirectBuffer buffer, int offset, int length) {
-        int keyLength = length < 12 ? -1 : buffer.getInt(offset + 4, ORDER);
-        int textLength = keyLength < 0 || keyLength > length - 12 ? -1 : buffer.getInt(offset + 8 + keyLength, ORDER);
-        if (textLength < 0 || textLength != length - 12 - keyLength) {
+        int keyLength = length < 16 ? -1 : buffer.getInt(offset + 8, ORDER);
+        int textLength = keyLength < 0 || keyLength > length - 16 ? -1 : buffer.getInt(offset + 12 + keyLength, ORDER);
+        if (textLength < 0 || textLength != length - 16 - keyLength) {
             LOG.log(Level.WARNING, "refused a malformed offer from rank {0}", peer.member.rank());
             return;
         }
+        peer.first = buffer.getLong(offset, ORDER);
+        peer.waits = peer.first != NONE;
         if (peer.outbox != null) {
             return; // It said so again.
         }
         byte[] key = new byte[keyLength];
-        buffer.getBytes(offset + 8, key);
+        buffer.getBytes(offset + 12, key);
         byte[] text = new byte[textLength];
-        buffer.getBytes(offset + 12 + keyLength, text);
+        buffer.getBytes(offset + 16 + keyLength, text);
         String theirs = new String(text, StandardCharsets.UTF_8);
         if (!theirs.equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
                     + layout.difference(theirs) + "; build the same model on all ranks");
             return;
         }
-        peer.waits = buffer.getInt(offset, ORDER) == 0;
         peer.outbox = peer.endpoint.open(RegionKey.decode(key), peer.member.host().equals(group.self().host()));
         peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
         peer.free = true;
@@ -511,7 +504,7 @@ public final class Gossip implements DistributionStrategy {
             unlisten = null;
             peers.forEach(Peer::close);
             peers.clear();
-            near = 0;
+            contact.end();
             List.of(staged).forEach(Tensor::close);
             staging.close();
         });

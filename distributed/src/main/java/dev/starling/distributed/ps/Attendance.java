@@ -89,6 +89,11 @@ final class Attendance implements AutoCloseable {
     void lose(Endpoint endpoint) {
         int rank = rank(endpoint);
         if (rank >= 0) {
+            PeerLostException cause = seen == first ? group.gaveUp(first.members().get(rank).id()) : null;
+            if (cause != null) {
+                lose(cause);
+                return;
+            }
             String reason = endpoint.state() == Endpoint.State.CLOSED ? "the group goes on without it"
                     : endpoint.reason();
             lose(new PeerLostException(rank, Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs()),

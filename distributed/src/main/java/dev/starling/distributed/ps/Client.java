@@ -28,6 +28,7 @@ final class Client {
     final ServerLink[] servers;
 
     private final Group group;
+    private final Runnable pumping = this::pump;
     private final int worker;
     private final int workers;
     private final boolean isSynchronous;
@@ -276,8 +277,11 @@ final class Client {
     void await(String what) {
         long begin = nanoTime();
         while (!isThere()) {
-            group.locked(this::pump);
-            group.await(() -> isThere() || failure != null || isOver(), TURN);
+            group.await(() -> {
+                // What there was no room for goes as soon as there is.
+                group.locked(pumping);
+                return isThere() || failure != null || isOver();
+            }, TURN);
             throwIfOver();
             keepTouch();
             if (isLate(Math.max(begin, workingNs)) && !isThere()) {
@@ -307,7 +311,7 @@ final class Client {
                 + what + ":");
         for (ServerLink server : servers) {
             Endpoint endpoint = server.endpoint;
-            if (endpoint != null && !endpoint.isConnected()) {
+            if (server.isMissed()) {
                 Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs());
                 return new PeerLostException(workers + server.number, unheard, "it is " + server
                         + ", and has not come back within " + group.config().patience());
@@ -373,7 +377,8 @@ final class Client {
                 }
             }
             case Message.WORKING -> workingNs = nanoTime();
-            case Message.BEGUN, Message.FAREWELL -> server.answered();
+            case Message.BEGUN -> server.answered();
+            case Message.FAREWELL -> server.part();
             default -> { }
         }
         server.pump();
@@ -414,12 +419,12 @@ final class Client {
         }
         long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
         if (buffer.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
-            if (unit.asked == Message.PUSH && done == unit.sequence) {
+            if (unit.asked != Message.JOIN && done == unit.sequence) {
                 LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again",
                         unit.server.number, worker, unit.number);
                 unit.session = random.nextLong();
                 unit.sequence = 0;
-                unit.pushesNext = true;
+                unit.next = unit.asked;
                 unit.server.ask(unit, Message.JOIN);
             }
         } else if (unit.asked == Message.JOIN || done == unit.sequence) {
@@ -427,9 +432,9 @@ final class Client {
                 return;
             }
             unit.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
-            if (unit.pushesNext) {
-                unit.pushesNext = false;
-                unit.server.ask(unit, Message.PUSH);
+            if (unit.next != 0) {
+                unit.server.ask(unit, unit.next);
+                unit.next = 0;
             } else {
                 unit.sequence += unit.asked == Message.PUSH ? 1 : 0;
                 unit.asked = 0;

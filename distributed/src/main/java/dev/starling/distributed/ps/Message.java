@@ -103,6 +103,9 @@ final class Message {
     /** Both: kind, number, rank, for how many nanoseconds it was not heard; why synchronous training ends. */
     static final int LOST = 34;
 
+    /** Worker: kind, number; it has heard the farewell. */
+    static final int PARTED = 35;
+
     private Message() {
     }
 }

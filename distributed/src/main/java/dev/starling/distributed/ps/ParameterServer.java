@@ -160,9 +160,9 @@ public final class ParameterServer implements DistributionStrategy {
             client.ask(table.parts(), Message.JOIN);
         }
         if (isSynchronous && how.number > 0) {
-            client.awaitWithNotes("to begin");
+            client.awaitWithNotes("to begin, with the weights of worker 0");
         } else {
-            client.await("to begin");
+            client.await(how.number == 0 ? "to begin" : "to begin, with the weights of worker 0");
         }
         replica.adopt();
         if (how.number == 0 && state.step() > 0) {

@@ -43,6 +43,8 @@ final class ServerLink {
     /** The last thing said beside requests that an answer is awaited to, or nothing. */
     private volatile byte[] question = NOTHING;
     private boolean isAsking;
+    /** Whether the server has said farewell, and waits to hear that this is known. */
+    private boolean isParting;
 
     ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
         this.clock = clock;
@@ -92,7 +94,7 @@ final class ServerLink {
 
     /** Returns whether the server went away while something is awaited of it. */
     boolean isMissed() {
-        return endpoint != null && !endpoint.isConnected() && (question.length > 0
+        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !isParting
                 || Arrays.stream(units).anyMatch(unit -> unit.asked != 0)
                 || tables.stream().anyMatch(TablePart::isAsking));
     }
@@ -125,6 +127,11 @@ final class ServerLink {
         isAsking = false;
     }
 
+    /** The server has said farewell; the question is answered as soon as it knows that it was heard. */
+    void part() {
+        isParting = question.length > 0;
+    }
+
     boolean isAnswered() {
         return question.length == 0;
     }
@@ -153,6 +160,10 @@ final class ServerLink {
 
     /** Sends what there is room for. */
     void pump() {
+        if (isParting && (!isConnected() || endpoint.send(message, 0, header(Message.PARTED)) == Endpoint.OK)) {
+            isParting = false;
+            answered();
+        }
         if (!isConnected()) {
             return;
         }
@@ -160,7 +171,7 @@ final class ServerLink {
             hello();
             return;
         }
-        if (question.length > 0) {
+        if (question.length > 0 && !isParting) {
             long now = clock.nanoTime();
             if (isAsking || now - triedNs > RETRY_NS) {
                 message.putBytes(0, question);
@@ -197,7 +208,7 @@ final class ServerLink {
     private boolean send(Unit unit) {
         int kind = unit.asked;
         // The weights of worker 0 are those at the beginning, or of who comes back to a server that has lost its own.
-        boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.pushesNext);
+        boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.next != 0);
         for (int k = 0; isGiver && unit.keptSteps > 0 && k < unit.kept.length; k++) {
             if (!send(unit, Message.KEPT, unit.kept[k], unit.keptSteps, k + 1)) {
                 return false;

@@ -14,11 +14,9 @@ import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.concurrent.ControlledMessageHandler;
@@ -33,7 +31,6 @@ import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
 final class ServerNode {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int MOST_PLAN = 64 << 20;
     private static final int REPLIES = 4 << 20;
     private static final long TELL_NS = 50_000_000L;
     private static final long WORKING_NS = 1_000_000_000L;
@@ -50,7 +47,9 @@ final class ServerNode {
     private final Runnable turn = this::turn;
     private long toldNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
-    private final Map<Endpoint, byte[]> arriving = new HashMap<>();
+    /** Who was told, once at least, that this is a server. */
+    private final Set<Endpoint> announcedTo = new HashSet<>();
+    private final PlanParts plans = new PlanParts();
     /** Tells this server from one that takes its place. */
     private final long process = new SecureRandom().nextLong();
     private Plan plan;
@@ -59,12 +58,7 @@ final class ServerNode {
     /** Who knows why synchronous training ends. */
     private final Set<Endpoint> told = new HashSet<>();
     private long endingNs;
-    private Endpoint[] workers;
-    private boolean[] finished;
-    /** By worker, the unit from which on it has yet to leave. */
-    private int[] leaving;
-    /** By worker, the kinds of what there was no room to {@link #say}, a bit each; as things are when there is. */
-    private int[] owed;
+    private WorkerSeat[] workers = {};
     private Sums sums;
     private final RowTasks tasks = new RowTasks();
     private long workingNs = Long.MIN_VALUE;
@@ -131,9 +125,9 @@ final class ServerNode {
             opened = ServerCore.open(own, plan, number, this::offer);
         } catch (ServerException e) {
             group.locked(() -> {
-                for (Endpoint worker : workers) {
-                    if (worker != null) {
-                        refuse(worker, e.getMessage());
+                for (WorkerSeat worker : workers) {
+                    if (worker.endpoint != null) {
+                        refuse(worker.endpoint, e.getMessage());
                     }
                 }
             });
@@ -173,29 +167,43 @@ final class ServerNode {
         tellOfTasks();
         boolean isAnyFinished = false;
         for (int w = 0; w < workers.length; w++) {
-            isAnyFinished |= finished[w];
-            if (workers[w] != null && !workers[w].isConnected()) {
-                LOG.log(finished[w] ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
-                        workers[w].reason());
-                workers[w] = null;
-                owed[w] = 0;
-                leaving[w] = 0;
+            WorkerSeat worker = workers[w];
+            isAnyFinished |= worker.finished;
+            if (worker.endpoint != null && !worker.endpoint.isConnected()) {
+                LOG.log(worker.finished ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
+                        worker.endpoint.reason());
+                worker.vacate();
             }
-            for (int owes = owed[w]; owes != 0; owes &= owes - 1) {
+            for (int owes = worker.owed; owes != 0; owes &= owes - 1) {
                 say(w, Integer.numberOfTrailingZeros(owes));
             }
-            while (leaving[w] < core.units() && backlog.isEmpty() && core.leave(w, leaving[w])) {
-                leaving[w]++;
+            while (worker.leaving < core.units() && backlog.isEmpty() && core.leave(w, worker.leaving)) {
+                worker.leaving++;
             }
-            if (workers[w] != null) {
+            if (worker.endpoint != null) {
                 lastSeenNs = group.transport().nanoTime();
             }
         }
+        giveUpAbsent();
         done = isAnyFinished && isDeserted();
-        if (attendance == null && group.isCoordinatorLost() && Arrays.stream(workers).allMatch(Objects::isNull)) {
+        if (attendance == null && group.isCoordinatorLost()
+                && Arrays.stream(workers).allMatch(worker -> worker.endpoint == null)) {
             // Workers have gone on without this server, perhaps because it was stopped, and wait for it.
             group.rejoin();
         }
+    }
+
+    /** Has nobody wait for a worker that was never here, and is none of the members; it may come later. */
+    private void giveUpAbsent() {
+        if (attendance == null && group.failure() == null && Arrays.stream(workers).anyMatch(WorkerSeat::isAwaited)
+                && group.view().members().stream().map(member -> group.endpoint(member.id())).allMatch(
+                        endpoint -> endpoint == null || servers.contains(endpoint) || isWorker(endpoint))) {
+            Arrays.stream(workers).filter(WorkerSeat::isAwaited).forEach(WorkerSeat::vacate);
+        }
+    }
+
+    private boolean isWorker(Endpoint endpoint) {
+        return Arrays.stream(workers).anyMatch(worker -> worker.endpoint == endpoint);
     }
 
     /** Tells whether somebody is missing of those who take steps together, before the first of them was done. */
@@ -203,8 +211,8 @@ final class ServerNode {
         if (attendance == null) {
             return false;
         }
-        for (boolean each : finished) {
-            if (each) {
+        for (WorkerSeat worker : workers) {
+            if (worker.finished) {
                 return false;
             }
         }
@@ -242,33 +250,38 @@ final class ServerNode {
 
     /** Tells worker 0 of its task with rows, and all others from time to time that it goes on. */
     private void tellOfTasks() {
-        if (workers[0] != null && tasks.isNews()) {
+        if (workers[0].endpoint != null && tasks.isNews()) {
             int at = header(Message.TASK_STATE);
             message.putLong(at, tasks.asked(), ORDER);
             message.putInt(at + 8, tasks.state(), ORDER);
             message.putLong(at + 12, tasks.progress(), ORDER);
             byte[] text = tasks.text().getBytes(StandardCharsets.UTF_8);
             message.putBytes(at + 20, text);
-            workers[0].send(message, 0, at + 20 + text.length);
+            workers[0].endpoint.send(message, 0, at + 20 + text.length);
         }
         long now = group.transport().nanoTime();
         if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_NS) && tasks.isWorking()) {
             workingNs = now;
-            for (Endpoint each : workers) {
-                if (each != null) {
-                    each.send(message, 0, header(Message.WORKING));
+            for (WorkerSeat worker : workers) {
+                if (worker.endpoint != null) {
+                    worker.endpoint.send(message, 0, header(Message.WORKING));
                 }
             }
         }
     }
 
-    /** Tells whether all members that are connected are servers or have said goodbye. */
+    /** Tells whether all members that are here, or on their way, are servers or workers that are done. */
     private boolean isDeserted() {
+        if (attendance == null && group.failure() != null && !group.isCoordinatorLost()) {
+            return false;
+        }
+        long now = group.transport().nanoTime();
+        long silence = group.transport().config().silence().toNanos();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             boolean isDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
             for (int w = 0; !isDone && w < workers.length; w++) {
-                isDone = workers[w] == endpoint && finished[w] && leaving[w] >= core.units();
+                isDone = workers[w].endpoint == endpoint && workers[w].isDone(now, silence, core.units());
             }
             if (!isDone) {
                 return false;
@@ -277,7 +290,7 @@ final class ServerNode {
         return true;
     }
 
-    /** Tells all who have not shown yet what they are that this is a server; workers answer when they begin. */
+    /** Tells all that this is a server; who has not shown what it is, again: workers answer when they begin. */
     private void announce() {
         long now = group.transport().nanoTime();
         if (toldNs != Long.MIN_VALUE && now - toldNs < TELL_NS) {
@@ -286,9 +299,11 @@ final class ServerNode {
         toldNs = now;
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected() && !servers.contains(endpoint)
-                    && (workers == null || !Arrays.asList(workers).contains(endpoint))) {
-                endpoint.send(message, 0, header(Message.HERE));
+            boolean isKnown = servers.contains(endpoint) && announcedTo.contains(endpoint)
+                    || isWorker(endpoint);
+            if (endpoint != null && endpoint.isConnected() && !isKnown
+                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK) {
+                announcedTo.add(endpoint);
             }
         }
     }
@@ -301,7 +316,7 @@ final class ServerNode {
     }
 
     private ControlledMessageHandler.Action send(int type, DirectBuffer buffer, int offset, int length) {
-        Endpoint to = workers[type - 1];
+        Endpoint to = workers[type - 1].endpoint;
         return to != null && to.send(buffer, offset, length) == Endpoint.BACK_PRESSURED
                 ? ControlledMessageHandler.Action.ABORT : ControlledMessageHandler.Action.CONTINUE;
     }
@@ -316,7 +331,7 @@ final class ServerNode {
             servers.add(from);
         } else if (kind == Message.HELLO) {
             hello(from, worker, buffer, offset + 8, length - 8);
-        } else if (plan == null || worker < 0 || worker >= workers.length || workers[worker] != from) {
+        } else if (worker < 0 || worker >= workers.length || workers[worker].endpoint != from) {
             LOG.log(Level.DEBUG, "server {0} refused a message of who is not worker {1}", number, worker);
         } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS || kind == Message.KEPT) {
             receive(buffer, offset, length);
@@ -369,6 +384,7 @@ final class ServerNode {
             }
             case Message.TASK -> task(worker, buffer, offset, length);
             case Message.BYE -> say(worker, Message.FAREWELL);
+            case Message.PARTED -> workers[worker].parted = true;
             default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
                     worker);
         }
@@ -406,7 +422,7 @@ final class ServerNode {
 
     /** Says something to a worker, if it is there; as soon as there is room, or this would be missed for long. */
     private void say(int worker, int kind) {
-        Endpoint to = workers[worker];
+        Endpoint to = workers[worker].endpoint;
         if (to == null) {
             return;
         }
@@ -422,10 +438,10 @@ final class ServerNode {
             default -> at;
         };
         boolean isSaid = to.send(message, 0, length) != Endpoint.BACK_PRESSURED;
-        owed[worker] = isSaid ? owed[worker] & ~(1 << kind) : owed[worker] | 1 << kind;
+        int owed = workers[worker].owed;
+        workers[worker].owed = isSaid ? owed & ~(1 << kind) : owed | 1 << kind;
         if (kind == Message.FAREWELL && isSaid) {
-            finished[worker] = true;
-            leaving[worker] = Math.min(leaving[worker], 0);
+            workers[worker].finish(group.transport().nanoTime());
         }
     }
 
@@ -440,22 +456,13 @@ final class ServerNode {
 
     /** Puts the parts of a plan together. */
     private void hello(Endpoint from, int worker, DirectBuffer buffer, int offset, int length) {
-        int total = length < 8 ? -1 : buffer.getInt(offset, ORDER);
-        int at = total < 0 ? -1 : buffer.getInt(offset + 4, ORDER);
-        if (total < 1 || total > MOST_PLAN || at < 0 || length - 8 > total - at) {
-            refuse(from, "a plan of " + total + " bytes is malformed");
-            return;
-        }
-        byte[] bytes = at == 0 ? new byte[total] : arriving.get(from);
-        if (bytes == null || bytes.length != total) {
-            refuse(from, "the beginning of the plan is missing");
-            return;
-        }
-        buffer.getBytes(offset + 8, bytes, at, length - 8);
-        arriving.put(from, bytes);
-        if (at + length - 8 == total) {
-            arriving.remove(from);
-            admit(from, worker, bytes);
+        try {
+            byte[] whole = plans.add(from, buffer, offset, length);
+            if (whole != null) {
+                admit(from, worker, whole);
+            }
+        } catch (IOException e) {
+            refuse(from, e.getMessage());
         }
     }
 
@@ -472,11 +479,7 @@ final class ServerNode {
                 refuse(from, "there are " + decoded.servers() + " servers in the plan, this is number " + number);
                 return;
             }
-            workers = new Endpoint[decoded.workers()];
-            finished = new boolean[decoded.workers()];
-            leaving = new int[decoded.workers()];
-            owed = new int[decoded.workers()];
-            Arrays.fill(leaving, Integer.MAX_VALUE);
+            workers = Stream.generate(WorkerSeat::new).limit(decoded.workers()).toArray(WorkerSeat[]::new);
             sums = new Sums(decoded.workers());
             plan = decoded;
             if (plan.consistency() instanceof Consistency.Synchronous) {
@@ -493,14 +496,11 @@ final class ServerNode {
             tell(from, attendance.failure());
             return;
         }
-        if (attendance != null && workers[worker] != null && workers[worker] != from) {
+        if (attendance != null && workers[worker].endpoint != null && workers[worker].endpoint != from) {
             refuse(from, "there is a worker " + worker + ", and nobody can take its place in synchronous training");
             return;
         }
-        workers[worker] = from;
-        finished[worker] = false;
-        leaving[worker] = Integer.MAX_VALUE;
-        owed[worker] = 0;
+        workers[worker].take(from);
         if (core != null) {
             say(worker, Message.WELCOME);
         }

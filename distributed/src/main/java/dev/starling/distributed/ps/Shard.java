@@ -116,6 +116,8 @@ final class Shard implements AutoCloseable {
             case Message.JOIN -> join(e);
             case Message.PUSH, Message.PUSH_ROWS -> push(e);
             case Message.PULL -> {
+                // One that has begun anew, and has nothing yet, asks who wants something to give it what it has.
+                e.status = isReady(e.unit) ? e.status : Message.UNKNOWN_SESSION;
                 e.reply(e.worker, e.session, e.sequence);
                 put(e, e.flags);
             }

@@ -24,8 +24,8 @@ final class Unit {
     /** Kind of the request that is under way, or 0. */
     int asked;
     double rate;
-    /** Whether a push is to follow when the server knows this worker again. */
-    boolean pushesNext;
+    /** Kind of the request that is to follow when the server knows this worker again, or 0. */
+    int next;
     boolean isQueued;
 
     Unit(ServerLink server, int number, Plan.Block block, UnsafeBuffer weights) {

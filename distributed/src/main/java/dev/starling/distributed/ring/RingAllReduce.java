@@ -117,6 +117,10 @@ public final class RingAllReduce implements DistributionStrategy {
             try {
                 collectives = group.collectives();
                 seat();
+                if (fresh && rank == 0) {
+                    // Another may have been rank 0 when training began.
+                    state.resume();
+                }
                 int source = StateExchange.alike(collectives, rank, state, fresh);
                 LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
                         state.step(), source);

@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** A server goes, and another takes its place, with what it had on its disk or with nothing. */
 @Timeout(120)
@@ -29,9 +29,10 @@ class ServerReturnTest {
     @TempDir
     Path directory;
 
+    /** After its last step of an epoch a worker pulls what it has pushed for before. */
     @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void workersWarnOnceOfWhatAServerInMemoryHasForgotten(boolean isKept) {
+    @CsvSource({"false, false", "true, false", "false, true", "true, true"})
+    void workersWarnOnceOfWhatAServerInMemoryHasForgotten(boolean isKept, boolean isLastStep) {
         ServerConfig config = isKept ? ServerConfig.in(directory) : ServerConfig.inMemory();
         CountDownLatch begun = new CountDownLatch(1);
         TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(6));
@@ -52,7 +53,8 @@ class ServerReturnTest {
                             b -> b.listeners(new TrainingListener() {
                                 @Override
                                 public void stepEnded(Progress progress) {
-                                    if (progress.step() == 10) {
+                                    long when = isLastStep ? progress.batches() : 10;
+                                    if (progress.step() == when) {
                                         begun.countDown();
                                         group.await(() -> group.epoch() > 1 && group.failure() == null, SOON);
                                     }

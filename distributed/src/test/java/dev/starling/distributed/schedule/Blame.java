@@ -18,7 +18,7 @@ record Blame(String named, boolean isJust, long sinceNs) {
         Forecast forecast = schedule.forecast();
         long at = who.failedNs;
         boolean isJust = forecast.troubles(named).stream().anyMatch(t -> t.fromNs() <= at)
-                || forecast.troubles(who.name).stream().anyMatch(t -> t.fromNs() <= at)
+                || forecast.troubles(who.process()).stream().anyMatch(t -> t.fromNs() <= at)
                 || schedule.everybody().stream().anyMatch(o -> o.name.startsWith(named) && isGone(o, who, at));
         long last = 0;
         for (String process : forecast.plan().ranks()) {
@@ -32,9 +32,9 @@ record Blame(String named, boolean isJust, long sinceNs) {
         return new Blame(named, isJust, at - last);
     }
 
-    /** Who comes back may come when the group is over, and with it the coordinator. */
+    /** Who comes back may come when the others are done, servers and coordinator, too. */
     private static boolean isGone(Outcome o, Outcome to, long at) {
-        return o.isLostBy(at) || to.isAgain() && o.name.equals(Forecast.COORDINATOR) && o.goneNs <= at;
+        return o.isLostBy(at) || to.isAgain() && o.goneNs <= at;
     }
 
     /** Ranks are those of the group as it was; of servers that do not come back, those at the beginning. */

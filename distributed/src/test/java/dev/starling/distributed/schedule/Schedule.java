@@ -75,7 +75,8 @@ final class Schedule {
         /** Of the process; that of a life after a crash has {@link #AGAIN} at its end. */
         final String name;
         final Map<Long, float[]> weightsByStep = new TreeMap<>();
-        float[] weights;
+        /** When the first of its steps was done. */
+        long firstStepNs = Long.MAX_VALUE;
         RuntimeException failure;
         /** Who belonged to the group when this failed. */
         View view;
@@ -95,6 +96,11 @@ final class Schedule {
         /** Returns whether this is a life after a crash. */
         boolean isAgain() {
             return name.endsWith(AGAIN);
+        }
+
+        /** Returns the name of the process, whichever its life. */
+        String process() {
+            return isAgain() ? name.substring(0, name.length() - AGAIN.length()) : name;
         }
 
         /** Returns whether this had crashed, or failed, by then. */
@@ -174,12 +180,13 @@ final class Schedule {
         try (Coordinator made = Coordinator.over(Transport.over(simulation.wire(Forecast.COORDINATOR), config()), ranks,
                 onLoss, 1, PATIENCE)) {
             made.run(LIMIT.dividedBy(2));
-            coordinator.ended = true;
         } catch (TransportException e) {
-            if (e.problem() != TransportException.Problem.TIMED_OUT) {
-                throw e;
+            if (e.problem() == TransportException.Problem.TIMED_OUT) {
+                return;
             }
+            throw e;
         }
+        coordinator.ended = true;
     }
 
     /** Notes how a life ends; a crash has other processes begin another one, where the plan is to have that. */
@@ -262,11 +269,11 @@ final class Schedule {
 
                         @Override
                         public void stepEnded(Progress progress) {
+                            outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
                             outcome.weightsByStep.put(progress.step(), weights(model));
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }
                     }).build().run();
-            outcome.weights = weights(model);
         }
     }
 

@@ -21,8 +21,8 @@ import java.util.logging.Logger;
 import java.util.regex.Pattern;
 import java.util.stream.LongStream;
 
-/** Many schedules, one for each seed of a range, in silence, and what holds of their outcomes. */
-record Sweep(int from, int count) {
+/** Many schedules, one for each seed, in silence if they are many, and what holds of their outcomes. */
+record Sweep(long[] seeds) {
     private static final Logger LOG = Logger.getLogger("dev.starling");
     private static final Set<Kind> WEATHER = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
     private static final Set<Kind> DEATHS = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE, Kind.CRASH);
@@ -40,19 +40,25 @@ record Sweep(int from, int count) {
             + "|has left|cut off from|did not reach|has not come|has not answered|has seen no worker|no way yet"
             + "|gathers the members|joined within|waited PT|is complete");
 
-    /** Returns those of the test command. */
-    static Sweep some() {
-        return new Sweep(0, Integer.getInteger("schedules", 1_000));
+    /** Returns those of the test command: the first ones, and some that have found a defect once. */
+    static Sweep some(long... others) {
+        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 1_000)),
+                LongStream.of(others)).toArray());
     }
 
-    /** Returns those of the stress profile. */
+    /** Returns those of the stress profile: so many from a first seed on. */
     static Sweep many() {
-        return new Sweep(Integer.getInteger("schedules", 1_000), 10_000);
+        int from = Integer.getInteger("schedules", 1_000);
+        return new Sweep(LongStream.range(from, from + Integer.getInteger("schedules.count", 10_000)).toArray());
+    }
+
+    int count() {
+        return seeds.length;
     }
 
     /**
-     * Runs a plan of faults for each seed, each in one thread. A failure tells the plan, which reproduces the run, and
-     * which other seeds failed.
+     * Runs a plan of faults for each seed, each in one thread. A failure tells which seeds failed, and of each the
+     * plan, which reproduces the run.
      *
      * @param processes how many there are besides the coordinator, by seed
      * @param run runs a plan, checks what is to hold, and returns how many processes it was that had to go on
@@ -60,21 +66,23 @@ record Sweep(int from, int count) {
      */
     int run(LongToIntFunction processes, Function<FaultPlan, Integer> run) {
         Level level = LOG.getLevel();
-        LOG.setLevel(Level.OFF);
+        LOG.setLevel(count() == 1 ? level : Level.OFF);
         try {
             Map<Long, Throwable> failures = new ConcurrentSkipListMap<>();
-            int sum = LongStream.range(from, from + count).parallel().mapToInt(seed -> {
+            int sum = LongStream.of(seeds).parallel().mapToInt(seed -> {
                 FaultPlan plan = FaultPlan.random(seed, Schedule.names(processes.applyAsInt(seed)), Schedule.HORIZON,
                         kinds(seed));
                 try {
                     return run.apply(plan);
                 } catch (AssertionError | RuntimeException e) {
-                    failures.put(seed, new AssertionError(plan.toString(), e));
+                    failures.put(seed, new AssertionError(plan + "\n" + e.getMessage(), e));
                     return 0;
                 }
             }).sum();
             if (!failures.isEmpty()) {
-                throw new AssertionError("of seeds " + failures.keySet(), failures.values().iterator().next());
+                StringBuilder all = new StringBuilder("of seeds " + failures.keySet());
+                failures.values().forEach(each -> all.append("\n\n").append(each.getMessage()));
+                throw new AssertionError(all.toString(), failures.values().iterator().next());
             }
             return sum;
         } finally {
@@ -99,10 +107,11 @@ record Sweep(int from, int count) {
 
     /** All who took a step of one run have the same weights after it; who is back when all are gone begins another. */
     static void alike(Map<String, Outcome> outcomes) {
-        boolean isAnother = outcomes.values().stream().anyMatch(o -> o.isAgain() && o.weightsByStep.containsKey(1L));
+        long anotherNs = outcomes.values().stream().filter(o -> o.isAgain() && o.weightsByStep.containsKey(1L))
+                .mapToLong(o -> o.firstStepNs).min().orElse(Long.MAX_VALUE);
         Map<Long, float[]> first = new HashMap<>();
         outcomes.forEach((name, outcome) -> outcome.weightsByStep.forEach((step, weights) -> {
-            float[] others = first.putIfAbsent(isAnother && outcome.isAgain() ? -step : step, weights);
+            float[] others = first.putIfAbsent(outcome.firstStepNs < anotherNs ? step : -step, weights);
             if (others != null && !Arrays.equals(others, weights)) {
                 throw new AssertionError(name + " has " + Arrays.toString(weights) + " after step " + step
                         + ", another rank " + Arrays.toString(others));

@@ -2,7 +2,6 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
-import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointWriter;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
@@ -50,6 +49,7 @@ public final class Trainer {
         progress.measure(data.batches(), data.examples());
         LossScale scale = how.precision.scalesLoss() ? new LossScale() : null;
         state = new TrainingState(how.model, how.optimizer, data, how.seed, progress, scale);
+        state.resumesFrom(how.resume ? how.directory : null);
         writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
         step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy)
                 .precision(how.precision, scale);
@@ -76,8 +76,8 @@ public final class Trainer {
      * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read, written or does not fit
      */
     public History run() {
-        if (how.resume && strategy.rank() == 0) {
-            Checkpoint.latest(how.directory).ifPresent(state::restore);
+        if (strategy.rank() == 0) {
+            state.resume();
         }
         strategy.start(state);
         History history = new History();

@@ -7,6 +7,7 @@ import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Generator;
+import java.nio.file.Path;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -29,6 +30,8 @@ public final class TrainingState {
     /** {@code null} if the loss is not scaled. */
     private final LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
+    /** {@code null} if this run begins anew. */
+    private Path resumesFrom;
     private Checkpoint source;
     private long seed;
     private boolean restored;
@@ -85,6 +88,23 @@ public final class TrainingState {
     /** Returns the checkpoint that this process read to go on from, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
+    }
+
+    /** Sets where the checkpoint is that is wanted to be gone on from, if there is one. */
+    void resumesFrom(Path directory) {
+        resumesFrom = directory;
+    }
+
+    /**
+     * Goes on from the latest checkpoint, if that is wanted, there is one, and this process has not read it already.
+     * Trainers have rank 0 do so before the start; strategies have another do so that begins in its place.
+     *
+     * @throws CheckpointException if it cannot be read, or does not fit
+     */
+    public void resume() {
+        if (resumesFrom != null && source == null) {
+            Checkpoint.latest(resumesFrom).ifPresent(this::restore);
+        }
     }
 
     /** Returns how many steps were taken. */

@@ -1,0 +1,37 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.transport.Endpoint;
+import java.io.IOException;
+import java.nio.ByteOrder;
+import java.util.HashMap;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+
+/** Plans that arrive in parts: of each, its length, where the part begins, and the bytes. */
+final class PlanParts {
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final int MOST_BYTES = 64 << 20;
+
+    private final Map<Endpoint, byte[]> arriving = new HashMap<>();
+
+    /**
+     * Takes a part.
+     *
+     * @return the plan if it is whole now, or {@code null}
+     * @throws IOException if it is no part of one; says why
+     */
+    byte[] add(Endpoint from, DirectBuffer buffer, int offset, int length) throws IOException {
+        int total = length < 8 ? -1 : buffer.getInt(offset, ORDER);
+        int at = total < 0 ? -1 : buffer.getInt(offset + 4, ORDER);
+        if (total < 1 || total > MOST_BYTES || at < 0 || length - 8 > total - at) {
+            throw new IOException("a plan of " + total + " bytes is malformed");
+        }
+        byte[] bytes = at == 0 ? new byte[total] : arriving.get(from);
+        if (bytes == null || bytes.length != total) {
+            throw new IOException("the beginning of the plan is missing");
+        }
+        buffer.getBytes(offset + 8, bytes, at, length - 8);
+        arriving.put(from, bytes);
+        return at + length - 8 == total ? arriving.remove(from) : null;
+    }
+}
