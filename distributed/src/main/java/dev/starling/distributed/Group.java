@@ -54,6 +54,7 @@ public final class Group implements AutoCloseable {
     private long ownId;
     private long networkNs;
     private long rejoinedNs;
+    private volatile boolean alwaysFirst = true;
     private boolean rejoining;
     private boolean readySent;
     private boolean closed;
@@ -153,6 +154,11 @@ public final class Group implements AutoCloseable {
     /** Returns this process's rank in the present epoch, from 0. */
     public int rank() {
         return view.byId(ownId).rank();
+    }
+
+    /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
+    public boolean isAlwaysFirst() {
+        return alwaysFirst;
     }
 
     /** Returns the number of members in the present epoch. */
@@ -380,6 +386,7 @@ public final class Group implements AutoCloseable {
         }
         ownId = id;
         view = next;
+        alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         readySent = false;
         links.change(next, id);

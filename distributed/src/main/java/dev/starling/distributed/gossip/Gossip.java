@@ -44,7 +44,7 @@ public final class Gossip implements DistributionStrategy {
     private static final int LAST = 5;
     private static final int NOTES_AT = 16;
     /** In an offer, in place of the first of all: the sender has weights already. */
-    private static final long NONE = 0;
+    private static final long NONE = -1;
     private static final double LEAST_MASS = 1e-6;
 
     private final Group group;
@@ -138,8 +138,8 @@ public final class Gossip implements DistributionStrategy {
         state = newState;
         layout = new WeightLayout(state);
         group.locked(() -> {
-            // Later on, somebody may have had weights of one that is gone.
-            seeded = group.rank() == 0 && group.epoch() == 1;
+            // Where another was first, somebody may have the weights of that one.
+            seeded = group.isAlwaysFirst();
             first = first();
             staging = group.transport().register(layout.bytes());
             staged = layout.over(staging.memory());
@@ -153,7 +153,10 @@ public final class Gossip implements DistributionStrategy {
                 return seeded || hasSeed() || failure != null || group.isEnded();
             }, group.config().patience());
             check();
-            if (!begins) {
+            if (!begins && isFirst(p -> p.first == 0)) {
+                // The others have yet to begin.
+                seeded = true;
+            } else if (!begins) {
                 throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
                         + " for weights to start with; no peer has sent any");
             }
@@ -179,7 +182,12 @@ public final class Gossip implements DistributionStrategy {
             peers.forEach(peer -> peer.offered = false);
         }
         peers.stream().filter(p -> !p.offered).forEach(this::pump);
-        seeded = now == group.self().id() && !hasSeed() && peers.stream().allMatch(p -> p.gone || p.first == now);
+        seeded = !hasSeed() && isFirst(p -> false);
+    }
+
+    /** Tells whether all take this worker for the first, but for others of a kind. */
+    private boolean isFirst(Predicate<Peer> others) {
+        return first == group.self().id() && peers.stream().allMatch(p -> p.gone || p.first == first || others.test(p));
     }
 
     /** Returns the number of the member of lowest rank that is heard here. */

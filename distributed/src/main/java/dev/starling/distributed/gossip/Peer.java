@@ -23,7 +23,7 @@ final class Peer {
     Tensor[] mapped;
     /** Whether {@link #outbox} may be filled. */
     volatile boolean free;
-    /** Whom the peer takes to be the first of all that it hears, if it has said so and waits for weights. */
+    /** Whom the peer takes to be the first of all that it hears, if it waits for weights; 0 if it has not begun. */
     long first;
     /** Whether the peer waits for weights to start with. */
     volatile boolean waits;

@@ -42,7 +42,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class GossipTest {
     private static final int EXAMPLES = 600;
-    private static final int OFFER_BYTES = 28;
+    private static final int OFFER_BYTES = 32;
     private static final Duration SOON = Duration.ofSeconds(10);
     /** No worker is done before another has begun. */
     private static final TrainingListener SLOWLY = new TrainingListener() {
@@ -178,6 +178,31 @@ class GossipTest {
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(100);
     }
 
+    /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
+    @Test
+    void shouldGoOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
+        AtomicInteger one = new AtomicInteger();
+        Way saved = new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group ->
+                approach(group, one, 1, b -> b.checkpoints(directory))).getFirst();
+        assertThat(saved.end).isEqualTo(60);
+        AtomicInteger rest = new AtomicInteger(1);
+        List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
+            if (group.rank() == 0) {
+                return null;
+            }
+            long first = group.world() < 3 ? -1 : group.view().members().getFirst().id();
+            assertThat(group.await(() -> group.endpoint(first) == null || !group.endpoint(first).isConnected(), SOON))
+                    .isTrue();
+            return approach(group, rest, 4, b -> b.checkpoints(directory).resume());
+        });
+        for (Way each : all.subList(1, 3)) {
+            assertThat(each.begin).isGreaterThanOrEqualTo(60);
+            assertThat(Way.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
+        }
+        assertThat(all.get(1).first).containsExactly(saved.last);
+    }
+
     /** The group goes on after the training; members that come and go then are no business of the strategy's. */
     @Test
     void shouldMeetNobodyAfterTheEnd() {
@@ -227,8 +252,8 @@ class GossipTest {
         UnsafeBuffer offer = new UnsafeBuffer(new byte[OFFER_BYTES]);
         offer.putInt(0, Channels.GOSSIP, ByteOrder.LITTLE_ENDIAN);
         offer.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
-        offer.putInt(16, tensor.length(), ByteOrder.LITTLE_ENDIAN);
-        offer.putStringWithoutLengthAscii(20, tensor);
+        offer.putInt(20, tensor.length(), ByteOrder.LITTLE_ENDIAN);
+        offer.putStringWithoutLengthAscii(24, tensor);
         return offer;
     }
 

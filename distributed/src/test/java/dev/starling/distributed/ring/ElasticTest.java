@@ -175,6 +175,34 @@ class ElasticTest {
         assertAlike(outcome(ranks.get(1)), first, 0);
     }
 
+    /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
+    @Test
+    void shouldGoOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) throws Exception {
+        Runs.train(Runs::mlp, new SingleProcess(), b -> b.epochs(4).checkpoints(directory));
+        gather(2, Coordinator.OnLoss.REFORM);
+        CountDownLatch isOther = new CountDownLatch(1);
+        FutureTask<Void> first = new FutureTask<>(() -> {
+            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).wish(0))) {
+                assertThat(isOther.await(20, TimeUnit.SECONDS)).isTrue();
+                // The other waits for it to begin.
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
+                group.locked(() -> group.transport().close());
+            }
+            return null;
+        });
+        Thread.ofPlatform().daemon().name("rank-0").start(first);
+        GroupConfig second = GroupConfig.of(transport, coordinator.address()).wish(1).patience(Duration.ofSeconds(20));
+        try (Group group = Group.join(second)) {
+            Outcome outcome = Runs.train(Runs::mlp, RingAllReduce.over(group).elastic().build(), b -> {
+                b.checkpoints(directory).resume();
+                isOther.countDown();
+            });
+            assertThat(outcome.history().epochs()).extracting(EpochReport::epoch).containsExactly(4, 5, 6, 7, 8, 9);
+            assertAlike(outcome, Runs.train(Runs::mlp, new SingleProcess(), b -> { }), ROUNDING);
+        }
+        first.get(20, TimeUnit.SECONDS);
+    }
+
     @Test
     void shouldGoOnAlone() throws Exception {
         gather(3, Coordinator.OnLoss.REFORM);
