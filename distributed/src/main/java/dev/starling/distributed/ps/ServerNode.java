@@ -496,11 +496,15 @@ final class ServerNode {
             tell(from, attendance.failure());
             return;
         }
-        if (attendance != null && workers[worker].endpoint != null && workers[worker].endpoint != from) {
-            refuse(from, "there is a worker " + worker + ", and nobody can take its place in synchronous training");
+        WorkerSeat seat = workers[worker];
+        if (!seat.mayTake(from, group.transport(), attendance != null)) {
+            if (seat.isDefended) {
+                refuse(from, "there is another worker " + worker + (attendance != null ? ", and nobody can take its"
+                        + " place in synchronous training" : ", which goes on; give each a number of its own"));
+            }
             return;
         }
-        workers[worker].take(from);
+        seat.take(from);
         if (core != null) {
             say(worker, Message.WELCOME);
         }

@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.transport.Endpoint;
+import dev.starling.transport.Transport;
 
 /** One worker, as a server sees it. To be used under the group's lock. */
 final class WorkerSeat {
@@ -15,14 +16,38 @@ final class WorkerSeat {
     int leaving = Integer.MAX_VALUE;
     /** The kinds of what there was no room to say, a bit each; as things are when there is. */
     int owed;
+    /** Another process that wants the seat, and since when. */
+    private Endpoint claimant;
+    private long claimedNs;
+    /** Whether who is there was heard after that, or has the seat for good. */
+    boolean isDefended;
 
     /** Has a process take the seat. */
     void take(Endpoint from) {
         endpoint = from;
+        claimant = null;
         finished = false;
         parted = false;
         leaving = Integer.MAX_VALUE;
         owed = 0;
+    }
+
+    /**
+     * Tells whether a process may take the seat from who is there. If not yet, it asks again: by then, who is there is
+     * lost, or {@link #isDefended} tells that it goes on.
+     *
+     * @param isFixed whether nobody may, lost or not
+     */
+    boolean mayTake(Endpoint from, Transport transport, boolean isFixed) {
+        if (endpoint == null || endpoint == from || !isFixed && (finished || !endpoint.isConnected())) {
+            return true;
+        }
+        if (from != claimant) {
+            claimant = from;
+            claimedNs = transport.nanoTime();
+        }
+        isDefended = isFixed || transport.nanoTime() - claimedNs > transport.config().silence().toNanos();
+        return false;
     }
 
     /** Tells whether nobody has been there yet. */

@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator.OnLoss;
@@ -14,8 +15,10 @@ import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -67,6 +70,39 @@ class ServerReturnTest {
             assertThat(warnings).singleElement().asString().contains("updates that it had acknowledged are lost")
                     .contains("ServerConfig.in").contains("--server-data");
         }
+    }
+
+    /** As when a process wakes up that was stopped for so long that another was started in its place. */
+    @Test
+    void whoHasTheNumberOfAWorkerThatGoesOnIsRefused() {
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch refused = new CountDownLatch(1);
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2));
+        new Cluster(transport, 3, OnLoss.REFORM).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                return null;
+            }
+            boolean isFirst = group.rank() == 0;
+            if (!isFirst) {
+                assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            }
+            Callable<Object> training = () -> Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 1,
+                    ParameterServer.worker(group, 0).workers(1).build(), b -> b.listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            begun.countDown();
+                            group.await(() -> refused.getCount() == 0, SOON);
+                        }
+                    }));
+            if (isFirst) {
+                return training.call();
+            }
+            assertThatThrownBy(training::call).isInstanceOf(DistributedException.class)
+                    .hasMessageContaining("there is another worker 0, which goes on");
+            refused.countDown();
+            return null;
+        });
     }
 
     private static void serveUntilClosed(Group group, ServerConfig config) {
