@@ -45,6 +45,10 @@ final class Links {
 
     /** Begins to connect to the members of a new epoch, and closes the connections to all others. */
     void change(View next, long id) {
+        if (id != ownId) {
+            // Taken in again, this process is another member: the others do not know it by its old connections.
+            view.members().forEach(member -> drop(member.id()));
+        }
         view = next;
         ownId = id;
         left.clear();
@@ -63,10 +67,16 @@ final class Links {
         }
         for (Long gone : List.copyOf(endpoints.keySet())) {
             if (next.byId(gone) == null) {
-                Endpoint endpoint = endpoints.remove(gone);
-                endpoint.attach(null);
-                endpoint.close();
+                drop(gone);
             }
+        }
+    }
+
+    private void drop(Long id) {
+        Endpoint endpoint = endpoints.remove(id);
+        if (endpoint != null) {
+            endpoint.attach(null);
+            endpoint.close();
         }
     }
 
@@ -80,6 +90,7 @@ final class Links {
     void greeted(Endpoint endpoint) {
         if (endpoint.greeting().length == Long.BYTES) {
             long id = ByteBuffer.wrap(endpoint.greeting()).getLong();
+            drop(id);
             endpoint.attach(id);
             endpoints.put(id, endpoint);
         } else {

@@ -71,7 +71,7 @@ class ParameterServerSchedulesTest {
 
     @Test
     void shouldServeWithABound() {
-        run(Sweep.some(1366, 2596, 3293, 8936, 10426), new Consistency.Stale(1));
+        run(Sweep.some(1366, 2596, 3293, 8879, 8936, 10426), new Consistency.Stale(1));
     }
 
     @Test
