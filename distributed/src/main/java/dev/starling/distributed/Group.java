@@ -422,15 +422,15 @@ public final class Group implements AutoCloseable {
                     endpoint.reason());
             return;
         }
-        Member member = links.member(endpoint);
-        PeerLostException loss = member == null || links.get(member.id()) != endpoint ? null : links.lose(endpoint);
+        PeerLostException loss = links.lose(endpoint);
         if (loss == null) {
             return;
         }
         if (phase == Phase.RUNNING) {
             breakWith(loss);
         }
-        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), member.id(), loss, endpoint.reason()));
+        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
+                endpoint.reason()));
         listeners.forEach(Runnable::run);
     }
 

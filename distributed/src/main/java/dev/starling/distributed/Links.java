@@ -57,7 +57,7 @@ final class Links {
         for (Member member : next.members()) {
             Endpoint known = endpoints.get(member.id());
             if (known != null && !known.isConnected() && known.state() != Endpoint.State.CONNECTING) {
-                endpoints.remove(member.id()).close();
+                drop(member.id());
                 known = null;
             }
             // Of two members the one that came later connects.
@@ -134,12 +134,16 @@ final class Links {
     }
 
     /**
-     * Notes that the connection to a member of this epoch ended.
+     * Notes that a connection ended.
      *
-     * @return the loss to report now; {@code null} if it may be done, and what it contributed before is here
+     * @return the loss to report now; {@code null} if it was to none of this epoch, or to one that may be done, and
+     *     what it contributed before is here
      */
     PeerLostException lose(Endpoint endpoint) {
         Member member = member(endpoint);
+        if (member == null || endpoints.get(member.id()) != endpoint) {
+            return null;
+        }
         lost.add(member.id());
         PeerLostException loss = new PeerLostException(member.rank(), Duration.ofNanos(transport.nanoTime()
                 - endpoint.lastHeardNs()), endpoint.reason());

@@ -161,8 +161,8 @@ public final class Gossip implements DistributionStrategy {
                         + " for weights to start with; no peer has sent any");
             }
             if (seeded) {
-                LOG.log(Level.WARNING, "rank 0 was lost before anybody had its weights; all begin with those of rank"
-                        + " {0}", group.rank());
+                LOG.log(Level.WARNING, "nobody has the weights of the rank 0 that is gone; all begin with those of"
+                        + " rank {0}", group.rank());
                 state.resume();
             }
             mixIn();

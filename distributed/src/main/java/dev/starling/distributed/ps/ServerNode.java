@@ -47,7 +47,7 @@ final class ServerNode {
     private final Runnable turn = this::turn;
     private long toldNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
-    /** Who was told, once at least, that this is a server. */
+    /** Those of them that were told that this is one, too. */
     private final Set<Endpoint> announcedTo = new HashSet<>();
     private final PlanParts plans = new PlanParts();
     /** Tells this server from one that takes its place. */
@@ -166,9 +166,11 @@ final class ServerNode {
         replies.controlledRead(sender, 64);
         tellOfTasks();
         boolean isAnyFinished = false;
+        boolean isAnyAwaited = false;
         for (int w = 0; w < workers.length; w++) {
             WorkerSeat worker = workers[w];
             isAnyFinished |= worker.finished;
+            isAnyAwaited |= worker.isAwaited();
             if (worker.endpoint != null && !worker.endpoint.isConnected()) {
                 LOG.log(worker.finished ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
                         worker.endpoint.reason());
@@ -184,7 +186,9 @@ final class ServerNode {
                 lastSeenNs = group.transport().nanoTime();
             }
         }
-        giveUpAbsent();
+        if (isAnyAwaited && attendance == null && group.failure() == null) {
+            giveUpAbsent();
+        }
         done = isAnyFinished && isDeserted();
         if (attendance == null && group.isCoordinatorLost()
                 && Arrays.stream(workers).allMatch(worker -> worker.endpoint == null)) {
@@ -195,9 +199,8 @@ final class ServerNode {
 
     /** Has nobody wait for a worker that was never here, and is none of the members; it may come later. */
     private void giveUpAbsent() {
-        if (attendance == null && group.failure() == null && Arrays.stream(workers).anyMatch(WorkerSeat::isAwaited)
-                && group.view().members().stream().map(member -> group.endpoint(member.id())).allMatch(
-                        endpoint -> endpoint == null || servers.contains(endpoint) || isWorker(endpoint))) {
+        if (group.view().members().stream().map(member -> group.endpoint(member.id())).allMatch(
+                endpoint -> endpoint == null || servers.contains(endpoint) || isWorker(endpoint))) {
             Arrays.stream(workers).filter(WorkerSeat::isAwaited).forEach(WorkerSeat::vacate);
         }
     }
@@ -275,13 +278,11 @@ final class ServerNode {
         if (attendance == null && group.failure() != null && !group.isCoordinatorLost()) {
             return false;
         }
-        long now = group.transport().nanoTime();
-        long silence = group.transport().config().silence().toNanos();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             boolean isDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
             for (int w = 0; !isDone && w < workers.length; w++) {
-                isDone = workers[w].endpoint == endpoint && workers[w].isDone(now, silence, core.units());
+                isDone = workers[w].endpoint == endpoint && workers[w].isDone(group.transport(), core.units());
             }
             if (!isDone) {
                 return false;
@@ -299,10 +300,8 @@ final class ServerNode {
         toldNs = now;
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            boolean isKnown = servers.contains(endpoint) && announcedTo.contains(endpoint)
-                    || isWorker(endpoint);
-            if (endpoint != null && endpoint.isConnected() && !isKnown
-                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK) {
+            if (endpoint != null && endpoint.isConnected() && !announcedTo.contains(endpoint) && !isWorker(endpoint)
+                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK && servers.contains(endpoint)) {
                 announcedTo.add(endpoint);
             }
         }

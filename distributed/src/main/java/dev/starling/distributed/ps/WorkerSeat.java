@@ -69,8 +69,9 @@ final class WorkerSeat {
         leaving = Math.min(leaving, 0);
     }
 
-    /** Tells whether it does not need the server any more; that it knows so is waited for no longer than that. */
-    boolean isDone(long nowNs, long silenceNs, int units) {
-        return finished && leaving >= units && (parted || nowNs - finishedNs > silenceNs);
+    /** Tells whether it does not need the server any more; that it knows so is waited for no longer than a silence. */
+    boolean isDone(Transport transport, int units) {
+        return finished && leaving >= units
+                && (parted || transport.nanoTime() - finishedNs > transport.config().silence().toNanos());
     }
 }

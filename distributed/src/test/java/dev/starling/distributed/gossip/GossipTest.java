@@ -154,14 +154,20 @@ class GossipTest {
         return model.parameters().values().stream().mapToDouble(p -> p.value().item()).toArray();
     }
 
+    /** Makes a checkpoint: of one worker after an epoch of 60 steps, of two after two of 30. */
+    private static Way save(TransportConfig config, int workers, Path directory) {
+        AtomicInteger begun = new AtomicInteger();
+        Way saved = new Cluster(config, workers, Coordinator.OnLoss.REFORM).run(group ->
+                approach(group, begun, workers, b -> b.checkpoints(directory))).getFirst();
+        assertThat(saved.end).isEqualTo(60);
+        return saved;
+    }
+
     @Test
     void shouldGoOnFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
         // Each of two workers takes 30 steps in an epoch, each of three 20.
-        AtomicInteger two = new AtomicInteger();
-        Way saved = new Cluster(config, 2, Coordinator.OnLoss.REFORM).run(group ->
-                approach(group, two, 2, b -> b.checkpoints(directory))).getFirst();
-        assertThat(saved.end).isEqualTo(60);
+        Way saved = save(config, 2, directory);
         assertThat(saved.last[0]).isBetween(3 + 7 * 0.4, 3 + 7 * 0.7);
         AtomicInteger three = new AtomicInteger();
         List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group ->
@@ -182,10 +188,7 @@ class GossipTest {
     @Test
     void shouldGoOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
-        AtomicInteger one = new AtomicInteger();
-        Way saved = new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group ->
-                approach(group, one, 1, b -> b.checkpoints(directory))).getFirst();
-        assertThat(saved.end).isEqualTo(60);
+        Way saved = save(config, 1, directory);
         AtomicInteger rest = new AtomicInteger(1);
         List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             if (group.rank() == 0) {
