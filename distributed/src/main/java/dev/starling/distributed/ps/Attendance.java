@@ -31,6 +31,8 @@ final class Attendance implements AutoCloseable {
     private final Predicate<Endpoint> mayLeave;
     private final Runnable unlisten;
     private volatile View seen;
+    /** When the group first let go of a member by itself; 0 if it has not. */
+    private volatile long droppedNs;
     private volatile DistributedException failure;
 
     /**
@@ -58,7 +60,7 @@ final class Attendance implements AutoCloseable {
 
     /** Returns what ended the run, or {@code null}. Any thread may ask. */
     DistributedException failure() {
-        if (failure == null && (group.failure() != null || group.view() != seen)) {
+        if (failure == null && (group.failure() != null || group.view() != seen || droppedNs != 0)) {
             group.locked(this::look);
         }
         return failure;
@@ -74,7 +76,7 @@ final class Attendance implements AutoCloseable {
         for (int rank = 0; failure == null && rank < endpoints.size(); rank++) {
             Endpoint each = endpoints.get(rank);
             boolean isThere = each == null || each.isConnected() || each.state() == Endpoint.State.CONNECTING;
-            if (!isThere && !(each.saidGoodbye() && mayLeave.test(each))
+            if (!isThere && !(each.saidGoodbye() && mayLeave.test(each)) && !mayYetBeExplained(each)
                     && (lost == null || each.lastHeardNs() < lost.lastHeardNs())) {
                 // Of several the one that was heard of last may have ended because of the other.
                 lost = each;
@@ -85,8 +87,27 @@ final class Attendance implements AutoCloseable {
         }
     }
 
-    /** Counts a member as lost; to be used under the group's lock. */
-    void lose(Endpoint endpoint) {
+    /** Counts as lost who is waited for and has gone; to be used under the group's lock. */
+    void miss(Endpoint endpoint) {
+        if (!mayYetBeExplained(endpoint)) {
+            lose(endpoint);
+        }
+    }
+
+    /**
+     * Tells whether a new epoch has closed the connection to a member so lately that others may yet say of whose loss
+     * it ended: what it said itself may have been on its way.
+     */
+    private boolean mayYetBeExplained(Endpoint endpoint) {
+        if (endpoint.state() != Endpoint.State.CLOSED) {
+            return false;
+        }
+        long now = group.transport().nanoTime();
+        droppedNs = droppedNs == 0 ? now : droppedNs;
+        return now - droppedNs < group.transport().config().silence().toNanos() / 2;
+    }
+
+    private void lose(Endpoint endpoint) {
         int rank = rank(endpoint);
         if (rank >= 0) {
             PeerLostException cause = seen == first ? group.gaveUp(first.members().get(rank).id()) : null;

@@ -248,7 +248,7 @@ final class Client {
     private void pump() {
         for (ServerLink server : servers) {
             if (attendance != null && server.isMissed()) {
-                attendance.lose(server.endpoint);
+                attendance.miss(server.endpoint);
             }
             server.pump();
         }
