@@ -54,7 +54,6 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Backend;
-import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.PinnedMemory;
@@ -136,7 +135,7 @@ final class CudaBackend implements Backend {
         crossEntropy = new CrossEntropyKernels(launcher);
         normalization = new NormalizationKernels(launcher,
                 libraries.normalizer(gpu, launcher.stream(), workspaces));
-        contraction = new ContractionKernels(launcher, reduction, libraries.blas(gpu, launcher.stream()));
+        contraction = new ContractionKernels(launcher, reduction, libraries.blas(gpu, launcher.stream(), workspaces));
         recurrence = new RecurrenceKernels(launcher, contraction, reduction,
                 libraries.recurrer(gpu, launcher.stream(), workspaces));
         convolution = new ConvolutionKernels(launcher, reduction,
@@ -234,14 +233,14 @@ final class CudaBackend implements Backend {
             return null;
         } finally {
             try {
-                workspaces.endKeeping().forEach(memory::free);
+                workspaces.endKeeping().run();
             } finally {
                 order.writeLock().unlock();
             }
         }
     }
 
-    private Recording recorded(StreamRecording recording, List<Block> workspace) {
+    private Recording recorded(StreamRecording recording, Runnable release) {
         return new Recording() {
             @Override
             public void renew(int part) {
@@ -265,7 +264,7 @@ final class CudaBackend implements Backend {
                 try {
                     exclusively(recording::close);
                 } finally {
-                    workspace.forEach(memory::free);
+                    release.run();
                 }
             }
         };

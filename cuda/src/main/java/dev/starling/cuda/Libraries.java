@@ -29,8 +29,8 @@ interface Libraries {
     static Libraries nvidia(Set<CudnnFamily> families) {
         return new Libraries() {
             @Override
-            public Blas blas(Gpu gpu, Gpu.Stream stream) {
-                return CublasLt.open(gpu, stream);
+            public Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+                return CublasLt.open(gpu, stream, memory);
             }
 
             @Override
@@ -70,8 +70,8 @@ interface Libraries {
         };
     }
 
-    /** Returns what multiplies matrices. */
-    default Blas blas(Gpu gpu, Gpu.Stream stream) {
+    /** Returns what multiplies matrices; {@code memory} tells when a graph is being made. */
+    default Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 

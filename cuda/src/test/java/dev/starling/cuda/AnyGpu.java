@@ -5,10 +5,11 @@ import dev.starling.cuda.emulated.PlayedDriver;
 import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.cuda.gpu.TakenDown;
 import dev.starling.tensor.Device;
+import java.util.List;
 
 /**
- * A GPU for tests: a real one where there is one, else an emulated one, driven by a played driver where that is
- * possible.
+ * A GPU for tests: a real one where there is one, else an emulated one, driven by a played driver and with played
+ * libraries where that is possible.
  */
 final class AnyGpu {
     private static final long PLENTY = Long.MAX_VALUE / 2;
@@ -21,7 +22,13 @@ final class AnyGpu {
 
     static Device device() {
         return GpuConformanceTest.isThere() ? GpuConformanceTest.DEVICE : Device.of("cuda-emulated",
-                PlayedLibraries.arePossible() ? EmulatedProvider.DRIVEN : 0);
+                PlayedLibraries.arePossible() ? EmulatedProvider.EQUIPPED : 0);
+    }
+
+    /** Returns that GPU and, where it has played libraries, one without them. */
+    static List<Device> devices() {
+        return device().index() == EmulatedProvider.EQUIPPED
+                ? List.of(Device.of("cuda-emulated", EmulatedProvider.DRIVEN), device()) : List.of(device());
     }
 
     /** Leaves so much memory to be asked for, where it is not a real one. */
@@ -41,5 +48,10 @@ final class AnyGpu {
     /** Returns how often graphs were run, where it is not a real one. */
     static long runs() {
         return TakenDown.runs() + (PlayedLibraries.arePossible() ? PlayedDriver.count("runs") : 0);
+    }
+
+    /** Returns how much played libraries have computed. */
+    static long byLibraries() {
+        return PlayedLibraries.arePossible() ? PlayedLibraries.computed() : 0;
     }
 }

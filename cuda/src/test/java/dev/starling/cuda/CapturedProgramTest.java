@@ -19,23 +19,31 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** Programs as graphs of a GPU; the work itself on the same GPU is the oracle, on an emulated one bit for bit. */
 @EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+@ParameterizedClass
+@MethodSource("dev.starling.cuda.AnyGpu#devices")
 class CapturedProgramTest {
-    private static final Device GPU = AnyGpu.device();
+    private final Device gpu;
 
     private final Generator data = Generator.seeded(3);
 
+    CapturedProgramTest(Device gpu) {
+        this.gpu = gpu;
+    }
+
     private Tensor normal(long... shape) {
-        return data.normal(new Spec(DType.F32, Shape.of(shape), GPU), 0, 1);
+        return data.normal(new Spec(DType.F32, Shape.of(shape), gpu), 0, 1);
     }
 
     /** A real GPU may round a product and a sum once where a chain brings them together. */
-    private static void assertSame(Tensor actual, Tensor expected) {
+    private void assertSame(Tensor actual, Tensor expected) {
         double[] a = actual.toDoubles();
         double[] e = expected.toDoubles();
-        double tolerance = GPU.type().equals("cuda") ? 1e-5 : 0;
+        double tolerance = gpu.type().equals("cuda") ? 1e-5 : 0;
         assertThat(a.length).isEqualTo(e.length);
         for (int i = 0; i < a.length; i++) {
             assertThat(a[i]).isCloseTo(e[i], within(tolerance * (1 + Math.abs(e[i]))));
@@ -50,7 +58,7 @@ class CapturedProgramTest {
                 Program program = Program.capture(null, work, normal(5, 7)).program()) {
             for (int i = 0; i < 5; i++) {
                 Tensor x = i % 2 == 0 ? normal(5, 7) : data.normal(5, 7);
-                Tensor[] expected = work.run(new Tensor[] {x.to(GPU)});
+                Tensor[] expected = work.run(new Tensor[] {x.to(gpu)});
                 Tensor[] y = program.run(x);
                 assertSame(y[0], expected[0]);
                 assertSame(y[1], expected[1]);
@@ -80,8 +88,8 @@ class CapturedProgramTest {
         }
     }
 
-    private static Tensor lengths(long... lengths) {
-        return Tensor.of(lengths).to(GPU);
+    private Tensor lengths(long... lengths) {
+        return Tensor.of(lengths).to(gpu);
     }
 
     @Test
@@ -104,16 +112,16 @@ class CapturedProgramTest {
     }
 
     /** One of the operands is not dense, so that an operation takes two kernels. */
-    private static Tensor[] draws(Tensor x, Generator g) {
+    private Tensor[] draws(Tensor x, Generator g) {
         return new Tensor[] {Functions.dropout(x.transpose(0, 1), 0.5, g).exp().mul(
-                Functions.dropout(x, 0.3, g).transpose(0, 1)).add(g.uniform(new Spec(DType.F32, Shape.of(5, 9), GPU),
+                Functions.dropout(x, 0.3, g).transpose(0, 1)).add(g.uniform(new Spec(DType.F32, Shape.of(5, 9), gpu),
                 0, 1))};
     }
 
     @Test
     void updatesOfAGraphAreDoneInEveryRun() {
         try (Scope scope = Scope.open()) {
-            Tensor sum = Tensor.zeros(6).to(GPU);
+            Tensor sum = Tensor.zeros(6).to(gpu);
             Tensor x = normal(6);
             Program.Captured captured = Program.capture(null, in -> {
                 Tensor.apply(new Update.Blend(1, 1), sum, in[0]);
@@ -143,14 +151,14 @@ class CapturedProgramTest {
             program.run(x);
             double expected = program.run(x)[0].item();
             for (int i = 0; i < 20; i++) {
-                Tensor.full(DType.F32, 9, 32, 32).to(GPU);
+                Tensor.full(DType.F32, 9, 32, 32).to(gpu);
             }
             assertSame(program.run(x)[0], Tensor.full(DType.F64, expected));
-            long live = GPU.memory().live();
+            long live = gpu.memory().live();
             program.run(x);
-            assertThat(GPU.memory().live()).isEqualTo(live);
+            assertThat(gpu.memory().live()).isEqualTo(live);
             program.close();
-            assertThat(GPU.memory().live()).isLessThan(live);
+            assertThat(gpu.memory().live()).isLessThan(live);
         }
     }
 
@@ -160,8 +168,8 @@ class CapturedProgramTest {
             Tensor logits = normal(3, 5);
             Tensor target = Tensor.of(new long[] {0, 4, 2});
             Program.Work work = in -> new Tensor[] {Losses.crossEntropy(in[0], in[1])};
-            try (Program program = Program.capture(null, work, logits, target.to(GPU)).program()) {
-                double expected = work.run(new Tensor[] {logits, target.to(GPU)})[0].item();
+            try (Program program = Program.capture(null, work, logits, target.to(gpu)).program()) {
+                double expected = work.run(new Tensor[] {logits, target.to(gpu)})[0].item();
                 for (int i = 0; i < 3; i++) {
                     assertSame(program.run(logits, target)[0], Tensor.full(DType.F64, expected));
                 }
@@ -181,7 +189,7 @@ class CapturedProgramTest {
                 in[2]).mul(in[2])};
         };
         try (Scope scope = Scope.open()) {
-            Tensor whole = Tensor.of(new long[] {3, -4, 5, 6, 7}).to(GPU);
+            Tensor whole = Tensor.of(new long[] {3, -4, 5, 6, 7}).to(gpu);
             try (Program program = Program.capture(null, work, normal(6, 5), normal(5), whole).program()) {
                 // The chain, its part of another shape, what follows in f32, and two in i64.
                 assertThat(program.size()).isLessThanOrEqualTo(6);
@@ -223,8 +231,8 @@ class CapturedProgramTest {
         Program.Work work = in -> new Tensor[] {in[0].mul(2), in[1].add(1), in[2].neg(), in[3].to(DType.I64)};
         try (Scope scope = Scope.open()) {
             Tensor half = normal(9).to(DType.BF16);
-            Tensor whole = Tensor.of(new long[] {1, 2, 3, 4, 5}).to(GPU);
-            Tensor bytes = Tensor.of(new long[] {1, 2, 3, 4, 5, 6}).to(DType.U8).to(GPU);
+            Tensor whole = Tensor.of(new long[] {1, 2, 3, 4, 5}).to(gpu);
+            Tensor bytes = Tensor.of(new long[] {1, 2, 3, 4, 5, 6}).to(DType.U8).to(gpu);
             Tensor wide = normal(4, 6);
             Tensor[] x = {half.narrow(0, 0, 4), whole, wide.narrow(1, 0, 3), bytes.narrow(0, 0, 4)};
             try (Program program = Program.capture(null, work, x).program()) {

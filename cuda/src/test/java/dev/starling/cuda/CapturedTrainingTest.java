@@ -4,14 +4,23 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.AvgPool2d;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
 import dev.starling.nn.layer.Dropout;
 import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.Gru;
+import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Lstm;
+import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.nn.layer.Relu;
+import dev.starling.nn.layer.Residual;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
@@ -30,13 +39,21 @@ import java.util.Map;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** Training with steps as graphs, beside training without on the same GPU: on an emulated one the same bits. */
 @EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+@ParameterizedClass
+@MethodSource("dev.starling.cuda.AnyGpu#devices")
 class CapturedTrainingTest {
-    private static final Device GPU = AnyGpu.device();
+    private final Device gpu;
     private static final int STEPS = 8;
     private static final int CLASSES = 4;
+
+    CapturedTrainingTest(Device gpu) {
+        this.gpu = gpu;
+    }
 
     private static Layer mlp() {
         Generator g = Generator.seeded(1);
@@ -49,12 +66,32 @@ class CapturedTrainingTest {
                 new Flatten(), Linear.of(4 * 4 * 4, CLASSES, g));
     }
 
+    private static Layer residual() {
+        Generator g = Generator.seeded(3);
+        return Sequential.of(Conv2d.of(2, 8, 3).padding(1).withoutBias().build(g), BatchNorm.of(8), new Relu(),
+                Residual.of(Sequential.of(Conv2d.of(8, 8, 3).padding(1).withoutBias().build(g), BatchNorm.of(8),
+                new Relu())), AvgPool2d.of(2), new Flatten(), Linear.of(32, CLASSES, g));
+    }
+
+    private static Layer transformer() {
+        Generator g = Generator.seeded(4);
+        return Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), MultiHeadAttention.of(16, 2, g).causal())),
+                Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 32, g), new Gelu(true),
+                Linear.of(32, 16, g))), new Flatten(), Linear.of(5 * 16, CLASSES, g));
+    }
+
+    private static Layer recurrent() {
+        Generator g = Generator.seeded(5);
+        return Sequential.of(Lstm.of(3, 8).build(g), Gru.of(8, 8).last().build(g), Linear.of(8, CLASSES, g));
+    }
+
     /** Losses, then all weights, buffers and state. */
-    private static List<Double> train(boolean captured, Supplier<Layer> models, long... shape) {
+    private List<Double> train(boolean captured, DType type, Supplier<Layer> models, long... shape) {
         List<Double> result = new ArrayList<>();
-        Layer model = Device.with(GPU, models::get);
+        Layer model = Device.with(gpu, models::get);
         try (Optimizer optimizer = Adam.over(model).rate(Schedule.cosine(0.01, 0.001, STEPS)).build();
-                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))) {
+                TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+                        .precision(Precision.of(type))) {
             if (captured) {
                 step.captured();
             }
@@ -80,16 +117,24 @@ class CapturedTrainingTest {
         return all;
     }
 
-    private static void compare(Supplier<Layer> models, long... shape) {
-        List<Double> eager = train(false, models, shape);
+    private void compare(DType type, Supplier<Layer> models, long... shape) {
+        List<Double> eager = train(false, type, models, shape);
         long before = AnyGpu.runs();
-        List<Double> graphs = train(true, models, shape);
-        if (GPU.type().equals("cuda")) {
+        long computed = AnyGpu.byLibraries();
+        List<Double> graphs = train(true, type, models, shape);
+        if (gpu.type().equals("cuda")) {
             assertThat(graphs).hasSameSizeAs(eager);
-            for (int i = 0; i < graphs.size(); i++) {
-                assertThat(graphs.get(i)).isCloseTo(eager.get(i), within(1e-3 * (1 + Math.abs(eager.get(i)))));
+            // In 16 bits, another rounding may turn the direction in which Adam takes a weight: losses only.
+            boolean wide = type == DType.F32;
+            for (int i = 0; i < (wide ? graphs.size() : STEPS); i++) {
+                double tolerance = (wide ? 1e-3 : 5e-2) * (1 + Math.abs(eager.get(i)));
+                assertThat(graphs.get(i)).isCloseTo(eager.get(i), within(tolerance));
             }
             return;
+        }
+        if (gpu.index() == EmulatedProvider.EQUIPPED) {
+            assertThat(AnyGpu.byLibraries() - computed).isGreaterThan(STEPS);
+            assertThat(PlayedLibraries.complaint()).isEmpty();
         }
         assertThat(graphs).isEqualTo(eager);
         // The first step ran as ever, the second was captured, in the third memory was laid out.
@@ -98,17 +143,32 @@ class CapturedTrainingTest {
 
     @Test
     void anMlpWithDropout() {
-        compare(CapturedTrainingTest::mlp, 5, 6);
+        compare(DType.F32, CapturedTrainingTest::mlp, 5, 6);
     }
 
     @Test
     void aCnnWithDropoutAndRunningStatistics() {
-        compare(CapturedTrainingTest::cnn, 3, 2, 4, 4);
+        compare(DType.F32, CapturedTrainingTest::cnn, 3, 2, 4, 4);
+    }
+
+    @Test
+    void aResidualNetworkInSixteenBits() {
+        compare(DType.BF16, CapturedTrainingTest::residual, 3, 2, 4, 4);
+    }
+
+    @Test
+    void aTransformerInSixteenBits() {
+        compare(DType.BF16, CapturedTrainingTest::transformer, 3, 5, 16);
+    }
+
+    @Test
+    void recurrentLayers() {
+        compare(DType.F32, CapturedTrainingTest::recurrent, 3, 6, 3);
     }
 
     @Test
     void aLossThatIsNotFiniteLeavesTheWeights() {
-        Layer model = Device.with(GPU, () -> Sequential.of(Linear.of(6, CLASSES, Generator.seeded(1))));
+        Layer model = Device.with(gpu, () -> Sequential.of(Linear.of(6, CLASSES, Generator.seeded(1))));
         try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))
                         .captured()) {
@@ -125,7 +185,7 @@ class CapturedTrainingTest {
             model.state().forEach((path, p) -> assertThat(elements(p.value())).isEqualTo(before.get(path)));
             assertThat(optimizer.steps()).isEqualTo(5);
             assertThat(step.run(x, target)).isFinite();
-            assertThat(AnyGpu.runs() - runs).isEqualTo(GPU.type().equals("cuda") ? 0 : 4);
+            assertThat(AnyGpu.runs() - runs).isEqualTo(gpu.type().equals("cuda") ? 0 : 4);
         }
     }
 }

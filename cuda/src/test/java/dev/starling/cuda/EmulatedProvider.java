@@ -15,11 +15,13 @@ import java.util.EnumSet;
 /**
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
  * those of index 1 and 2 have played libraries beside them. {@link #APART} is like the first, for who counts what is
- * compiled there; {@link #DRIVEN} is driven as NVIDIA's are, by a driver that is played.
+ * compiled there; {@link #DRIVEN} is driven as NVIDIA's are, by a driver that is played, and so is {@link #EQUIPPED},
+ * which has all played libraries, whose work its graphs take down, too.
  */
 public final class EmulatedProvider implements BackendProvider {
     static final int APART = 3;
     static final int DRIVEN = 4;
+    static final int EQUIPPED = 5;
 
     @Override
     public String type() {
@@ -28,13 +30,13 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(DRIVEN + 1, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(EQUIPPED + 1, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
-        if (device.index() == DRIVEN) {
+        if (device.index() == DRIVEN || device.index() == EQUIPPED) {
             return driven(device);
         }
         boolean played = device.index() == 1 || device.index() == 2;
@@ -49,7 +51,8 @@ public final class EmulatedProvider implements BackendProvider {
         PlayedDriver.devices(1);
         try {
             Compiler compiler = Emulation.compiler();
-            return new CudaBackend(device, new NvidiaGpu(0, compiler), Libraries.NONE,
+            return new CudaBackend(device, new NvidiaGpu(0, compiler),
+                    device.index() == EQUIPPED ? Libraries.nvidia(EnumSet.allOf(CudnnFamily.class)) : Libraries.NONE,
                     new KernelCompiler(compiler, Emulation.gpu().architecture()));
         } finally {
             PlayedDriver.devices(0);

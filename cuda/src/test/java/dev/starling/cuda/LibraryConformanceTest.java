@@ -14,14 +14,21 @@ import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU_BIAS;
 
 import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.conformance.Conformance;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Epilogue;
+import java.util.Arrays;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the backend asks of libraries, layouts, transposes, batches, epilogues, by libraries that the host plays. */
 @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
@@ -36,6 +43,27 @@ class LibraryConformanceTest {
         String names = OPERATIONS + "f32.*|(gradient of )?(matMul|linear|conv|attention).*bf16.*";
         return Stream.concat(tests(names), Stream.of(DynamicTest.dynamicTest(
                 "every epilogue was asked for", LibraryConformanceTest::everyEpilogueWasAskedFor)));
+    }
+
+    /** Shapes that nothing else has: what a library was seen to do with a shape is not tried again. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void layersWithReluLetNanPassWhateverTheLibraryDoes(boolean hides) {
+        PlayedLibraries.hideNan(hides);
+        try {
+            for (DType type : new DType[] {DType.F32, DType.BF16}) {
+                Tensor x = Tensor.of(new float[] {1, Float.NaN, -1, 2, 3, -4}).reshape(3, 2).to(type);
+                Tensor weight = Tensor.full(type, 1, hides ? 21 : 22, 2);
+                Tensor bias = Tensor.full(type, -0.5, weight.size(0));
+                Tensor[] of = {x, weight, bias};
+                Tensor[] there = Arrays.stream(of).map(t -> t.to(Device.of("cuda-emulated", 1))).toArray(Tensor[]::new);
+                Contraction.Linear layer = new Contraction.Linear(Epilogue.RELU);
+                assertThat(Tensor.apply(layer, there)[0].to(DType.F64).toDoubles())
+                        .isEqualTo(Tensor.apply(layer, of)[0].to(DType.F64).toDoubles()).contains(Double.NaN, 0.5, 0);
+            }
+        } finally {
+            PlayedLibraries.hideNan(false);
+        }
     }
 
     @TestFactory

@@ -48,7 +48,7 @@ public final class WantedKernels {
     /** Libraries that do nothing and say that they did. */
     private static final Libraries WILLING = new Libraries() {
         @Override
-        public Blas blas(Gpu gpu, Gpu.Stream stream) {
+        public Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             return willing(Blas.class);
         }
 

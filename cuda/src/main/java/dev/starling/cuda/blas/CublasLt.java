@@ -14,9 +14,11 @@ import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
 import dev.starling.cuda.memory.LastUsed;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cudart.CUstream_st;
@@ -26,6 +28,9 @@ import org.bytedeco.javacpp.Pointer;
  * NVIDIA's cuBLASLt. The algorithm for a call is asked for once and kept, unless it was used longest ago of many. f32
  * is multiplied in full precision unless the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32, also
  * the parts of divided sums. All calls share one workspace, which stays where it is: they run one after the other.
+ *
+ * <p>Nobody says whether the library's ReLU lets NaN pass, as ours does, or hides it as 0. So an algorithm with ReLU is
+ * tried with sums that are NaN before its first use, and not taken if it hides them.
  */
 public final class CublasLt implements Blas {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -34,24 +39,29 @@ public final class CublasLt implements Blas {
     private static final int MOST_PLANS = 4096;
 
     private final Gpu gpu;
-    private final CUstream_st stream;
+    private final Gpu.Stream stream;
+    private final CUstream_st queue;
+    private final Workspaces memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
     private final cublasLtContext handle = new cublasLtContext();
     private final Pointer workspace;
     private final LastUsed<MatrixCall, MatrixPlan> plans;
-    private final Pointer one32 = RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, 1f));
-    private final Pointer zero32 = RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, 0f));
-    private final Pointer one64 = RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_DOUBLE, 1d));
-    private final Pointer zero64 = RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_DOUBLE, 0d));
+    private final Pointer[] zero = factor(0);
+    private final Pointer[] one = factor(1);
+    private final Pointer[] nan = factor(Float.NaN);
+    /** Where the host reads an element of a result. */
+    private final MemorySegment element = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
     private final RawPointer a = new RawPointer();
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
     private boolean toldPlain;
     private boolean toldFused;
 
-    private CublasLt(Gpu gpu, Gpu.Stream stream, int mostPlans) {
+    private CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
         this.gpu = gpu;
-        this.stream = NvidiaGpu.handle(stream);
+        this.stream = stream;
+        this.memory = memory;
+        queue = NvidiaGpu.handle(stream);
         plans = new LastUsed<>(mostPlans, plan -> true);
         gpu.enter();
         check(cublasLtCreate(handle), "cublasLtCreate");
@@ -59,10 +69,20 @@ public final class CublasLt implements Blas {
         workspace = new RawPointer().to(address);
     }
 
-    /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Blas open(Gpu gpu, Gpu.Stream stream) {
+    /** Returns a number as the library reads it for products of f32 and shorter, and for those of f64. */
+    private static Pointer[] factor(float value) {
+        return new Pointer[] {RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, value)),
+            RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_DOUBLE, value))};
+    }
+
+    /**
+     * Returns the library for the work of a stream, or {@code null} where it is not installed.
+     *
+     * @param memory tells when a graph is being made
+     */
+    public static Blas open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         try {
-            return open(gpu, stream, MOST_PLANS);
+            return open(gpu, stream, memory, MOST_PLANS);
         } catch (LinkageError | GpuException e) {
             LOG.log(Level.WARNING, "cuBLASLt does not load, products of matrices will be slow: "
                     + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
@@ -71,8 +91,8 @@ public final class CublasLt implements Blas {
     }
 
     /** Returns the library, which keeps so many algorithms, or throws. */
-    static CublasLt open(Gpu gpu, Gpu.Stream stream, int mostPlans) {
-        return new CublasLt(gpu, stream, mostPlans);
+    static CublasLt open(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
+        return new CublasLt(gpu, stream, memory, mostPlans);
     }
 
     /** Returns the version of the library, for example 13.1.1; throws a {@link LinkageError} where there is none. */
@@ -106,10 +126,16 @@ public final class CublasLt implements Blas {
         if (plan.algorithm() == null) {
             return false;
         }
-        boolean wide = call.type() == DType.F64;
-        int status = cublasLtMatmul(handle, plan.product(), wide ? one64 : one32, b.to(bAddress),
-                plan.left(), a.to(aAddress), plan.right(), wide ? zero64 : zero32, y.to(yAddress), plan.result(), y,
-                plan.result(), plan.algorithm(), workspace, workspaceBytes(), stream);
+        a.to(aAddress);
+        b.to(bAddress);
+        y.to(yAddress);
+        if (call.after() == MatrixCall.After.RELU && !plan.isTried()) {
+            // What the host has to wait for cannot be part of a graph.
+            if (memory.isKeeping() || !isTried(call, plan)) {
+                return false;
+            }
+        }
+        int status = run(call, plan, one);
         if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
             LOG.log(Level.WARNING, "cuBLASLt refuses what it offered, {0}: a kernel of our own computes {1} from now "
                     + "on", words(status), call);
@@ -118,6 +144,35 @@ public final class CublasLt implements Blas {
         }
         check(status, "cublasLtMatmul");
         return true;
+    }
+
+    private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
+        int wide = call.type() == DType.F64 ? 1 : 0;
+        return cublasLtMatmul(handle, plan.product(), factor[wide], b, plan.left(), a, plan.right(), zero[wide], y,
+                plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);
+    }
+
+    /** Returns whether ReLU lets NaN pass; else the algorithm is not used again. */
+    private boolean isTried(MatrixCall call, MatrixPlan plan) {
+        if (run(call, plan, nan) == CUBLAS_STATUS_SUCCESS) {
+            gpu.download(y.address(), element.address(), call.type().bytes(), stream);
+            if (isNan(call.type())) {
+                plan.tried();
+                return true;
+            }
+            LOG.log(Level.DEBUG, "cuBLASLt''s ReLU makes NaN 0 in {0}: a kernel behind it computes ReLU", call);
+        }
+        plan.dismiss();
+        return false;
+    }
+
+    private boolean isNan(DType type) {
+        return switch (type) {
+            case F64 -> Double.isNaN(element.get(ValueLayout.JAVA_DOUBLE, 0));
+            case F32 -> Float.isNaN(element.get(ValueLayout.JAVA_FLOAT, 0));
+            case BF16 -> Float.isNaN(Float.intBitsToFloat(element.get(ValueLayout.JAVA_SHORT, 0) << Short.SIZE));
+            default -> Float.isNaN(Float.float16ToFloat(element.get(ValueLayout.JAVA_SHORT, 0)));
+        };
     }
 
     private long workspaceBytes() {

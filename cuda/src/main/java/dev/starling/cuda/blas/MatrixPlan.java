@@ -88,6 +88,7 @@ final class MatrixPlan {
     /** A part of {@code offer}; {@code null} where the library has none, or was not asked yet. */
     private cublasLtMatmulAlgo_t algorithm;
     private boolean settled;
+    private boolean tried;
 
     /** Makes the descriptors; no algorithm is there before it is {@link #ask asked} for. */
     MatrixPlan(MatrixCall call, boolean tf32) {
@@ -129,6 +130,15 @@ final class MatrixPlan {
     /** Returns whether the library is to be asked for an algorithm at this call. */
     boolean isOpen() {
         return !settled && patience.isOver();
+    }
+
+    /** Returns whether the algorithm was seen to let NaN pass. */
+    boolean isTried() {
+        return tried;
+    }
+
+    void tried() {
+        tried = true;
     }
 
     /** Does without the library from now on. */

@@ -53,8 +53,10 @@ final class CudnnGraphs {
         /** {@code null} if the library has to be asked. */
         private Offer offer;
         private long endNs;
-        /** Whether a program that was taken down runs it. */
-        private boolean kept;
+        /** How often programs that were taken down, and are there, run it. */
+        private int kept;
+        /** What was refused while programs may run it; {@code null} if nothing was. */
+        private Offer left;
         /** With failures that may pass. */
         private final Patience patience = new Patience();
         private boolean failed;
@@ -78,7 +80,7 @@ final class CudnnGraphs {
         this.stream = stream;
         this.memory = memory;
         this.instead = instead;
-        plans = new LastUsed<>(mostPlans, planned -> !planned.kept);
+        plans = new LastUsed<>(mostPlans, planned -> planned.kept == 0);
         gpu.enter();
         cudnnContext handle = new cudnnContext();
         Descriptor.check(cudnnCreate(handle), "cudnnCreate");
@@ -111,8 +113,23 @@ final class CudnnGraphs {
         if (planned.offer.plans().size() > 1) {
             compare(call, planned, operands);
         }
-        planned.kept |= memory.isKeeping();
+        if (memory.isKeeping()) {
+            keep(planned);
+        }
         return planned.isUsable() && isQueued(call, planned, operands);
+    }
+
+    private void keep(Planned planned) {
+        planned.kept++;
+        memory.afterwards(() -> release(planned));
+    }
+
+    private synchronized void release(Planned planned) {
+        planned.kept--;
+        if (planned.kept == 0 && planned.left != null) {
+            destroy(planned.left);
+            planned.left = null;
+        }
     }
 
     private boolean isQueued(Record call, Planned planned, long... operands) {
@@ -219,12 +236,18 @@ final class CudnnGraphs {
 
     /** Does without the library from now on. */
     private void dismiss(Planned planned) {
-        if (planned.kept) {
-            planned.offer = new Offer();
+        if (planned.kept > 0) {
+            planned.left = planned.offer;
         } else {
-            gpu.synchronize(stream);
-            planned.offer.destroy();
+            destroy(planned.offer);
         }
+        planned.offer = new Offer();
+    }
+
+    private void destroy(Offer offer) {
+        gpu.synchronize(stream);
+        gpu.enter();
+        offer.destroy();
     }
 
     /** Gives back what was used longest ago, when the work that was queued with it is done. */

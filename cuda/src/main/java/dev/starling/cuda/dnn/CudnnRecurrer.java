@@ -45,6 +45,7 @@ public final class CudnnRecurrer implements Recurrer {
     private final cudnnContext handle = new cudnnContext();
     private final LastUsed<Call, State> states = new LastUsed<>(MOST_CALLS, s -> s.plans.size() == s.planned);
     private final RawPointer[] pointers = new RawPointer[14];
+    private boolean toldRefusal;
 
     private CudnnRecurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
         this.gpu = gpu;
@@ -166,21 +167,27 @@ public final class CudnnRecurrer implements Recurrer {
                 gpu.enter();
                 plans.add(RecurrencePlan.of(handle, call, algorithm, tf32));
             } catch (GpuException e) {
-                LOG.log(System.Logger.Level.WARNING, "cuDNN refuses " + call + " by algorithm " + algorithm, e);
+                tellRefusal(call + " by algorithm " + algorithm, e);
             }
         }
         return plans;
     }
 
     /** Returns whether a call was carried out rather than refused. */
-    private static boolean isDone(Call call, int status) {
+    private boolean isDone(Call call, int status) {
         if (CudnnException.isRefusal(status)) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN refuses {0}, {1}: it is computed in another way from now on",
-                    call, CudnnException.words("a recurrent layer", status));
+            tellRefusal(call + " (" + CudnnException.words("a recurrent layer", status) + ")", null);
             return false;
         }
         Descriptor.check(status, "a recurrent layer");
         return true;
+    }
+
+    private void tellRefusal(String what, GpuException cause) {
+        LOG.log(toldRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN refuses " + what
+                + ": it is computed in another way from now on" + (toldRefusal ? ""
+                : ". Others like it are told at level DEBUG"), cause);
+        toldRefusal = true;
     }
 
     private int run(RecurrencePlan plan, Operands o, Results r, long reserve) {

@@ -17,7 +17,7 @@ import dev.starling.tensor.op.Reduction;
 /**
  * Kernels of {@link Contraction} operations: the machine's library of products of matrices where there is one that
  * knows the type, else a kernel of our own, which takes operands of any type and strides. What a library does not do
- * together with a product (GELU, gradients) a kernel of its own does behind it.
+ * together with a product (an activation, gradients) a kernel of its own does behind it.
  */
 public final class ContractionKernels {
     private static final int TILE = 64;
@@ -145,9 +145,13 @@ public final class ContractionKernels {
     }
 
     private void multiply(Tensor a, Tensor b, Tensor bias, boolean relu, boolean layer, Tensor y) {
-        MatrixCall.After after = relu ? MatrixCall.After.RELU : MatrixCall.After.NOTHING;
-        if (y.count() > 0 && !byLibrary(a, b, bias, layer, after, null, y)) {
+        if (y.count() == 0 || relu && byLibrary(a, b, bias, layer, MatrixCall.After.RELU, null, y)) {
+            return;
+        }
+        if (!byLibrary(a, b, bias, layer, MatrixCall.After.NOTHING, null, y)) {
             launch(product(a, b, layer, y), a, b, bias, relu, y);
+        } else if (relu) {
+            apply(Epilogue.RELU.activation(), y, y);
         }
     }
 

@@ -8,12 +8,12 @@ import java.util.List;
 
 /**
  * What libraries work in for the time of a call: a device's memory; but what is lent while a graph is made stays the
- * graph's, since its runs use the same addresses, and serves its next call.
+ * graph's, since its runs use the same addresses, and serves its next call. So does whatever else its runs need.
  */
 public final class Workspaces implements Allocator {
     private final Allocator memory;
-    /** Those of the graph that is being made, {@code null} if none is. */
-    private List<Block> kept;
+    /** What is to be done when the graph that is being made is no more; {@code null} if none is. */
+    private List<Runnable> kept;
     private final List<Block> idle = new ArrayList<>();
 
     /** Makes workspaces of {@code memory}. */
@@ -31,12 +31,17 @@ public final class Workspaces implements Allocator {
         return kept != null;
     }
 
-    /** Ends it and returns what is to be given back with the graph: nothing if it was ended before. */
-    public List<Block> endKeeping() {
-        List<Block> all = kept == null ? List.of() : kept;
+    /** Lets something be done when the graph that is being made is no more. */
+    public void afterwards(Runnable action) {
+        kept.add(action);
+    }
+
+    /** Ends it and returns what gives back all that was kept, once; nothing if it was ended before. */
+    public Runnable endKeeping() {
+        List<Runnable> all = kept == null ? List.of() : kept;
         kept = null;
         idle.clear();
-        return all;
+        return () -> all.forEach(Runnable::run);
     }
 
     @Override
@@ -51,7 +56,7 @@ public final class Workspaces implements Allocator {
         }
         Block block = memory.allocate(bytes);
         if (kept != null) {
-            kept.add(block);
+            afterwards(() -> memory.free(block));
         }
         return block;
     }

@@ -1,5 +1,6 @@
 package dev.starling.cuda.bench;
 
+import dev.starling.cuda.dnn.PlanningTime;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -110,6 +111,9 @@ public final class GpuBenchmark {
             if (peer != null) {
                 peer.close();
             }
+        }
+        if (PlanningTime.graphs() > 0) {
+            out.printf("cuDNN planned %d graphs in %.1f s%n", PlanningTime.graphs(), PlanningTime.seconds());
         }
         long held = findings.stream().filter(f -> f.verdict() == Finding.Verdict.HELD).count();
         long alone = findings.stream().filter(f -> f.verdict() == Finding.Verdict.ALONE).count();

@@ -8,6 +8,7 @@ import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.cuda.emulated.Told;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -23,7 +24,9 @@ class CublasLtTest {
     private static final int MOST = 4;
 
     private final Gpu gpu = Emulation.gpu();
-    private final CublasLt library = CublasLt.open(gpu, gpu.stream(), MOST);
+    private final Gpu.Stream stream = gpu.stream();
+    private final Workspaces memory = new Workspaces(null);
+    private final CublasLt library = CublasLt.open(gpu, stream, memory, MOST);
     private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
     private final Told told = new Told();
 
@@ -31,19 +34,24 @@ class CublasLtTest {
     void libraryHadNothingToComplainOf() {
         told.close();
         PlayedLibraries.failToMultiply(0, 0);
+        PlayedLibraries.hideNan(false);
         assertThat(PlayedLibraries.complaint()).isEmpty();
     }
 
     /** Multiplies 3 with 2, in the first summand of {@code k}; returns what came of it, or NaN. */
     private float run(int k) {
-        operands.fill((byte) 0);
         operands.set(ValueLayout.JAVA_FLOAT, 0, 3f);
+        return isRun(k, MatrixCall.After.NOTHING) ? operands.get(ValueLayout.JAVA_FLOAT, 2048) : Float.NaN;
+    }
+
+    /** Multiplies what is there with 2, in the first summand of {@code k}. */
+    private boolean isRun(int k, MatrixCall.After after) {
+        operands.asSlice(Float.BYTES).fill((byte) 0);
         operands.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
         MatrixCall call = new MatrixCall(DType.F32, 1, 1, k, new MatrixCall.Operand(false, 1, 0),
-                new MatrixCall.Operand(false, k, 0), 1, 1, false, MatrixCall.After.NOTHING, 256);
+                new MatrixCall.Operand(false, k, 0), 1, 1, false, after, 256);
         long a = operands.address();
-        return library.multiply(call, a, a + 1024, 0, 0, a + 2048) ? operands.get(ValueLayout.JAVA_FLOAT, 2048)
-                : Float.NaN;
+        return library.multiply(call, a, a + 1024, 0, 0, a + 2048);
     }
 
     @Test
@@ -62,6 +70,34 @@ class CublasLtTest {
         assertThat(run(3)).isNaN();
         assertThat(run(3)).isNaN();
         assertThat(told.warnings()).singleElement().asString().contains("status 15", "which is slower");
+    }
+
+    @Test
+    void shouldTakeReluThatLetsNanPass() {
+        for (float x : new float[] {3, -3, Float.NaN}) {
+            operands.set(ValueLayout.JAVA_FLOAT, 0, x);
+            assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
+            assertThat(operands.get(ValueLayout.JAVA_FLOAT, 2048)).isEqualTo((Float) Math.max(2 * x, 0));
+        }
+    }
+
+    @Test
+    void shouldNotTakeReluThatHidesNan() {
+        PlayedLibraries.hideNan(true);
+        assertThat(isRun(2, MatrixCall.After.RELU)).isFalse();
+        PlayedLibraries.hideNan(false);
+        assertThat(isRun(2, MatrixCall.After.RELU)).as("once and for all").isFalse();
+        assertThat(run(2)).as("without it").isEqualTo(6);
+    }
+
+    @Test
+    void shouldNotTryReluWhileAGraphIsMade() {
+        memory.beginKeeping();
+        assertThat(isRun(2, MatrixCall.After.RELU)).isFalse();
+        memory.endKeeping();
+        assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
+        memory.beginKeeping();
+        assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
     }
 
     @Test

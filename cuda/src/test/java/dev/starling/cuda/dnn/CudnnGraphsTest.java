@@ -171,13 +171,22 @@ class CudnnGraphsTest {
         run(graphs, 1);
         memory.beginKeeping();
         run(graphs, 1);
-        memory.endKeeping();
-        for (int side = 2; side <= 3 * MOST; side++) {
-            run(graphs, side);
-        }
+        Runnable release = memory.endKeeping();
+        runOthers(graphs);
         long planned = PlayedLibraries.planned();
         assertThat(run(graphs, 1)).isEqualTo(6);
         assertThat(PlayedLibraries.planned()).isEqualTo(planned);
+        release.run();
+        runOthers(graphs);
+        planned = PlayedLibraries.planned();
+        assertThat(run(graphs, 1)).isEqualTo(6);
+        assertThat(PlayedLibraries.planned()).as("no longer than the program").isEqualTo(planned + PLANNED);
+    }
+
+    private void runOthers(CudnnGraphs graphs) {
+        for (int side = 2; side <= 3 * MOST; side++) {
+            run(graphs, side);
+        }
     }
 
     @Test

@@ -148,6 +148,11 @@ public final class PlayedLibraries {
                 times);
     }
 
+    /** Lets cuBLASLt's ReLU make NaN 0, or lets it pass. */
+    public static void hideNan(boolean hides) {
+        call("played_relu_hides", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), hides ? 1 : 0);
+    }
+
     /** Lets cuDNN be of another version. */
     public static void version(long number) {
         call("played_version", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), number);

@@ -25,10 +25,13 @@ struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; in
 static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type == 2 ? F16 : type == 14 ? BF16 : -1; }
 
 static std::atomic<long> lt_objects;
-static std::atomic<int> lt_failure, lt_failures;
+static std::atomic<int> lt_failure, lt_failures, lt_hides;
 
 // Lets a number of requests for algorithms fail with a status.
 API void played_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
+
+// Lets ReLU make NaN 0, or lets it pass.
+API void played_relu_hides(int hides) { lt_hides = hides; }
 
 // How many descriptors of products and matrices there are.
 API long played_products() { return lt_objects; }
@@ -143,7 +146,7 @@ static double after(const Product* p, int type, double sum, int64_t n, int64_t i
     if (p->is(GELU | AUX)) {
         put(type, p->aux, at, sum);
     }
-    return p->is(GELU) ? gelu(sum) : p->is(RELU) && sum <= 0 ? 0 : sum;
+    return p->is(GELU) ? gelu(sum) : p->is(RELU) && (lt_hides ? !(sum > 0) : sum <= 0) ? 0 : sum;
 }
 
 API int cublasLtMatmulAlgoGetHeuristic(void*, Product* p, Matrix* a, Matrix* b, Matrix* c, Matrix* d, Preference* how,
@@ -170,18 +173,9 @@ API int cublasLtMatmulAlgoGetHeuristic(void*, Product* p, Matrix* a, Matrix* b, 
     return LT_OK;
 }
 
-API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matrix* la, const void* b, Matrix* lb,
-        const void* beta, const void* c, Matrix* lc, void* d, Matrix* ld, const Algorithm* algorithm, void* workspace,
-        size_t bytes, void* stream) {
-    if (int error = check(p, la, lb, lc, ld)) {
-        return error;
-    }
-    REQUIRE(stream != nullptr, LT_INVALID);
-    REQUIRE(get(p->scale, alpha, 0) == 1 && get(p->scale, beta, 0) == 0, LT_INVALID);
-    REQUIRE(aligned(a, algorithm->alignment) && aligned(b, algorithm->alignment), LT_INVALID);
-    REQUIRE(c == d && aligned(d, algorithm->alignment), LT_INVALID);
-    REQUIRE(bytes >= algorithm->workspace && aligned(workspace, 256), LT_INVALID);
-    memset(workspace, 0xff, algorithm->workspace);
+static int multiply(const Product* p, double factor, const void* a, const Matrix* la, const void* b, const Matrix* lb,
+        void* d, const Matrix* ld, void* workspace, size_t bytes) {
+    memset(workspace, 0xff, bytes);
     int type = ld->type;
     int64_t depth = p->transposed[0] ? la->rows : la->columns;
     for (int64_t n = 0; n < ld->batches; n++) {
@@ -193,7 +187,7 @@ API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matr
                     int64_t right = p->transposed[1] ? j + k * lb->leading : k + j * lb->leading;
                     sum += get(type, a, n * la->distance + left) * get(type, b, n * lb->distance + right);
                 }
-                put(type, d, n * ld->distance + i + j * ld->leading, after(p, type, sum, n, i, j));
+                put(type, d, n * ld->distance + i + j * ld->leading, after(p, type, factor * sum, n, i, j));
             }
         }
     }
@@ -204,7 +198,24 @@ API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matr
         }
         put(type, p->bias, j, sum);
     }
-    epilogues[p->epilogue]++;
     computed++;
     return LT_OK;
+}
+
+API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matrix* la, const void* b, Matrix* lb,
+        const void* beta, const void* c, Matrix* lc, void* d, Matrix* ld, const Algorithm* algorithm, void* workspace,
+        size_t bytes, void* stream) {
+    if (int error = check(p, la, lb, lc, ld)) {
+        return error;
+    }
+    REQUIRE(stream != nullptr, LT_INVALID);
+    double factor = get(p->scale, alpha, 0);
+    REQUIRE((factor == 1 || (factor != factor && p->is(RELU))) && get(p->scale, beta, 0) == 0, LT_INVALID);
+    REQUIRE(aligned(a, algorithm->alignment) && aligned(b, algorithm->alignment), LT_INVALID);
+    REQUIRE(c == d && aligned(d, algorithm->alignment), LT_INVALID);
+    REQUIRE(bytes >= algorithm->workspace && aligned(workspace, 256), LT_INVALID);
+    epilogues[p->epilogue] += factor == 1;
+    return on(stream, [=, product = *p, left = *la, right = *lb, result = *ld, used = algorithm->workspace] {
+        return multiply(&product, factor, a, &left, b, &right, d, &result, workspace, used);
+    });
 }

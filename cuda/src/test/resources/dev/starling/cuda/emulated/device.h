@@ -35,6 +35,7 @@ static int device_count;
 static long memory_left = PLENTY;
 static std::map<void*, long> memory;
 static std::set<void*> registered; // memory of the host that devices copy from and to by themselves
+static std::set<Stream*> streams;
 static std::map<std::string, long> things; // by kind, as played_count tells
 static std::string failing;
 static int failure, failures;
@@ -189,6 +190,7 @@ API int cuMemHostUnregister(void* address) {
 API int cuStreamCreate(Stream** stream, unsigned) {
     ENTER(nullptr);
     *stream = new Stream {current, nullptr};
+    streams.insert(*stream);
     return CU_OK;
 }
 
@@ -259,6 +261,27 @@ static int queue(Stream* stream, const Node& node) {
     }
     stream->capture->nodes.push_back(new Node(node));
     return CU_OK;
+}
+
+// Takes down what a library does on a stream, or does it; returns whether the stream is one of this driver's.
+static bool queued(void* stream, const std::function<int()>& work, int* status) {
+    std::lock_guard<std::mutex> guard(device_lock);
+    auto found = streams.find((Stream*) stream);
+    if (found == streams.end()) {
+        return false;
+    }
+    if ((*found)->context != current) {
+        *status = refuse("a library is called in the context of its stream", CU_CONTEXT);
+    } else if ((*found)->capture == nullptr) {
+        *status = work();
+    } else {
+        *status = queue(*found, {[=] {
+            if (work() != 0) {
+                refuse("what a graph runs succeeds", CU_LAUNCH);
+            }
+        }});
+    }
+    return true;
 }
 
 static int copied(const char* call, void* to, const void* from, size_t bytes, Stream* stream) {

@@ -56,14 +56,16 @@ API int cudnnPoolingForward(Dnn* handle, Window* p, const float* alpha, Images* 
     if (int error = check(handle, p, alpha, beta, dx, dy)) {
         return error;
     }
-    for (int n = 0; n < dy->n; n++) for (int c = 0; c < dy->c; c++)
-    for (int h = 0; h < dy->h; h++) for (int w = 0; w < dy->w; w++) {
-        double sum = 0;
-        each(p, dx, n, c, h, w, [&](int64_t i, double share) { sum += get(dx->type, x, i) * share; });
-        put(dy->type, y, place(dy, n, c, h, w), sum);
-    }
-    computed++;
-    return DNN_OK;
+    return on(handle->stream, [=, window = *p, from = *dx, to = *dy] {
+        for (int n = 0; n < to.n; n++) for (int c = 0; c < to.c; c++)
+        for (int h = 0; h < to.h; h++) for (int w = 0; w < to.w; w++) {
+            double sum = 0;
+            each(&window, &from, n, c, h, w, [&](int64_t i, double share) { sum += get(from.type, x, i) * share; });
+            put(to.type, y, place(&to, n, c, h, w), sum);
+        }
+        computed++;
+        return DNN_OK;
+    });
 }
 
 API int cudnnPoolingBackward(Dnn* handle, Window* p, const float* alpha, Images* dy, const void* y, Images* dg,
@@ -73,17 +75,20 @@ API int cudnnPoolingBackward(Dnn* handle, Window* p, const float* alpha, Images*
     }
     REQUIRE(y != nullptr && x != nullptr && dg->h == dy->h && dg->w == dy->w && dr->h == dx->h && dr->w == dx->w,
             DNN_BAD);
-    std::vector<double> sums((size_t) dx->n * dx->c * dx->h * dx->w);
-    for (int n = 0; n < dy->n; n++) for (int c = 0; c < dy->c; c++)
-    for (int h = 0; h < dy->h; h++) for (int w = 0; w < dy->w; w++) {
-        double value = get(dg->type, g, place(dg, n, c, h, w));
-        each(p, dx, n, c, h, w, [&](int64_t i, double share) { sums[i] += value * share; });
-    }
-    for (size_t i = 0; i < sums.size(); i++) {
-        put(dr->type, result, i, sums[i]);
-    }
-    computed++;
-    return DNN_OK;
+    REQUIRE(dg->n == dy->n && dg->c == dy->c && dr->type == dx->type && dr->last == dx->last, DNN_BAD);
+    return on(handle->stream, [=, window = *p, to = *dx, from = *dg] {
+        std::vector<double> sums((size_t) to.n * to.c * to.h * to.w);
+        for (int n = 0; n < from.n; n++) for (int c = 0; c < from.c; c++)
+        for (int h = 0; h < from.h; h++) for (int w = 0; w < from.w; w++) {
+            double value = get(from.type, g, place(&from, n, c, h, w));
+            each(&window, &to, n, c, h, w, [&](int64_t i, double share) { sums[i] += value * share; });
+        }
+        for (size_t i = 0; i < sums.size(); i++) {
+            put(to.type, result, i, sums[i]);
+        }
+        computed++;
+        return DNN_OK;
+    });
 }
 
 // Calls take(first element, distance of neighbours, how many) for each line.
@@ -96,42 +101,46 @@ template <class Take> static int lines(Dnn* handle, int algorithm, int mode, con
         return DNN_UNSUPPORTED; // so that what is done then is tried, too
     }
     int64_t inner = mode == 1 ? (int64_t) x->h * x->w : 1, size = mode == 1 ? x->c : (int64_t) x->c * x->h * x->w;
-    for (int64_t i = 0; i < x->n * inner; i++) {
-        take(i / inner * inner * size + i % inner, inner, size);
-    }
-    computed++;
-    return DNN_OK;
+    return on(handle->stream, [=, count = x->n * inner] {
+        for (int64_t i = 0; i < count; i++) {
+            take(i / inner * inner * size + i % inner, inner, size);
+        }
+        computed++;
+        return DNN_OK;
+    });
 }
 
 API int cudnnSoftmaxForward(Dnn* handle, int algorithm, int mode, const float* alpha, Images* dx, const void* x,
         const float* beta, Images* dy, void* y) {
-    return lines(handle, algorithm, mode, alpha, beta, dx, dy, [&](int64_t first, int64_t step, int64_t size) {
+    auto take = [=, type = dx->type](int64_t first, int64_t step, int64_t size) {
         double greatest = -INFINITY, sum = 0;
         for (int64_t i = 0; i < size; i++) {
-            greatest = fmax(greatest, get(dx->type, x, first + i * step));
+            greatest = fmax(greatest, get(type, x, first + i * step));
         }
         for (int64_t i = 0; i < size; i++) {
-            sum += exp(get(dx->type, x, first + i * step) - greatest);
+            sum += exp(get(type, x, first + i * step) - greatest);
         }
         for (int64_t i = 0; i < size; i++) {
-            double log_value = get(dx->type, x, first + i * step) - greatest - log(sum);
-            put(dy->type, y, first + i * step, algorithm == 2 ? log_value : exp(log_value));
+            double log_value = get(type, x, first + i * step) - greatest - log(sum);
+            put(type, y, first + i * step, algorithm == 2 ? log_value : exp(log_value));
         }
-    });
+    };
+    return lines(handle, algorithm, mode, alpha, beta, dx, dy, take);
 }
 
 API int cudnnSoftmaxBackward(Dnn* handle, int algorithm, int mode, const float* alpha, Images* dy, const void* y,
         Images* dg, const void* g, const float* beta, Images* dx, void* x) {
     REQUIRE(dg->type == dy->type && dg->n == dy->n && dg->c == dy->c, DNN_BAD);
-    return lines(handle, algorithm, mode, alpha, beta, dy, dx, [&](int64_t first, int64_t step, int64_t size) {
+    auto take = [=, type = dy->type](int64_t first, int64_t step, int64_t size) {
         double sum = 0;
         for (int64_t i = 0; i < size; i++) {
-            double value = get(dg->type, g, first + i * step);
-            sum += algorithm == 2 ? value : value * get(dy->type, y, first + i * step);
+            double value = get(type, g, first + i * step);
+            sum += algorithm == 2 ? value : value * get(type, y, first + i * step);
         }
         for (int64_t i = 0; i < size; i++) {
-            double result = get(dy->type, y, first + i * step), value = get(dg->type, g, first + i * step);
-            put(dx->type, x, first + i * step, algorithm == 2 ? value - exp(result) * sum : result * (value - sum));
+            double result = get(type, y, first + i * step), value = get(type, g, first + i * step);
+            put(type, x, first + i * step, algorithm == 2 ? value - exp(result) * sum : result * (value - sum));
         }
-    });
+    };
+    return lines(handle, algorithm, mode, alpha, beta, dy, dx, take);
 }

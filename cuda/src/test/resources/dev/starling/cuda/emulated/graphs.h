@@ -62,6 +62,9 @@ API long played_planned() { return planned; }
 
 API size_t cudnnGetVersion() { return version; }
 
+static std::mutex plans_lock;
+static std::set<Descriptor*> plans; // those that were run and are there
+
 API int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
     *d = new Descriptor { type, false, {} };
     descriptors++;
@@ -69,6 +72,10 @@ API int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
 }
 
 API int cudnnBackendDestroyDescriptor(Descriptor* d) {
+    {
+        std::lock_guard<std::mutex> guard(plans_lock);
+        plans.erase(d);
+    }
     delete d;
     descriptors--;
     return DNN_OK;
@@ -429,9 +436,11 @@ static double element(const Descriptor* t, const void* p, int64_t i) {
     return t->at(901) == 11 ? ((const uint8_t*) p)[i / 8] >> i % 8 & 1 : get(memory_type(t->at(901)), p, i);
 }
 
-API int cudnnBackendExecute(Dnn*, Descriptor* plan, Descriptor* pack) {
-    REQUIRE(plan->type == PLAN && plan->final && pack->type == PACK && pack->final, 2000);
-    REQUIRE(aligned((void*) pack->at(1003), 16), 2000);
+static int execute(Descriptor* plan, Descriptor* pack) {
+    {
+        std::lock_guard<std::mutex> guard(plans_lock);
+        REQUIRE(plans.count(plan), 2000);
+    }
     std::map<int64_t, void*> memory;
     for (size_t i = 0; i < pack->values[1000].size(); i++) {
         memory[pack->values[1000][i]] = (void*) pack->values[1001][i];
@@ -486,4 +495,14 @@ API int cudnnBackendExecute(Dnn*, Descriptor* plan, Descriptor* pack) {
     }
     computed++;
     return DNN_OK;
+}
+
+API int cudnnBackendExecute(Dnn* handle, Descriptor* plan, Descriptor* pack) {
+    REQUIRE(plan->type == PLAN && plan->final && pack->type == PACK && pack->final, 2000);
+    REQUIRE(aligned((void*) pack->at(1003), 16), 2000);
+    {
+        std::lock_guard<std::mutex> guard(plans_lock);
+        plans.insert(plan);
+    }
+    return on(handle->stream, [=, operands = *pack]() mutable { return execute(plan, &operands); });
 }

@@ -77,6 +77,12 @@ namespace device {
 #include "device.h"
 }
 
+// Does what a library was asked for on a stream, now or, where a driver's stream is captured, whenever the graph runs.
+static int on(void* stream, const std::function<int()>& work) {
+    int status;
+    return device::queued(stream, work, &status) ? status : work();
+}
+
 // ---- cuBLASLt
 
 #include "blas.h"

@@ -162,61 +162,65 @@ API int cudnnRNNForward(Dnn* handle, Layer* layer, int mode, const int* device_l
     if (layer->inputs == 17 || (layer->units == 16 && layer->algorithm == 3)) {
         return DNN_UNSUPPORTED;
     }
-    int64_t all = (int64_t) batch * units;
-    double* h = (double*) work;
-    double* c = h + all;
-    double* next = c + all;
-    double* kept = mode == 1 ? kept_values(reserve) : nullptr;
-    if (kept) {
-        *(Kept*) reserve = Kept {WRITTEN, digest(weights, weight_bytes), (double) dx->steps, (double) batch};
-    }
-    for (int64_t i = 0; i < all; i++) {
-        h[i] = get(layer->type, hx, i);
-        c[i] = cx ? get(layer->type, cx, i) : 0;
-    }
-    for (int t = 0; t < dx->steps; t++) {
-        for (int n = 0; n < batch; n++) for (int j = 0; j < units; j++) {
-            double a[4], b[4];
-            for (int g = 0; g < gates; g++) {
-                a[g] = row_sum(layer, (const char*) weights, g, j, x, layer->type,
-                        ((int64_t) t * batch + n) * layer->inputs, layer->inputs);
-                b[g] = row_sum(layer, (const char*) weights, gates + g, j, h, F64, (int64_t) n * units, units);
-            }
-            int64_t at = (int64_t) n * units + j;
-            double gate[4];
-            for (int g = 0; g < gates; g++) {
-                double sum = a[g] + b[g];
-                gate[g] = layer->cell == 3 && g == 2 ? tanh(a[2] + gate[0] * b[2])
-                        : layer->cell >= 2 ? (layer->cell == 2 && g == 2 ? tanh(sum) : sigmoid(sum))
-                        : layer->cell == 1 ? tanh(sum) : sum > 0 ? sum : 0;
-            }
-            if (layer->cell == 2) {
-                c[at] = gate[1] * c[at] + gate[0] * gate[2];
-            }
-            next[at] = layer->cell == 2 ? gate[3] * tanh(c[at])
-                    : layer->cell == 3 ? (1 - gate[1]) * gate[2] + gate[1] * h[at] : gate[0];
-            if (kept) {
-                double* k = kept + (t * all + at) * KEPT;
+    return on(handle->stream, [=, cell = *layer, sequences = *dx]() -> int {
+        const Layer* layer = &cell;
+        const Sequences* dx = &sequences;
+        int64_t all = (int64_t) batch * units;
+        double* h = (double*) work;
+        double* c = h + all;
+        double* next = c + all;
+        double* kept = mode == 1 ? kept_values(reserve) : nullptr;
+        if (kept) {
+            *(Kept*) reserve = Kept {WRITTEN, digest(weights, weight_bytes), (double) dx->steps, (double) batch};
+        }
+        for (int64_t i = 0; i < all; i++) {
+            h[i] = get(layer->type, hx, i);
+            c[i] = cx ? get(layer->type, cx, i) : 0;
+        }
+        for (int t = 0; t < dx->steps; t++) {
+            for (int n = 0; n < batch; n++) for (int j = 0; j < units; j++) {
+                double a[4], b[4];
                 for (int g = 0; g < gates; g++) {
-                    k[g] = gate[g];
+                    a[g] = row_sum(layer, (const char*) weights, g, j, x, layer->type,
+                            ((int64_t) t * batch + n) * layer->inputs, layer->inputs);
+                    b[g] = row_sum(layer, (const char*) weights, gates + g, j, h, F64, (int64_t) n * units, units);
                 }
-                k[KEPT_CELL] = c[at];
-                k[KEPT_PRODUCT] = gates == 3 ? b[2] : 0;
+                int64_t at = (int64_t) n * units + j;
+                double gate[4];
+                for (int g = 0; g < gates; g++) {
+                    double sum = a[g] + b[g];
+                    gate[g] = layer->cell == 3 && g == 2 ? tanh(a[2] + gate[0] * b[2])
+                            : layer->cell >= 2 ? (layer->cell == 2 && g == 2 ? tanh(sum) : sigmoid(sum))
+                            : layer->cell == 1 ? tanh(sum) : sum > 0 ? sum : 0;
+                }
+                if (layer->cell == 2) {
+                    c[at] = gate[1] * c[at] + gate[0] * gate[2];
+                }
+                next[at] = layer->cell == 2 ? gate[3] * tanh(c[at])
+                        : layer->cell == 3 ? (1 - gate[1]) * gate[2] + gate[1] * h[at] : gate[0];
+                if (kept) {
+                    double* k = kept + (t * all + at) * KEPT;
+                    for (int g = 0; g < gates; g++) {
+                        k[g] = gate[g];
+                    }
+                    k[KEPT_CELL] = c[at];
+                    k[KEPT_PRODUCT] = gates == 3 ? b[2] : 0;
+                }
+            }
+            for (int64_t i = 0; i < all; i++) {
+                h[i] = next[i];
+                put(layer->type, y, t * all + i, h[i]);
             }
         }
         for (int64_t i = 0; i < all; i++) {
-            h[i] = next[i];
-            put(layer->type, y, t * all + i, h[i]);
+            put(layer->type, hy, i, h[i]);
+            if (cy) {
+                put(layer->type, cy, i, c[i]);
+            }
         }
-    }
-    for (int64_t i = 0; i < all; i++) {
-        put(layer->type, hy, i, h[i]);
-        if (cy) {
-            put(layer->type, cy, i, c[i]);
-        }
-    }
-    computed++;
-    return DNN_OK;
+        computed++;
+        return DNN_OK;
+    });
 }
 
 // Element i of the state before step t.
@@ -249,9 +253,7 @@ API int cudnnRNNBackwardData_v8(Dnn* handle, Layer* layer, const int* device_len
         return bad;
     }
     Kept* head = (Kept*) reserve;
-    REQUIRE(reserve_bytes == kept_bytes(layer, dsx) && head != nullptr && head->stage == WRITTEN, DNN_BAD);
-    REQUIRE(head->steps == dsx->steps && head->batch == batch, DNN_BAD);
-    REQUIRE(head->weights == digest(weights, weight_bytes), DNN_BAD);
+    REQUIRE(reserve_bytes == kept_bytes(layer, dsx) && head != nullptr, DNN_BAD);
     REQUIRE(y && dy && dx && hx && dhy && dhx && y != dy, DNN_BAD);
     bool lstm = layer->cell == 2;
     REQUIRE(lstm == (cx != nullptr) && lstm == (dcy != nullptr) && lstm == (dcx != nullptr), DNN_BAD);
@@ -259,58 +261,64 @@ API int cudnnRNNBackwardData_v8(Dnn* handle, Layer* layer, const int* device_len
     if (batch == 9) {
         return DNN_UNSUPPORTED; // so that what is done then is tried, too
     }
-    int64_t all = (int64_t) batch * units;
-    double* dh = (double*) work;
-    double* dc = dh + all;
-    for (int64_t i = 0; i < all; i++) {
-        dh[i] = get(layer->type, dhy, i);
-        dc[i] = lstm ? get(layer->type, dcy, i) : 0;
-    }
-    for (int t = dsx->steps - 1; t >= 0; t--) {
-        double* row = kept_values(reserve) + t * all * KEPT;
+    return on(handle->stream, [=, cell = *layer, sequences = *dsx]() -> int {
+        const Layer* layer = &cell;
+        const Sequences* dsx = &sequences;
+        REQUIRE(head->stage == WRITTEN && head->steps == dsx->steps && head->batch == batch, DNN_BAD);
+        REQUIRE(head->weights == digest(weights, weight_bytes), DNN_BAD);
+        int64_t all = (int64_t) batch * units;
+        double* dh = (double*) work;
+        double* dc = dh + all;
         for (int64_t i = 0; i < all; i++) {
-            double* k = row + i * KEPT;
-            double d = dh[i] + get(layer->type, dy, t * all + i), past = 0;
+            dh[i] = get(layer->type, dhy, i);
+            dc[i] = lstm ? get(layer->type, dcy, i) : 0;
+        }
+        for (int t = dsx->steps - 1; t >= 0; t--) {
+            double* row = kept_values(reserve) + t * all * KEPT;
+            for (int64_t i = 0; i < all; i++) {
+                double* k = row + i * KEPT;
+                double d = dh[i] + get(layer->type, dy, t * all + i), past = 0;
+                if (lstm) {
+                    double c = k[KEPT_CELL], in = k[0], forget = k[1], g = k[2], out = k[3];
+                    double c_before = t == 0 ? get(layer->type, cx, i) : *(k - all * KEPT + KEPT_CELL);
+                    double slope = dc[i] + d * out * (1 - tanh(c) * tanh(c));
+                    k[0] = slope * g * in * (1 - in);
+                    k[1] = slope * c_before * forget * (1 - forget);
+                    k[2] = slope * in * (1 - g * g);
+                    k[3] = d * tanh(c) * out * (1 - out);
+                    dc[i] = slope * forget;
+                } else if (layer->cell == 3) {
+                    double r = k[0], z = k[1], n = k[2], product = k[KEPT_PRODUCT];
+                    k[2] = d * (1 - z) * (1 - n * n);
+                    k[1] = d * (before(layer, hx, y, t, all, i) - n) * z * (1 - z);
+                    k[0] = k[2] * product * r * (1 - r);
+                    k[KEPT_PRODUCT] = k[2] * r;
+                    past = d * z;
+                } else {
+                    k[0] = layer->cell == 1 ? d * (1 - k[0] * k[0]) : k[0] > 0 ? d : 0;
+                }
+                dh[i] = past;
+            }
+            for (int n = 0; n < batch; n++) {
+                const double* slopes = row + (int64_t) n * units * KEPT;
+                for (int i = 0; i < layer->inputs; i++) {
+                    put(layer->type, dx, ((int64_t) t * batch + n) * layer->inputs + i,
+                            slopes_times(layer, slopes, false, weights, i));
+                }
+                for (int j = 0; j < units; j++) {
+                    dh[(int64_t) n * units + j] += slopes_times(layer, slopes, true, weights, j);
+                }
+            }
+        }
+        for (int64_t i = 0; i < all; i++) {
+            put(layer->type, dhx, i, dh[i]);
             if (lstm) {
-                double c = k[KEPT_CELL], in = k[0], forget = k[1], g = k[2], out = k[3];
-                double c_before = t == 0 ? get(layer->type, cx, i) : *(k - all * KEPT + KEPT_CELL);
-                double slope = dc[i] + d * out * (1 - tanh(c) * tanh(c));
-                k[0] = slope * g * in * (1 - in);
-                k[1] = slope * c_before * forget * (1 - forget);
-                k[2] = slope * in * (1 - g * g);
-                k[3] = d * tanh(c) * out * (1 - out);
-                dc[i] = slope * forget;
-            } else if (layer->cell == 3) {
-                double r = k[0], z = k[1], n = k[2], product = k[KEPT_PRODUCT];
-                k[2] = d * (1 - z) * (1 - n * n);
-                k[1] = d * (before(layer, hx, y, t, all, i) - n) * z * (1 - z);
-                k[0] = k[2] * product * r * (1 - r);
-                k[KEPT_PRODUCT] = k[2] * r;
-                past = d * z;
-            } else {
-                k[0] = layer->cell == 1 ? d * (1 - k[0] * k[0]) : k[0] > 0 ? d : 0;
-            }
-            dh[i] = past;
-        }
-        for (int n = 0; n < batch; n++) {
-            const double* slopes = row + (int64_t) n * units * KEPT;
-            for (int i = 0; i < layer->inputs; i++) {
-                put(layer->type, dx, ((int64_t) t * batch + n) * layer->inputs + i,
-                        slopes_times(layer, slopes, false, weights, i));
-            }
-            for (int j = 0; j < units; j++) {
-                dh[(int64_t) n * units + j] += slopes_times(layer, slopes, true, weights, j);
+                put(layer->type, dcx, i, dc[i]);
             }
         }
-    }
-    for (int64_t i = 0; i < all; i++) {
-        put(layer->type, dhx, i, dh[i]);
-        if (lstm) {
-            put(layer->type, dcx, i, dc[i]);
-        }
-    }
-    head->stage = WENT_BACK;
-    return DNN_OK;
+        head->stage = WENT_BACK;
+        return DNN_OK;
+    });
 }
 
 // Adds to the gradients of the weights. Our callers begin with zeros.
@@ -324,42 +332,46 @@ API int cudnnRNNBackwardWeights_v8(Dnn* handle, Layer* layer, int add, const int
     }
     Kept* head = (Kept*) reserve;
     REQUIRE(add == 0 && x && hx && y, DNN_BAD);
-    REQUIRE(reserve_bytes == kept_bytes(layer, dsx) && head != nullptr && head->stage == WENT_BACK, DNN_BAD);
-    REQUIRE(head->steps == dsx->steps && head->batch == batch, DNN_BAD);
-    for (size_t i = 0; i < weight_bytes; i++) {
-        REQUIRE(((const char*) slopes)[i] == 0, DNN_BAD);
-    }
+    REQUIRE(reserve_bytes == kept_bytes(layer, dsx) && head != nullptr, DNN_BAD);
     if (dsx->steps == 9) {
         return DNN_UNSUPPORTED; // so that what is done then is tried, too
     }
-    int64_t all = (int64_t) batch * units;
-    const double* kept = kept_values(reserve);
-    for (int id = 0; id < 2 * gates; id++) {
-        bool by_h = id >= gates;
-        int width = by_h ? units : layer->inputs;
-        int slot = layer->cell == 3 && id == 5 ? (int) KEPT_PRODUCT : id % gates;
-        void* matrix = (char*) slopes + place(layer, id, false);
-        void* bias = (char*) slopes + place(layer, id, true);
-        for (int j = 0; j < units; j++) {
-            double whole = 0;
-            std::vector<double> sums(width);
-            for (int t = 0; t < dsx->steps; t++) for (int n = 0; n < batch; n++) {
-                double slope = kept[(t * all + (int64_t) n * units + j) * KEPT + slot];
-                whole += slope;
+    return on(handle->stream, [=, cell = *layer, sequences = *dsx]() -> int {
+        const Layer* layer = &cell;
+        const Sequences* dsx = &sequences;
+        REQUIRE(head->stage == WENT_BACK && head->steps == dsx->steps && head->batch == batch, DNN_BAD);
+        for (size_t i = 0; i < weight_bytes; i++) {
+            REQUIRE(((const char*) slopes)[i] == 0, DNN_BAD);
+        }
+        int64_t all = (int64_t) batch * units;
+        const double* kept = kept_values(reserve);
+        for (int id = 0; id < 2 * gates; id++) {
+            bool by_h = id >= gates;
+            int width = by_h ? units : layer->inputs;
+            int slot = layer->cell == 3 && id == 5 ? (int) KEPT_PRODUCT : id % gates;
+            void* matrix = (char*) slopes + place(layer, id, false);
+            void* bias = (char*) slopes + place(layer, id, true);
+            for (int j = 0; j < units; j++) {
+                double whole = 0;
+                std::vector<double> sums(width);
+                for (int t = 0; t < dsx->steps; t++) for (int n = 0; n < batch; n++) {
+                    double slope = kept[(t * all + (int64_t) n * units + j) * KEPT + slot];
+                    whole += slope;
+                    for (int i = 0; i < width; i++) {
+                        sums[i] += slope * (by_h ? before(layer, hx, y, t, all, (int64_t) n * units + i)
+                                : get(layer->type, x, ((int64_t) t * batch + n) * width + i));
+                    }
+                }
                 for (int i = 0; i < width; i++) {
-                    sums[i] += slope * (by_h ? before(layer, hx, y, t, all, (int64_t) n * units + i)
-                            : get(layer->type, x, ((int64_t) t * batch + n) * width + i));
+                    int64_t at = (int64_t) j * width + i;
+                    put(layer->type, matrix, at, get(layer->type, matrix, at) + sums[i]);
+                }
+                if (layer->biased) {
+                    put(layer->type, bias, j, get(layer->type, bias, j) + whole);
                 }
             }
-            for (int i = 0; i < width; i++) {
-                int64_t at = (int64_t) j * width + i;
-                put(layer->type, matrix, at, get(layer->type, matrix, at) + sums[i]);
-            }
-            if (layer->biased) {
-                put(layer->type, bias, j, get(layer->type, bias, j) + whole);
-            }
         }
-    }
-    computed++;
-    return DNN_OK;
+        computed++;
+        return DNN_OK;
+    });
 }

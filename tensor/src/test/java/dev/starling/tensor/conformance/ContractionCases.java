@@ -41,6 +41,11 @@ final class ContractionCases {
             linear(cases, new Contraction.Linear(epilogue));
         }
         linear(cases, new Contraction.Linear(Epilogue.GELU, true));
+        for (Epilogue epilogue : List.of(Epilogue.NONE, Epilogue.RELU)) {
+            cases.add(Case.of(new Contraction.Linear(epilogue), Tolerance.sum(3),
+                    Operand.of(DType.F32, Values.NONFINITE, 13, 3), Operand.of(DType.F32, Values.NORMAL, 4, 3),
+                    Operand.of(DType.F32, Values.NORMAL, 4)).valuesOnly());
+        }
         for (long[] s : new long[][] {{5, 17, 8}, {1, 1, 1}, {33, 6, 16}, {0, 3, 4}, {7, 0, 5}, {4, 3, 0}, {17, 1, 130},
             {3, 40, 264}}) {
             gradients(cases, s[0], s[1], s[2]);
