@@ -16,12 +16,13 @@ import java.util.EnumSet;
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
  * those of index 1 and 2 have played libraries beside them. {@link #APART} is like the first, for who counts what is
  * compiled there; {@link #DRIVEN} is driven as NVIDIA's are, by a driver that is played, and so is {@link #EQUIPPED},
- * which has all played libraries, whose work its graphs take down, too.
+ * which has all played libraries, whose work its graphs take down, too; {@link #SECOND} is another such.
  */
 public final class EmulatedProvider implements BackendProvider {
     static final int APART = 3;
     static final int DRIVEN = 4;
     static final int EQUIPPED = 5;
+    static final int SECOND = 6;
 
     @Override
     public String type() {
@@ -30,13 +31,13 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(EQUIPPED + 1, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(SECOND + 1, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
-        if (device.index() == DRIVEN || device.index() == EQUIPPED) {
+        if (device.index() >= DRIVEN) {
             return driven(device);
         }
         boolean played = device.index() == 1 || device.index() == 2;
@@ -48,11 +49,11 @@ public final class EmulatedProvider implements BackendProvider {
     }
 
     private static Backend driven(Device device) {
-        PlayedDriver.devices(1);
+        PlayedDriver.devices(2);
         try {
             Compiler compiler = Emulation.compiler();
-            return new CudaBackend(device, new NvidiaGpu(0, compiler),
-                    device.index() == EQUIPPED ? Libraries.nvidia(EnumSet.allOf(CudnnFamily.class)) : Libraries.NONE,
+            return new CudaBackend(device, new NvidiaGpu(device.index() == SECOND ? 1 : 0, compiler),
+                    device.index() == DRIVEN ? Libraries.NONE : Libraries.nvidia(EnumSet.allOf(CudnnFamily.class)),
                     new KernelCompiler(compiler, Emulation.gpu().architecture()));
         } finally {
             PlayedDriver.devices(0);
