@@ -23,6 +23,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.TestMethodOrder;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 
 /** The backend's host code and kernels against the reference, on an emulated GPU. */
 @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
@@ -41,6 +43,7 @@ class EmulatedConformanceTest {
      * {@code -Dstarling.conformance=…}, the tests in whose names the regular expression is found.
      */
     @TestFactory
+    @Execution(ExecutionMode.CONCURRENT)
     @Order(1)
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", SAMPLE)).asPredicate();

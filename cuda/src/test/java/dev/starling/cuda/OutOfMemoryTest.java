@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Memory runs out in the middle of a step: on a real GPU because nearly all of it is taken. */
 @EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class OutOfMemoryTest {
-    private static final Device DEVICE = AnyGpu.device();
+    private static final Device DEVICE = AnyGpu.devices().getFirst();
     private static final boolean REAL = DEVICE.type().equals("cuda");
     private static final int SMALL = 4;
     /** Its activations take blocks of their own, of 1 MiB and more; a real GPU's, of 25 MiB and more. */

@@ -17,8 +17,10 @@ import java.util.regex.Pattern;
 final class GnuCompiler implements Compiler {
     private static final Pattern KERNEL = Pattern.compile("__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s*)?"
             + "(\\w+)\\s*\\(");
-    private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing",
-            "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma", "-mf16c", "-x", "c++");
+    private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-Og", "-fwrapv", "-fno-strict-aliasing",
+            "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma", "-mf16c",
+            "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-pipe", "-x", "c++");
+    private static final List<String> LIBRARIES = List.of("-lm", "-lc", "-lgcc");
 
     private final String header = header();
     private final Path folder;
@@ -83,6 +85,7 @@ final class GnuCompiler implements Compiler {
             Files.writeString(input, text);
             List<String> command = new ArrayList<>(COMMAND);
             command.addAll(List.of("-o", output.toString(), input.toString()));
+            command.addAll(LIBRARIES);
             Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
             String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             if (process.waitFor() != 0) {

@@ -344,6 +344,7 @@ class FaultTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"gossip", "ps"})
+    @Tag("stress")
     void shouldGoOnWithoutACoordinatorWhateverIsLost(String strategy) throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.REFORM, 3, 0);
