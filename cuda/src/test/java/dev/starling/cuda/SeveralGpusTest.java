@@ -53,20 +53,17 @@ class SeveralGpusTest {
 
     /** Trains with captured steps on uploaded batches; returns all weights. */
     private static Map<String, float[]> train(Device device, DType type) {
-        Tensor images = Generator.seeded(2).normal(IMAGES, 2, 4, 4);
-        Tensor classes = Generator.seeded(3).integers(0, 3, IMAGES);
+        TensorDataset images = Device.with(Device.cpu(), () -> TensorDataset.of(
+                Generator.seeded(2).normal(IMAGES, 2, 4, 4), Generator.seeded(3).integers(0, 3, IMAGES)));
         return Device.with(device, () -> {
             Map<String, float[]> weights = new LinkedHashMap<>();
-            try (images; classes; Scope scope = Scope.open(); Layer model = network();
+            try (Layer model = network();
                     Optimizer sgd = Sgd.over(model).rate(0.05).momentum(0.9).build();
-                    DataLoader data = DataLoader.of(TensorDataset.of(images, classes)).batchSize(10).workers(2).shuffle()
-                            .seed(4).build()) {
+                    DataLoader data = DataLoader.of(images).batchSize(10).workers(2).shuffle().seed(4).build()) {
                 Trainer.of(model, Loss.crossEntropy(), sgd).data(data).epochs(3).seed(5).captured()
                         .precision(Precision.of(type)).build().run();
-                model.state().forEach((path, p) -> {
-                    assertThat(p.value().device()).isSameAs(device);
-                    weights.put(path, p.value().toFloats());
-                });
+                model.state().forEach((path, p) -> weights.put(path, p.value().toFloats()));
+                assertThat(model.state().values()).allMatch(p -> p.value().device() == device);
             }
             return weights;
         });
