@@ -23,8 +23,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.TestMethodOrder;
 import org.junit.jupiter.api.condition.EnabledIf;
-import org.junit.jupiter.api.parallel.Execution;
-import org.junit.jupiter.api.parallel.ExecutionMode;
 
 /** The backend's host code and kernels against the reference, on an emulated GPU. */
 @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
@@ -43,12 +41,11 @@ class EmulatedConformanceTest {
      * {@code -Dstarling.conformance=…}, the tests in whose names the regular expression is found.
      */
     @TestFactory
-    @Execution(ExecutionMode.CONCURRENT)
     @Order(1)
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", SAMPLE)).asPredicate();
         compileAhead(wanted);
-        return Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName()));
+        return SideBySide.of(Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName())));
     }
 
     /** Compiling takes longer than all else: all processors take part. What does not compile fails in its tests. */

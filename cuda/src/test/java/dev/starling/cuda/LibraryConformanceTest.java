@@ -28,8 +28,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.TestInfo;
 import org.junit.jupiter.api.condition.EnabledIf;
-import org.junit.jupiter.api.parallel.Execution;
-import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -42,10 +40,9 @@ class LibraryConformanceTest {
 
     /** In f32, products and attention in bf16 too: each type takes kernels that must be compiled. */
     @TestFactory
-    @Execution(ExecutionMode.CONCURRENT)
     Stream<DynamicTest> conforms() {
         String names = OPERATIONS + "f32.*|(gradient of )?(matMul|linear|conv|attention).*bf16.*";
-        return tests(names);
+        return SideBySide.of(tests(names));
     }
 
     /** Shapes that nothing else has: what a library was seen to do with a shape is not tried again. */
