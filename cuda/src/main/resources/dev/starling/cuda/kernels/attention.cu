@@ -1,6 +1,6 @@
 // Attention by tiles of 64 queries and 64 keys (Dao, 2023): scores live in registers and shared memory only. A block
 // makes CHUNKS·64 columns of a result; where there are more, others compute the scores again.
-// Macros: T (type in memory), C (type to compute in), STEPS (depth of tiles in shared memory), CHUNKS.
+// Macros: T (type in memory), C (type to compute in), CHUNKS.
 #include "tiles.cuh"
 
 struct Attention {
@@ -18,12 +18,12 @@ struct Attention {
 typedef i64 Heads[5];
 
 // A block's shared memory: what a product is deep in, and weights of queries (down) and keys (across).
-typedef C Steps[STEPS][TILE + 4];
+typedef Steps<T, C, OnUnits<T>::value ? TILE : 64 / sizeof(C)> Staged;
 typedef C Tile[TILE][TILE + 1];
 // A thread's part of a tile.
 typedef C Part[4][4];
 #define SHARED \
-    __shared__ Steps left, right; \
+    __shared__ Staged staged; \
     __shared__ Tile tile; \
     u32 row = threadIdx.x / 16 * 4; \
     u32 column = threadIdx.x % 16 * 4
@@ -66,19 +66,19 @@ DEVICE C element(const Matrix& m, i64 i, i64 j) {
 }
 
 // Adds a tile of a·bᵀ, whose first rows of a and b are given.
-DEVICE void multiply(Steps& left, Steps& right, Part& sum, const Matrix& a, i64 a_first, const Matrix& b, i64 b_first) {
-    tile_product(left, right, sum, (i64) 0, a.columns,
+DEVICE void multiply(Staged& staged, Part& sum, const Matrix& a, i64 a_first, const Matrix& b, i64 b_first) {
+    tile_product(staged, sum, (i64) 0, a.columns,
         [&](u32 i, i64 d) { return element(a, a_first + i, d); }, a.column == 1,
         [&](i64 d, u32 j) { return element(b, b_first + j, d); }, b.column == 1);
 }
 
 // Adds a tile of weights, transposed or not, times 64 rows of x, to columns from base on.
-template <bool TRANSPOSED> DEVICE void weigh(Steps& left, Steps& right, const Tile& tile, Part (&sum)[CHUNKS],
+template <bool TRANSPOSED> DEVICE void weigh(Staged& staged, const Tile& tile, Part (&sum)[CHUNKS],
         const Matrix& x, i64 first, i64 base) {
     i64 seen = x.rows - first < TILE ? x.rows - first : TILE;
     for (int c = 0; c < CHUNKS; c++) {
         i64 begin = base + c * TILE;
-        tile_product(left, right, sum[c], (i64) 0, seen,
+        tile_product(staged, sum[c], (i64) 0, seen,
             [&](u32 i, i64 d) { return TRANSPOSED ? tile[d][i] : tile[i][d]; }, !TRANSPOSED,
             [&](i64 d, u32 j) { return element(x, first + d, begin + j); }, x.row == 1);
     }
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
         i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
         for (i64 from = 0; from < end; from += TILE) {
             Part s = {};
-            multiply(left, right, s, q, first, k, from);
+            multiply(staged, s, q, first, k, from);
             for (int i = 0; i < 4; i++) {
                 C best = greatest[i];
                 for (int j = 0; j < 4; j++) {
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
                 greatest[i] = best;
             }
             __syncthreads();
-            weigh<false>(left, right, tile, result, v, from, base);
+            weigh<false>(staged, tile, result, v, from, base);
         }
         C nothing = p.masked == 1 || p.keys == 0 ? C(0) : nan();
         for (int i = 0; i < 4; i++) {
@@ -226,9 +226,9 @@ extern "C" __global__ void __launch_bounds__(256) query_gradients(Attention p, S
         i64 end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
         for (i64 from = 0; from < end; from += TILE) {
             Part weights = {};
-            multiply(left, right, weights, q, first, k, from);
+            multiply(staged, weights, q, first, k, from);
             Part slopes = {};
-            multiply(left, right, slopes, g, first, v, from);
+            multiply(staged, slopes, g, first, v, from);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
                     i64 query = first + row + i;
@@ -237,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(256) query_gradients(Attention p, S
                 }
             }
             __syncthreads();
-            weigh<false>(left, right, tile, result, k, from, base);
+            weigh<false>(staged, tile, result, k, from, base);
         }
         store(dq + head * p.queries * p.width, result, first, base, p.queries, p.width);
     }
@@ -254,9 +254,9 @@ extern "C" __global__ void __launch_bounds__(256) key_gradients(Attention p, Slo
         Part of_keys[CHUNKS] = {}, of_values[CHUNKS] = {};
         for (i64 from = p.causal ? first : 0; from < p.queries; from += TILE) {
             Part weights = {};
-            multiply(left, right, weights, q, from, k, first);
+            multiply(staged, weights, q, from, k, first);
             Part slopes = {};
-            multiply(left, right, slopes, g, from, v, first);
+            multiply(staged, slopes, g, from, v, first);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
                     soften(weights[i][j], p, s, at, head, from + row + i, first + column + j);
@@ -264,14 +264,14 @@ extern "C" __global__ void __launch_bounds__(256) key_gradients(Attention p, Slo
                 }
             }
             __syncthreads();
-            weigh<true>(left, right, tile, of_values, g, from, base);
+            weigh<true>(staged, tile, of_values, g, from, base);
             for (int i = 0; i < 4; i++) {
                 for (int j = 0; j < 4; j++) {
                     tile[row + i][column + j] = tilted(weights[i][j], slopes[i][j], p, s, head, from + row + i);
                 }
             }
             __syncthreads();
-            weigh<true>(left, right, tile, of_keys, q, from, base);
+            weigh<true>(staged, tile, of_keys, q, from, base);
         }
         store(dk + head * p.keys * p.width, of_keys, first, base, p.keys, p.width);
         store(dv + head * p.keys * p.depth, of_values, first, base, p.keys, p.depth);

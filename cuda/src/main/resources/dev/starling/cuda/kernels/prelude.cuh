@@ -22,6 +22,8 @@ struct boolean { u8 value; };
     extern __shared__ __align__(16) unsigned char dynamic_shared_memory[]; T* name = (T*) dynamic_shared_memory
 // Whether there are instructions for bf16, for pairs of 16 bits, and for extremes that pass NaN on.
 #define BRAIN_UNITS (__CUDA_ARCH__ >= 800)
+// Whether there are units for products of small matrices of 16 bits.
+#define TENSOR_UNITS (__CUDA_ARCH__ >= 800)
 DEVICE f32 widen(f16 x) { f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 DEVICE f16 half_of(f32 x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
 // 2^x and 1/x to 22 bits in one instruction each, for what will be rounded to 16: denormal numbers are 0.
@@ -29,6 +31,7 @@ DEVICE f32 quick_exp2(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y)
 DEVICE f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #else
 #define BRAIN_UNITS 0
+#define TENSOR_UNITS 1
 DEVICE f32 widen(f16 x) { return emulator_bits<_Float16>(x.bits); }
 DEVICE f16 half_of(f32 x) { f16 y; y.bits = emulator_bits<u16>((_Float16) x); return y; }
 DEVICE f32 quick_exp2(f32 x) { return exp2(x); }

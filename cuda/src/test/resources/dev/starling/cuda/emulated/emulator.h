@@ -131,6 +131,14 @@ template <class T> T exchange(unsigned mask, T value, unsigned lane, bool valid)
     return result;
 }
 
+// Returns what all threads of the warp have, which is there until they meet again.
+template <class T> const T* gather(const T& own) {
+    static T all_own[MAX_THREADS];
+    all_own[current->number] = own;
+    meet(warps[current->number / 32]);
+    return all_own + (current->number & ~31u);
+}
+
 static const char* argument;
 template <class T> T take() {
     argument = (const char*) (((size_t) argument + alignof(T) - 1) & -alignof(T));
