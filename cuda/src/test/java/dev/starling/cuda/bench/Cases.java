@@ -75,7 +75,7 @@ final class Cases {
     }
 
     private Supplier<?> work() {
-        Tensor a = name.matches("conv|attention|lstm|batchnorm") ? null
+        Tensor a = name.matches("conv|attention|padded|lstm|batchnorm") ? null
                 : name.equals("matmul") ? noise(sizes[0], sizes[0]) : noise(sizes);
         return switch (name) {
             case "copy" -> a::copy;
@@ -103,7 +103,8 @@ final class Cases {
             }
             case "conv" -> convolution();
             case "batchnorm" -> batchNorm();
-            case "attention" -> attention();
+            case "attention" -> attention(null);
+            case "padded" -> attention(padding());
             case "lstm" -> lstm();
             default -> throw new IllegalArgumentException("there is no case " + name);
         };
@@ -132,12 +133,24 @@ final class Cases {
         return noise(batch, side, side, channels).permute(0, 3, 1, 2);
     }
 
-    /** Causal attention and its gradients; sizes are batch, heads, length, width of a head. */
-    private Supplier<?> attention() {
+    /** Attention, causal if there is no mask, and its gradients; sizes are batch, heads, length, width of a head. */
+    private Supplier<?> attention(Tensor mask) {
         Tensor q = noise(sizes);
         Tensor k = noise(sizes);
         Tensor v = noise(sizes);
-        return differentiated(() -> Functions.scaledDotProductAttention(q, k, v, true), noise(sizes), q, k, v);
+        return differentiated(() -> Functions.scaledDotProductAttention(q, k, v, mask, mask == null, 0,
+                1 / Math.sqrt(sizes[3]), null), noise(sizes), q, k, v);
+    }
+
+    /** Returns {@code [batch, 1, 1, length]}, true for the keys of sequences that are longer and longer. */
+    private Tensor padding() {
+        int batch = Math.toIntExact(sizes[0]);
+        int length = Math.toIntExact(sizes[2]);
+        float[] inside = new float[batch * length];
+        for (int n = 0; n < batch; n++) {
+            Arrays.fill(inside, n * length, n * length + Math.ceilDiv((n + 1) * length, batch), 1);
+        }
+        return Tensor.of(inside).gt(0.5).reshape(batch, 1, 1, length);
     }
 
     /** A layer and all its gradients; sizes are steps, batch, inputs, units. */

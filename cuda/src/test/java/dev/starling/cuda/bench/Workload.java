@@ -64,6 +64,8 @@ record Workload(String order, double work, String unit, double goal) {
         // Two products forward and five backward, half of each behind the mask.
         double flop = 7.0 * a[0] * a[1] * a[2] * a[2] * a[3];
         all.add(new Workload("attention bf16 " + words(a), flop / 1e12, TERA, 1));
+        // By kernels of our own.
+        all.add(new Workload("padded bf16 " + words(a), 2 * flop / 1e12, TERA, 1).withoutGoal());
         long[] l = tiny ? new long[] {3, 2, 4, 5} : new long[] {128, 64, 512, 512};
         all.add(new Workload("lstm bf16 " + words(l), 3 * 2e-12 * l[0] * l[1] * 4 * l[3] * (l[2] + l[3]), TERA, 1));
     }

@@ -109,6 +109,14 @@ def attention(kind, batch, heads, length, width):
     return lambda: torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), up)
 
 
+def padded(kind, batch, heads, length, width):
+    q, k, v = (noise(kind, batch, heads, length, width).requires_grad_() for _ in range(3))
+    up = noise(kind, batch, heads, length, width)
+    ends = torch.tensor([-(-(n + 1) * length // batch) for n in range(batch)], device=DEVICE)
+    mask = (torch.arange(length, device=DEVICE) < ends[:, None])[:, None, None]
+    return lambda: torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, attn_mask=mask), (q, k, v), up)
+
+
 def lstm(kind, length, batch, inputs, units):
     layer = torch.nn.LSTM(inputs, units, device=DEVICE, dtype=TYPES[kind])
     x, up = noise(kind, length, batch, inputs).requires_grad_(), noise(kind, length, batch, units)
@@ -255,7 +263,7 @@ def gpt2(kind, batch, length, width, depth, heads, vocabulary, mode):
 
 
 CASES = {f.__name__: f for f in (copy, add, gelu, bias, transpose, cast, softmax, layernorm, batchnorm, matmul, conv,
-                                 attention, lstm, chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
+                                 attention, padded, lstm, chain, mlp, resnet9, resnet18, gpt2)} | {"sum": total}
 
 
 def main():
