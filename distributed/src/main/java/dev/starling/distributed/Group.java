@@ -52,6 +52,8 @@ public final class Group implements AutoCloseable {
     private volatile boolean coordinatorLost;
     private Runnable companion = () -> { };
     private long ownId;
+    /** This process in the view. */
+    private volatile Member self;
     private long networkNs;
     private long rejoinedNs;
     private volatile boolean alwaysFirst = true;
@@ -122,10 +124,14 @@ public final class Group implements AutoCloseable {
     }
 
     private void awaitRunning(long after, Duration atMost) {
-        boolean there = progress.await(() -> phase == Phase.ENDED || phase == Phase.RUNNING && view.epoch() > after
-                || coordinator.endpoint().state() == Endpoint.State.REFUSED || phase != Phase.RUNNING
-                && coordinatorLost, atMost);
-        if (phase == Phase.RUNNING && view.epoch() > after) {
+        boolean[] ran = new boolean[1];
+        boolean there = progress.await(() -> {
+            // It may have ended again by now, which the next who uses it learns.
+            ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
+            return ran[0] || phase == Phase.ENDED || coordinator.endpoint().state() == Endpoint.State.REFUSED
+                    || phase != Phase.RUNNING && coordinatorLost;
+        }, atMost);
+        if (ran[0]) {
             return;
         }
         if (failure != null && phase == Phase.ENDED) {
@@ -153,7 +159,7 @@ public final class Group implements AutoCloseable {
 
     /** Returns this process's rank in the present epoch, from 0. */
     public int rank() {
-        return view.byId(ownId).rank();
+        return self.rank();
     }
 
     /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
@@ -178,7 +184,7 @@ public final class Group implements AutoCloseable {
 
     /** Returns this process. */
     public Member self() {
-        return view.byId(ownId);
+        return self;
     }
 
     /** Returns the transport; to be used under {@link #locked} only. */
@@ -263,8 +269,11 @@ public final class Group implements AutoCloseable {
      * @throws DistributedException if there is none: the group ends with a loss, or the coordinator is lost too
      */
     public void reform(Duration atMost) {
-        awaitRunning(phase == Phase.RUNNING ? view.epoch() - 1 : view.epoch() - (phase == Phase.CONNECTING ? 1 : 0),
-                atMost);
+        long[] after = new long[1];
+        // View and phase change one after the other: between the two, the epoch to come would be taken for the one
+        // that ended.
+        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || phase == Phase.CONNECTING ? 1 : 0));
+        awaitRunning(after[0], atMost);
     }
 
     /** Returns whether the coordinator was lost; the present epoch may go on nevertheless. */
@@ -386,6 +395,7 @@ public final class Group implements AutoCloseable {
         }
         ownId = id;
         view = next;
+        self = next.byId(id);
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         readySent = false;
@@ -409,8 +419,8 @@ public final class Group implements AutoCloseable {
 
     private void start(long epoch) {
         if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
-            failure = null;
             phase = Phase.RUNNING;
+            failure = null;
             listeners.forEach(Runnable::run);
         }
     }
