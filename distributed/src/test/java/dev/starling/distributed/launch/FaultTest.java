@@ -213,6 +213,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGossipWithoutAStoppedWorkerAndTakeItBack() throws Exception {
         try (Launch launch = started(training("gossip", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3 && steps(2) > 3);
@@ -236,6 +237,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldWaitForAServerThatIsStoppedForAMoment() throws Exception {
         try (Launch launch = started(training("ps", "aeron", 3, Duration.ofSeconds(20), LONGEST).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
