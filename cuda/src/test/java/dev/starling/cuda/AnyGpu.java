@@ -33,7 +33,7 @@ final class AnyGpu {
 
     /** Leaves so much memory to be asked for, where it is not a real one. */
     static void leave(long bytes) {
-        if (PlayedLibraries.arePossible()) {
+        if (device().index() == EmulatedProvider.EQUIPPED) {
             PlayedDriver.leave(bytes);
         } else {
             Emulation.leave(bytes);
