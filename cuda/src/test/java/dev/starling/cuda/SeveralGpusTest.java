@@ -53,20 +53,22 @@ class SeveralGpusTest {
 
     /** Trains with captured steps on uploaded batches; returns all weights. */
     private static Map<String, float[]> train(Device device, DType type) {
-        TensorDataset images = Device.with(Device.cpu(), () -> TensorDataset.of(
-                Generator.seeded(2).normal(IMAGES, 2, 4, 4), Generator.seeded(3).integers(0, 3, IMAGES)));
-        return Device.with(device, () -> {
-            Map<String, float[]> weights = new LinkedHashMap<>();
-            try (Layer model = network();
-                    Optimizer sgd = Sgd.over(model).rate(0.05).momentum(0.9).build();
-                    DataLoader data = DataLoader.of(images).batchSize(10).workers(2).shuffle().seed(4).build()) {
-                Trainer.of(model, Loss.crossEntropy(), sgd).data(data).epochs(3).seed(5).captured()
-                        .precision(Precision.of(type)).build().run();
-                model.state().forEach((path, p) -> weights.put(path, p.value().toFloats()));
-                assertThat(model.state().values()).allMatch(p -> p.value().device() == device);
-            }
-            return weights;
-        });
+        try (Tensor images = Generator.seeded(2).normal(IMAGES, 2, 4, 4);
+                Tensor classes = Generator.seeded(3).integers(0, 3, IMAGES)) {
+            return Device.with(device, () -> train(TensorDataset.of(images, classes), type));
+        }
+    }
+
+    private static Map<String, float[]> train(TensorDataset images, DType type) {
+        Map<String, float[]> weights = new LinkedHashMap<>();
+        try (Layer model = network(); Optimizer sgd = Sgd.over(model).rate(0.05).momentum(0.9).build();
+                DataLoader data = DataLoader.of(images).batchSize(10).workers(2).shuffle().seed(4).build()) {
+            Trainer.of(model, Loss.crossEntropy(), sgd).data(data).epochs(3).seed(5).captured()
+                    .precision(Precision.of(type)).build().run();
+            assertThat(model.state().values()).allMatch(p -> p.value().device() == Device.current());
+            model.state().forEach((path, p) -> weights.put(path, p.value().toFloats()));
+        }
+        return weights;
     }
 
     private static FutureTask<Map<String, float[]>> begin(Device device, DType type) {

@@ -129,11 +129,9 @@ public final class CublasLt implements Blas {
         a.to(aAddress);
         b.to(bAddress);
         y.to(yAddress);
-        if (call.after() == MatrixCall.After.RELU && !plan.isTried()) {
-            // What the host has to wait for cannot be part of a graph.
-            if (memory.isKeeping() || !isTried(call, plan)) {
-                return false;
-            }
+        // What the host has to wait for cannot be part of a graph.
+        if (call.after() == MatrixCall.After.RELU && !plan.isTried() && (memory.isKeeping() || hidesNan(call, plan))) {
+            return false;
         }
         int status = run(call, plan, one);
         if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
@@ -152,18 +150,20 @@ public final class CublasLt implements Blas {
                 plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);
     }
 
-    /** Returns whether ReLU lets NaN pass; else the algorithm is not used again. */
-    private boolean isTried(MatrixCall call, MatrixPlan plan) {
-        if (run(call, plan, nan) == CUBLAS_STATUS_SUCCESS) {
-            gpu.download(y.address(), element.address(), call.type().bytes(), stream);
-            if (isNan(call.type())) {
-                plan.tried();
-                return true;
-            }
-            LOG.log(Level.DEBUG, "cuBLASLt''s ReLU makes NaN 0 in {0}: a kernel behind it computes ReLU", call);
+    /** Returns whether ReLU makes NaN 0, and sees to it that the algorithm is not used then; y is undefined. */
+    private boolean hidesNan(MatrixCall call, MatrixPlan plan) {
+        if (run(call, plan, nan) != CUBLAS_STATUS_SUCCESS) {
+            // Nor will the product itself succeed, which tells of it.
+            return false;
         }
+        gpu.download(y.address(), element.address(), call.type().bytes(), stream);
+        if (isNan(call.type())) {
+            plan.tried();
+            return false;
+        }
+        LOG.log(Level.DEBUG, "cuBLASLt''s ReLU makes NaN 0 in {0}: a kernel behind it computes ReLU", call);
         plan.dismiss();
-        return false;
+        return true;
     }
 
     private boolean isNan(DType type) {

@@ -137,6 +137,7 @@ final class MatrixPlan {
         return tried;
     }
 
+    /** Notes that it lets NaN pass. */
     void tried() {
         tried = true;
     }
