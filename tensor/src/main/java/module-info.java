@@ -8,6 +8,7 @@ module dev.starling.tensor {
     requires org.bytedeco.dnnl;
     requires org.bytedeco.javacpp;
     requires org.bytedeco.opencl;
+    requires transitive dev.starling.errors;
     requires transitive jdk.jfr;
 
     exports dev.starling.tensor;

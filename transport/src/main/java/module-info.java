@@ -2,6 +2,7 @@
 module dev.starling.transport {
     requires io.aeron.client;
     requires io.aeron.driver;
+    requires transitive dev.starling.errors;
     requires transitive org.agrona;
     requires jucx;
 

@@ -5,6 +5,7 @@ import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.SymmetricMemory;
 import dev.starling.distributed.collective.Task;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Locale;
@@ -19,7 +20,7 @@ import java.util.function.BooleanSupplier;
  * <p>A {@link Work} that is returned has begun, unless the method's name begins with {@code prepare}; it fails if a
  * member is lost. Methods that wait do so for {@link GroupConfig#patience}, and throw what {@link Work#await} throws.
  * Offsets are in bytes and multiples of 64; counts are in elements; what does not fit in the buffer is an
- * {@link IllegalArgumentException}.
+ * {@link TensorException}.
  */
 public final class Collectives {
     private static final long STAGE = 4L << 20;
@@ -158,13 +159,13 @@ public final class Collectives {
     /**
      * Reduces elements of all ranks, wherever they lie, in place. Collective; waits.
      *
-     * @throws IllegalArgumentException if the memory holds no whole number of them; nothing is reduced then
+     * @throws TensorException if the memory holds no whole number of them; nothing is reduced then
      */
     public void allReduce(MemorySegment elements, DType type, ReduceOp op) {
         if (elements.byteSize() % type.bytes() != 0) {
-            throw new IllegalArgumentException("all reduce (" + op.name().toLowerCase(Locale.ROOT) + ") of "
-                    + elements.byteSize() + " bytes: must be a multiple of " + type.bytes() + ", the bytes of an "
-                    + "element of " + type);
+            throw TensorException.argument("all reduce (" + op.name().toLowerCase(Locale.ROOT) + ")", elements.byteSize()
+                    + " bytes must be a multiple of " + type.bytes() + ", the bytes of an element of " + type,
+                    "pass whole elements");
         }
         staged(elements, type, (count) -> CollectiveCall.allReduce(type, op, count, "staged"));
     }

@@ -1,5 +1,6 @@
 package dev.starling.distributed;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
@@ -77,8 +78,8 @@ public final class Coordinator implements Agent, AutoCloseable {
      */
     public static Coordinator over(Transport transport, int world, OnLoss onLoss, int fewest, Duration joining) {
         if (world < 1 || world > Control.MOST_MEMBERS || fewest < 1 || fewest > world) {
-            throw new IllegalArgumentException("1 <= fewest <= world <= " + Control.MOST_MEMBERS
-                    + " must hold, got fewest " + fewest + " and world " + world);
+            throw TensorException.argument("coordinator", "1 <= fewest <= world <= " + Control.MOST_MEMBERS
+                    + " must hold, got fewest " + fewest + " and world " + world, "change them");
         }
         return new Coordinator(transport, world, onLoss, fewest, joining);
     }

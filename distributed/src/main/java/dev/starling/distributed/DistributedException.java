@@ -1,7 +1,9 @@
 package dev.starling.distributed;
 
+import dev.starling.StarlingException;
+
 /** Processes that train together cannot go on together. The message names rank and cause. */
-public class DistributedException extends RuntimeException {
+public class DistributedException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     /** Makes an exception. */

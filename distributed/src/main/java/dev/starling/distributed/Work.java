@@ -10,7 +10,7 @@ public interface Work {
     /**
      * Begins, or begins again.
      *
-     * @throws IllegalStateException if it is under way
+     * @throws DistributedException if it is under way
      * @throws PeerLostException if the epoch has ended
      */
     void start();

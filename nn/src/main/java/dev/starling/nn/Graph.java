@@ -4,6 +4,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
 import java.util.List;
@@ -84,7 +85,7 @@ public final class Graph implements Layer {
             from[0] = place;
             for (int i = 0; i < others.length; i++) {
                 if (others[i].steps != steps) {
-                    throw new IllegalArgumentException("nodes of two graphs cannot be joined; build both in one");
+                    throw TensorException.argument("graph", "nodes of two graphs cannot be joined", "build both in one");
                 }
                 from[i + 1] = others[i].place;
             }

@@ -1,5 +1,6 @@
 package dev.starling.nn;
 
+import dev.starling.tensor.TensorException;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
@@ -24,7 +25,7 @@ final class StateWalk implements Layer.Visitor {
     @Override
     public void parameter(String name, Parameter parameter) {
         if (seen.add(parameter) && found.put(prefix + name, parameter) != null) {
-            throw new IllegalStateException("two parameters are called " + prefix + name + "; rename one in visit");
+            throw TensorException.argument("layer", "two parameters are called " + prefix + name, "rename one in visit");
         }
     }
 

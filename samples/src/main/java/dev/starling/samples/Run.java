@@ -1,11 +1,10 @@
 package dev.starling.samples;
 
+import dev.starling.StarlingException;
 import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.samples.train.Clusters;
-import dev.starling.transport.TransportException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -62,7 +61,7 @@ public final class Run implements Callable<Integer> {
         } catch (LaunchException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return e.status();
-        } catch (TransportException | DistributedException e) {
+        } catch (StarlingException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
         }

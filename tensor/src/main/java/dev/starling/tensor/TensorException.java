@@ -1,9 +1,10 @@
 package dev.starling.tensor;
 
+import dev.starling.StarlingException;
 import java.util.List;
 
 /** A request that an operation cannot fulfil: names the operation, what it requires, what came, and the remedy. */
-public final class TensorException extends RuntimeException {
+public final class TensorException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     /** What is wrong. */

@@ -1,7 +1,9 @@
 package dev.starling.transport;
 
+import dev.starling.StarlingException;
+
 /** Something is wrong with the network, the configuration or a peer. The message says what and what to do. */
-public class TransportException extends RuntimeException {
+public class TransportException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final Problem problem;

@@ -1,7 +1,9 @@
 package dev.starling.cuda.gpu;
 
+import dev.starling.StarlingException;
+
 /** What the GPU, its driver or its compiler reported. The backend turns it into an exception that names the op. */
-public class GpuException extends RuntimeException {
+public class GpuException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final String remedy;

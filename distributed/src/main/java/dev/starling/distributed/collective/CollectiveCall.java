@@ -2,6 +2,7 @@ package dev.starling.distributed.collective;
 
 import dev.starling.distributed.ReduceOp;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Locale;
@@ -25,10 +26,11 @@ public final class CollectiveCall {
 
     private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label, String place) {
         if (count < 0) {
-            throw new IllegalArgumentException("count >= 0 must hold, got " + count);
+            throw TensorException.argument("collective", "count >= 0 must hold, got " + count, "change it");
         }
         if (op != null && !ReduceKernels.supports(dtype)) {
-            throw new IllegalArgumentException("elements of " + dtype + " cannot be reduced; convert them to i32");
+            throw TensorException.argument("collective", "elements of " + dtype + " cannot be reduced",
+                    "convert them to i32");
         }
         this.kind = kind;
         this.dtype = dtype;

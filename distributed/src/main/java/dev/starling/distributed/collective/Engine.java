@@ -2,6 +2,7 @@ package dev.starling.distributed.collective;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.collective.CollectiveCall.Kind;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Endpoint;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
@@ -75,7 +76,8 @@ public final class Engine implements AutoCloseable {
     /** Starts an exchange of blobs. */
     public Task exchange(byte[] blob) {
         if (blob.length > MOST_BLOB) {
-            throw new IllegalArgumentException("at most " + MOST_BLOB + " bytes can be exchanged, got " + blob.length);
+            throw TensorException.argument("exchange", "at most " + MOST_BLOB + " bytes can be exchanged, got "
+                    + blob.length, "send less");
         }
         Task task = new Task(null, null, 0, null, blob.clone());
         start(task);
@@ -89,7 +91,7 @@ public final class Engine implements AutoCloseable {
      * @param offset where they begin, in bytes
      * @param ready tells whether they are there, and is asked until they are by whoever works for the group; or
      *     {@code null} if they are whenever the task is started
-     * @throws IllegalArgumentException if ranks that all called for this could not do it
+     * @throws TensorException if ranks that all called for this could not do it
      */
     public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready) {
         if (call.kind() == Kind.BARRIER) {
@@ -102,31 +104,31 @@ public final class Engine implements AutoCloseable {
     private void check(CollectiveCall call, long bytes, long offset) {
         boolean chunked = call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER;
         if (chunked && call.count() % fabric.world() != 0) {
-            throw new IllegalArgumentException(call + ": the number of elements must be a multiple of that of ranks, "
-                    + fabric.world());
+            throw TensorException.argument(call.toString(), "the number of elements must be a multiple of that of ranks, "
+                    + fabric.world(), "pad it");
         }
         if (call.root() < 0 || call.root() >= fabric.world()) {
-            throw new IllegalArgumentException(call + ": there are ranks 0 to " + (fabric.world() - 1));
+            throw TensorException.argument(call.toString(), "there are ranks 0 to " + (fabric.world() - 1), "name one");
         }
         if (offset < 0 || offset % LINE != 0) {
-            throw new IllegalArgumentException(call + ": needs an offset that is a multiple of " + LINE + ", got "
-                    + offset);
+            throw TensorException.argument(call.toString(), "needs an offset that is a multiple of " + LINE + ", got "
+                    + offset, "move it");
         }
         if (offset > bytes || call.count() > (bytes - offset) / call.dtype().bytes()) {
-            throw new IllegalArgumentException(call + " at byte " + offset + " does not fit in a buffer of " + bytes
-                    + " bytes");
+            throw TensorException.argument(call.toString(), "at byte " + offset + " does not fit in a buffer of "
+                    + bytes + " bytes", "register a larger one");
         }
     }
 
     /** Makes a task that sends bytes to another rank, or receives them; it is not started. */
     public Task transfer(boolean sending, int peer, int tag, MemorySegment bytes) {
         if (peer < 0 || peer >= fabric.world() || peer == fabric.rank()) {
-            throw new IllegalArgumentException("rank " + fabric.rank() + " of " + fabric.world()
-                    + " can send to and receive from other ranks, not rank " + peer);
+            throw TensorException.argument("transfer", "rank " + fabric.rank() + " of " + fabric.world()
+                    + " can send to and receive from other ranks, not rank " + peer, "name another rank");
         }
         if (!bytes.isAccessibleBy(ANOTHER)) {
-            throw new IllegalArgumentException("memory of an arena that is confined to a thread cannot be sent or"
-                    + " received; use a shared or automatic arena");
+            throw TensorException.argument("transfer", "memory of an arena that is confined to a thread cannot be sent or"
+                    + " received", "use a shared or automatic arena");
         }
         return new Task(new Transfer(sending, peer, tag, bytes));
     }

@@ -2,6 +2,7 @@ package dev.starling.distributed.collective;
 
 import dev.starling.distributed.ReduceOp;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -45,7 +46,7 @@ public final class ReduceKernels {
      * @param sources addresses, in the order of the reduction; at least one
      * @param targets addresses, each either that of a source or apart from all of them
      * @param offset bytes added to each address
-     * @throws IllegalArgumentException if the type {@linkplain #supports cannot be reduced}
+     * @throws TensorException if the type {@linkplain #supports cannot be reduced}
      */
     public void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count) {
         reduce(type, op, sources, targets, offset, count, sources.length);
@@ -54,7 +55,8 @@ public final class ReduceKernels {
     /** As above, where a source may be of several ranks; {@code ranks} is the number that an average divides by. */
     void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count, int ranks) {
         if (!supports(type)) {
-            throw new IllegalArgumentException("elements of " + type + " cannot be reduced; convert them to i32");
+            throw TensorException.argument("collective", "elements of " + type + " cannot be reduced",
+                    "convert them to i32");
         }
         int lanes = VECTORISED ? VectorReduceLoops.lanes(type, op) : 0;
         long done = lanes == 0 ? 0 : count / lanes * lanes;

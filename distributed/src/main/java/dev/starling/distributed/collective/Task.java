@@ -1,5 +1,6 @@
 package dev.starling.distributed.collective;
 
+import dev.starling.distributed.DistributedException;
 import java.util.function.BooleanSupplier;
 
 /** One collective of an {@link Engine}. Its user sees it through {@code Work}. */
@@ -40,7 +41,7 @@ public final class Task {
 
     void begin() {
         if (state == State.UNDER_WAY) {
-            throw new IllegalStateException(this + " is under way; wait for it before it is started again");
+            throw new DistributedException(this + " is under way; wait for it before it is started again");
         }
         failure = null;
         state = State.UNDER_WAY;

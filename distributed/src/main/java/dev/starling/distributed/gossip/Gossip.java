@@ -8,6 +8,7 @@ import dev.starling.nn.data.Share;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Completion;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
@@ -90,7 +91,8 @@ public final class Gossip implements DistributionStrategy {
      */
     public static Gossip of(Group group, int period) {
         if (period < 1) {
-            throw new IllegalArgumentException("a worker publishes after every 1 or more steps, got " + period);
+            throw TensorException.argument("gossip", "a worker publishes after every 1 or more steps, got " + period,
+                    "give 1 or more");
         }
         return new Gossip(group, period);
     }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.tensor.TensorException;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -51,7 +52,7 @@ final class JavaCommand {
         String module = System.getProperty("jdk.module.main");
         String started = System.getProperty("sun.java.command", "").split(" ", 2)[0];
         if (started.isEmpty()) {
-            throw new IllegalStateException("this JVM was not started by the java command: name a main class");
+            throw TensorException.argument("launcher", "this JVM was not started by the java command", "name a main class");
         }
         if (module != null) {
             command.add("-m");

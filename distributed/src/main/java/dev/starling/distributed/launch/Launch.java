@@ -1,6 +1,7 @@
 package dev.starling.distributed.launch;
 
 import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.DistributedException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -168,7 +169,7 @@ public final class Launch implements AutoCloseable {
     private static RuntimeException rethrown(Throwable cause) {
         return cause instanceof LaunchException e
                 ? new LaunchException(e.rank(), e.status(), e.getMessage(), e.lastLines(), e)
-                : new IllegalStateException("the launch's supervisor failed", cause);
+                : new DistributedException("the launch's supervisor failed", cause);
     }
 
     /** Ends processes that still run, as SIGTERM would, and waits until they are gone. */

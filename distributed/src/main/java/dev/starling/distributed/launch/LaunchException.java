@@ -1,9 +1,10 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.StarlingException;
 import java.util.List;
 
 /** A launch could not begin, or one of its processes failed. The message names rank, cause and last lines of output. */
-public final class LaunchException extends RuntimeException {
+public final class LaunchException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final int rank;

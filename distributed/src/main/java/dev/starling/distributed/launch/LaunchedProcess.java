@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import java.nio.file.Path;
 import java.util.List;
@@ -86,7 +87,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
     /**
      * Returns what a process with these variables is, or nothing if it was not launched as one of several.
      *
-     * @throws IllegalArgumentException if a variable is missing or makes no sense, naming it
+     * @throws TensorException if a variable is missing or makes no sense, naming it
      */
     public static Optional<LaunchedProcess> from(Map<String, String> variables) {
         boolean asked = variables.containsKey(COORDINATOR);
@@ -151,13 +152,15 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         try {
             return Integer.parseInt(value.strip());
         } catch (NumberFormatException e) {
-            throw new IllegalArgumentException(name + " must be a whole number, got " + value, e);
+            throw TensorException.argument("launched process", name + " must be a whole number, got " + value,
+                    "let the launcher set it");
         }
     }
 
     private static void require(boolean holds, String relation, String got) {
         if (!holds) {
-            throw new IllegalArgumentException("the launched process wants " + relation + ", got " + got);
+            throw TensorException.argument("launched process", "wants " + relation + ", got " + got,
+                    "let the launcher set it");
         }
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -249,7 +250,7 @@ public final class Launcher {
 
         private static void require(boolean holds, String relation) {
             if (!holds) {
-                throw new IllegalArgumentException(relation);
+                throw TensorException.argument("launcher", relation, "change the builder's setting");
             }
         }
     }

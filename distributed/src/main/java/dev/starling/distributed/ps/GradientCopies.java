@@ -78,7 +78,7 @@ final class GradientCopies implements AutoCloseable {
     /** Begins to copy a gradient, as f32. */
     void begin(int index, Tensor gradient) {
         if (begun == order.length) {
-            throw new IllegalStateException("gradient " + index + " came twice; after a step that failed, start anew");
+            throw new DistributedException("gradient " + index + " came twice; after a step that failed, start anew");
         }
         Tensor.apply(ASSIGN, dense[index], gradient);
         parts[index].download(dense[index].address());

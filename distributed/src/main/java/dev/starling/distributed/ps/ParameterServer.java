@@ -492,8 +492,8 @@ public final class ParameterServer implements DistributionStrategy {
          */
         public ParameterServer build() {
             if (number < 0 || number >= workers || servers < 1) {
-                throw new IllegalArgumentException("0 <= number < workers and servers > 0 must hold, got number "
-                        + number + ", " + workers + " workers and " + servers + " servers");
+                throw TensorException.argument("parameter server", "0 <= number < workers and servers > 0 must hold, got"
+                        + " number " + number + ", " + workers + " workers and " + servers + " servers", "change them");
             }
             if (proportional && !(consistency instanceof Consistency.Synchronous)) {
                 throw TensorException.argument("parameter server", "proportional() divides batches that all workers "

@@ -1,7 +1,9 @@
 package dev.starling.distributed.ps;
 
+import dev.starling.StarlingException;
+
 /** A parameter server cannot begin or go on. What it acknowledged is safe in its directory. */
-public final class ServerException extends RuntimeException {
+public final class ServerException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     ServerException(String message, Throwable cause) {

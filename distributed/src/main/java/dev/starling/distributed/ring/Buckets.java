@@ -1,5 +1,6 @@
 package dev.starling.distributed.ring;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
@@ -110,7 +111,7 @@ final class Buckets implements AutoCloseable {
     /** Copies a gradient to where it is reduced, and starts what is complete. */
     void put(int index, Tensor gradient) {
         if (filled[index]) {
-            throw new IllegalStateException("gradient " + index + " came twice; after a step that failed, start anew");
+            throw new DistributedException("gradient " + index + " came twice; after a step that failed, start anew");
         }
         Tensor.apply(ASSIGN, slots[index], gradient.to(reducer.device()));
         arrivals[arrived++] = index;

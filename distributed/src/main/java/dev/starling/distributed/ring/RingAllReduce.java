@@ -16,6 +16,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
@@ -363,7 +364,7 @@ public final class RingAllReduce implements DistributionStrategy {
         /** Sets how many bytes of gradients are reduced at a time; 4 MiB unless told. */
         public Builder bucketBytes(long bytes) {
             if (bytes < 1) {
-                throw new IllegalArgumentException("a bucket needs a byte or more, got " + bytes);
+                throw TensorException.argument("ring", "a bucket needs a byte or more, got " + bytes, "give 1 or more");
             }
             bucketBytes = bytes;
             return this;

@@ -13,6 +13,7 @@ import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
@@ -68,7 +69,7 @@ class EngineTest {
     }
 
     private static void refuse(ThrowingCallable call, String why) {
-        assertThatThrownBy(call).isInstanceOf(IllegalArgumentException.class).hasMessageContaining(why);
+        assertThatThrownBy(call).isInstanceOf(TensorException.class).hasMessageContaining(why);
     }
 
     private static void sum(Group group, SymmetricBuffer buffer) {

@@ -3,6 +3,7 @@ package dev.starling.distributed.launch;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.TransportException;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -84,6 +85,6 @@ class LaunchedProcessTest {
 
     private static void assertRefused(Map<String, String> variables, String name) {
         assertThatThrownBy(() -> LaunchedProcess.from(variables))
-                .isInstanceOf(IllegalArgumentException.class).hasMessageContaining(name);
+                .isInstanceOf(TensorException.class).hasMessageContaining(name);
     }
 }

@@ -1,11 +1,12 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.StarlingException;
 import java.nio.file.Path;
 
 /**
  * A file of weights or a checkpoint that cannot be written, or read, or does not fit. Names the file and the remedy.
  */
-public final class CheckpointException extends RuntimeException {
+public final class CheckpointException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final transient Path path;

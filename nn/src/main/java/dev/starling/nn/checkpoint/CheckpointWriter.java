@@ -57,7 +57,7 @@ public final class CheckpointWriter implements AutoCloseable {
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes, Parts others) {
         if (writing != null) {
-            throw new IllegalStateException("a write is under way; call await() first");
+            throw new CheckpointException(directory, "a write is under way", "call await() first", null);
         }
         try (Scope scope = Scope.open("snapshot")) {
             tensors.forEach((name, p) -> {
@@ -103,7 +103,8 @@ public final class CheckpointWriter implements AutoCloseable {
             switch (e.getCause()) {
                 case RuntimeException failure -> throw failure;
                 case Error failure -> throw failure;
-                default -> throw new IllegalStateException(e.getCause());
+                default -> throw new CheckpointException(directory, "was not written: " + e.getCause(),
+                        "look at the cause", e.getCause());
             }
         } catch (TimeoutException e) {
             throw new CheckpointException(directory, "was not written in " + PATIENCE, "look at the disk", e);

@@ -1,5 +1,7 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.tensor.TensorException;
+
 /**
  * A file of a checkpoint that another process has written, beside the tensors.
  *
@@ -15,8 +17,8 @@ public record Part(String file, long bytes, String checksum) {
     /** Checks that no name leads out of the directory. */
     public Part {
         if (!file.matches(NAME) || bytes < 0) {
-            throw new IllegalArgumentException("a part must be called step-N-XXXXXXXX-K.rows and have a length, got "
-                    + file + " of " + bytes + " bytes");
+            throw TensorException.argument("checkpoint part", "a part must be called step-N-XXXXXXXX-K.rows and have a"
+                    + " length, got " + file + " of " + bytes + " bytes", "use Part.name");
         }
     }
 

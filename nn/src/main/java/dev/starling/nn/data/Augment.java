@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Philox;
 import java.util.Arrays;
 
@@ -43,15 +44,15 @@ public final class Augment {
      */
     public static Augment normalize(int channels, int height, int width, float[] mean, float[] std) {
         if (channels < 1 || height < 1 || width < 1 || mean.length != channels || std.length != channels) {
-            throw new IllegalArgumentException(
-                    "expected positive channels, height and width and a mean and std for each"
-                + " channel, found " + channels + ", " + height + ", " + width + ", " + mean.length + " mean(s), "
-                + std.length + " std(s)");
+            throw TensorException.argument("augment", "expected positive channels, height and width and a mean and std for"
+                    + " each channel, found " + channels + ", " + height + ", " + width + ", " + mean.length
+                    + " mean(s), " + std.length + " std(s)", "give one of each");
         }
         float[] table = new float[channels * 256];
         for (int c = 0; c < channels; c++) {
             if (!(std[c] > 0)) {
-                throw new IllegalArgumentException("expected std above 0, found " + Arrays.toString(std));
+                throw TensorException.argument("augment", "expected std above 0, found " + Arrays.toString(std),
+                        "leave out channels that do not vary");
             }
             for (int i = 0; i < 256; i++) {
                 table[c * 256 + i] = (i / 255f - mean[c]) / std[c];
@@ -66,7 +67,7 @@ public final class Augment {
      */
     public Augment randomCrop(int newPadding) {
         if (newPadding < 0) {
-            throw new IllegalArgumentException("expected padding of 0 or more, found " + newPadding);
+            throw TensorException.argument("augment", "expected padding of 0 or more, found " + newPadding, "change it");
         }
         return new Augment(channels, height, width, newPadding, flip, normalized);
     }

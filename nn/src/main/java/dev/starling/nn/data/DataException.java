@@ -1,12 +1,13 @@
 package dev.starling.nn.data;
 
+import dev.starling.StarlingException;
 import java.nio.file.Path;
 
 /**
  * Data that cannot be used: a file that is absent, truncated, corrupt or not what it should be, or a download that
  * failed. The message names the file, what was expected, what was found and what to do about it, in one line.
  */
-public final class DataException extends RuntimeException {
+public final class DataException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final transient Path path;

@@ -6,6 +6,7 @@ import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.TimeoutException;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
@@ -132,7 +133,7 @@ public final class DataLoader implements AutoCloseable {
      */
     public Iterable<Batch> epoch(int epoch, int firstBatch) {
         if (closed) {
-            throw new IllegalStateException("the loader is closed; build another");
+            throw LoadException.ofClosed(null);
         }
         discard();
         plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, how, share);
@@ -164,7 +165,7 @@ public final class DataLoader implements AutoCloseable {
             Thread.currentThread().interrupt();
             throw new LoadException("interrupted while waiting for " + what, -1, e);
         } catch (AlertException e) {
-            throw new IllegalStateException("the loader is closed; build another", e);
+            throw LoadException.ofClosed(e);
         }
     }
 
@@ -314,7 +315,7 @@ public final class DataLoader implements AutoCloseable {
 
         private static void require(boolean holds, String relation) {
             if (!holds) {
-                throw new IllegalArgumentException(relation);
+                throw TensorException.argument("data loader", relation, "change the builder's setting");
             }
         }
     }

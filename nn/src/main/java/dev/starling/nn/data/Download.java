@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.net.ConnectException;
 import java.net.URI;
@@ -34,9 +35,8 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
     public Download {
         mirrors = List.copyOf(mirrors);
         if (mirrors.isEmpty() || lengthBytes < 0 || !sha256.matches("[0-9a-f]{64}")) {
-            throw new IllegalArgumentException(
-                    "expected a mirror, a length and 64 lower-case hexadecimal digits, found "
-                + mirrors + ", " + lengthBytes + " and " + sha256);
+            throw TensorException.argument("download", "expected a mirror, a length and 64 lower-case hexadecimal digits,"
+                    + " found " + mirrors + ", " + lengthBytes + " and " + sha256, "change them");
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.nn.data;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
@@ -67,8 +68,8 @@ public final class Example {
 
     private void require(int field, DType dtype) {
         if (fields.get(field).dtype() != dtype) {
-            throw new IllegalArgumentException("field " + field + " is " + fields.get(field).dtype() + ", not " + dtype
-                    + "; write it through segment(" + field + ")");
+            throw TensorException.argument("example", "field " + field + " is " + fields.get(field).dtype() + ", not "
+                    + dtype, "write it through segment(" + field + ")");
         }
     }
 }

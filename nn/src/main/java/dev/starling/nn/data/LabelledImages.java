@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
 import java.util.Objects;
 
 /**
@@ -16,24 +17,24 @@ public record LabelledImages(int channels, int height, int width, int classes, b
     /**
      * Checks that the arrays fit each other and that every label names a class.
      *
-     * @throws IllegalArgumentException if they do not
+     * @throws TensorException if they do not
      */
     public LabelledImages {
         Objects.requireNonNull(pixels, "pixels");
         Objects.requireNonNull(labels, "labels");
         if (channels < 1 || height < 1 || width < 1 || classes < 1 || classes > 256) {
-            throw new IllegalArgumentException(
-                    "expected positive channels, height and width and 1 to 256 classes, found "
-                + channels + ", " + height + ", " + width + " and " + classes);
+            throw TensorException.argument("images", "expected positive channels, height and width and 1 to 256 classes,"
+                    + " found " + channels + ", " + height + ", " + width + " and " + classes, "change them");
         }
         if (pixels.length != (long) labels.length * channels * height * width) {
-            throw new IllegalArgumentException("expected labels x channels x height x width = " + labels.length + "x"
-                + channels + "x" + height + "x" + width + " pixels, found " + pixels.length);
+            throw TensorException.argument("images", "expected labels x channels x height x width = " + labels.length
+                    + "x" + channels + "x" + height + "x" + width + " pixels, found " + pixels.length,
+                    "give the pixels of each labelled image");
         }
         int wrong = firstLabelOutside(labels, classes);
         if (wrong >= 0) {
-            throw new IllegalArgumentException("expected labels below " + classes + ", found "
-                + Byte.toUnsignedInt(labels[wrong]) + " at image " + wrong);
+            throw TensorException.argument("images", "expected labels below " + classes + ", found "
+                    + Byte.toUnsignedInt(labels[wrong]) + " at image " + wrong, "give more classes or other labels");
         }
     }
 

@@ -1,7 +1,10 @@
 package dev.starling.nn.data;
 
-/** A batch that could not be made: an example that cannot be read, or workers that did not deliver in time. */
-public final class LoadException extends RuntimeException {
+import dev.starling.StarlingException;
+
+/** A batch that could not be made: an example that cannot be read, workers that did not deliver in
+ * time, or a loader that is closed. */
+public final class LoadException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final int index;
@@ -18,6 +21,10 @@ public final class LoadException extends RuntimeException {
 
     static LoadException ofUpload(int batch, int epoch, Throwable cause) {
         return new LoadException("batch " + batch + " of epoch " + epoch + " cannot be uploaded: " + cause, -1, cause);
+    }
+
+    static LoadException ofClosed(Throwable cause) {
+        return new LoadException("the loader is closed; build another", -1, cause);
     }
 
     /** Returns the index of the example to blame, or -1. */

@@ -1,5 +1,7 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
+
 /**
  * What one of several processes takes of the data. An epoch is a sequence of examples that depends on seed and number
  * alone, cut into batches; all shares speak of that sequence.
@@ -20,8 +22,8 @@ public sealed interface Share {
         /** Checks the bounds. */
         public Part {
             if (from < 0 || to < from || of < to || of == 0) {
-                throw new IllegalArgumentException("0 <= from <= to <= of and of > 0 must hold, got " + from + ", " + to
-                        + " and " + of);
+                throw TensorException.argument("share", "0 <= from <= to <= of and of > 0 must hold, got " + from + ", "
+                        + to + " and " + of, "change them");
             }
         }
 
@@ -56,7 +58,8 @@ public sealed interface Share {
         /** Checks the bounds. */
         public Shard {
             if (number < 0 || count <= number) {
-                throw new IllegalArgumentException("0 <= number < count must hold, got " + number + " and " + count);
+                throw TensorException.argument("share", "0 <= number < count must hold, got " + number + " and " + count,
+                        "change them");
             }
         }
 

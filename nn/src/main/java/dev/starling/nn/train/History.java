@@ -1,5 +1,6 @@
 package dev.starling.nn.train;
 
+import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -26,7 +27,7 @@ public final class History {
     /** Returns the last report. */
     public EpochReport last() {
         if (epochs.isEmpty()) {
-            throw new IllegalStateException("the run ended before its first epoch did");
+            throw TensorException.argument("history", "the run ended before its first epoch did", "train for longer");
         }
         return epochs.getLast();
     }

@@ -10,6 +10,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -74,7 +75,8 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     public double metric(String name) {
         Double value = metrics.get(name);
         if (value == null) {
-            throw new IllegalArgumentException("no metric " + name + " was measured; there are " + metrics.keySet());
+            throw TensorException.argument("scores", "no metric " + name + " was measured", "ask for one of "
+                    + metrics.keySet());
         }
         return value;
     }

@@ -11,6 +11,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -274,7 +275,7 @@ public final class Trainer {
          */
         public Builder accumulate(int batches) {
             if (batches < 1) {
-                throw new IllegalArgumentException("a step needs a batch or more, got " + batches);
+                throw TensorException.argument("trainer", "a step needs a batch or more, got " + batches, "give 1 or more");
             }
             accumulate = batches;
             return this;
@@ -353,14 +354,14 @@ public final class Trainer {
         /** Makes the trainer. */
         public Trainer build() {
             if (data == null) {
-                throw new IllegalStateException("there is nothing to train on; call data(loader)");
+                throw TensorException.argument("trainer", "there is nothing to train on", "call data(loader)");
             }
             if (resume && directory == null) {
-                throw new IllegalStateException("there is nothing to resume; call checkpoints(directory)");
+                throw TensorException.argument("trainer", "there is nothing to resume", "call checkpoints(directory)");
             }
             if (captured && accumulate > 1) {
-                throw new IllegalStateException("a captured step takes one batch; leave out captured() or accumulate("
-                        + accumulate + ")");
+                throw TensorException.argument("trainer", "a captured step takes one batch",
+                        "leave out captured() or accumulate(" + accumulate + ")");
             }
             return new Trainer(this);
         }

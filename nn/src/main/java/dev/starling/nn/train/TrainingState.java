@@ -7,6 +7,7 @@ import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -158,12 +159,12 @@ public final class TrainingState {
      * Takes notes of another process or time. Whoever calls this has filled the {@link #tensors} that go with them, or
      * does so before it returns to the trainer, which goes on from there.
      *
-     * @throws IllegalArgumentException if they are not the notes of a run like this; then nothing is changed
+     * @throws TensorException if they are not the notes of a run like this; then nothing is changed
      */
     public void restore(Map<String, String> notes) {
         if (!dataNote().equals(notes.get("data"))) {
-            throw new IllegalArgumentException("was made with " + notes.get("data") + ", this run has " + dataNote()
-                    + "; build the loader as it was");
+            throw TensorException.argument("restore", "was made with " + notes.get("data") + ", this run has "
+                    + dataNote(), "build the loader as it was");
         }
         try {
             long step = Long.parseLong(notes.get("step"));
@@ -180,7 +181,8 @@ public final class TrainingState {
             optimizer.resume(optimizerSteps);
             restored = true;
         } catch (NumberFormatException e) {
-            throw new IllegalArgumentException("lacks the notes of a training run: " + e.getMessage(), e);
+            throw TensorException.argument("restore", "lacks the notes of a training run: " + e.getMessage(),
+                    "give the notes that another process took");
         }
     }
 
@@ -200,7 +202,7 @@ public final class TrainingState {
         try {
             restore(notes);
             progress.averages.restore(notes);
-        } catch (IllegalArgumentException e) {
+        } catch (TensorException e) {
             throw new CheckpointException(checkpoint.path(), e.getMessage(), "give one that this run has saved", e);
         }
         // What a strategy kept is read when a strategy asks for it, and not needed by another.

@@ -265,7 +265,7 @@ class CheckpointTest {
         CheckpointWriter writer = new CheckpointWriter(file, 2);
         writer.save(1, Map.of("w", weight), Map.of());
         assertThatThrownBy(() -> writer.save(2, Map.of("w", weight), Map.of()))
-                .isInstanceOf(IllegalStateException.class);
+                .isInstanceOf(CheckpointException.class);
         assertThatThrownBy(writer::await).isInstanceOf(CheckpointException.class).hasMessageContaining("file");
         assertThat(writer.await()).isNull();
         writer.close();

@@ -3,6 +3,7 @@ package dev.starling.nn.data;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.tensor.TensorException;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -146,9 +147,9 @@ class DataFileTest {
     @Test
     void shouldRefuseImagesThatDoNotFitTheirLabels() {
         assertThatThrownBy(() -> new LabelledImages(1, 2, 2, 10, new byte[7], new byte[2]))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("2x1x2x2").hasMessageContaining("7");
+            .isInstanceOf(TensorException.class).hasMessageContaining("2x1x2x2").hasMessageContaining("7");
         assertThatThrownBy(() -> new LabelledImages(1, 1, 1, 2, new byte[2], new byte[] {1, 2}))
-            .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("2 at image 1");
+            .isInstanceOf(TensorException.class).hasMessageContaining("2 at image 1");
     }
 
     private static void refuses(ThrowingCallable read, String file, String reason) {

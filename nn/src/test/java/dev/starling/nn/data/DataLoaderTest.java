@@ -188,7 +188,7 @@ class DataLoaderTest {
                 .hasMessageContaining("batch 0 of epoch 0");
         loader.close();
         assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-loader"));
-        assertThatThrownBy(() -> loader.epoch(1)).isInstanceOf(IllegalStateException.class);
+        assertThatThrownBy(() -> loader.epoch(1)).isInstanceOf(LoadException.class);
     }
 
     @Test

@@ -322,7 +322,7 @@ class CapturedStepTest {
                 if (captured) {
                     builder.captured();
                     assertThatThrownBy(() -> builder.accumulate(2).build())
-                            .isInstanceOf(IllegalStateException.class).hasMessageContaining("accumulate");
+                            .isInstanceOf(TensorException.class).hasMessageContaining("accumulate");
                     builder.accumulate(1);
                 }
                 List<Object> result = new ArrayList<>();

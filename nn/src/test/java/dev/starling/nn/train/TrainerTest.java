@@ -337,7 +337,7 @@ class TrainerTest {
             Scores scores = Scores.evaluate(x -> x, Loss.meanSquared(), data, Metric.meanAbsoluteError());
             assertThat(scores.loss()).isCloseTo(41 / 3.0, within(1e-6));
             assertThat(scores.metric("mean absolute error")).isCloseTo(3, within(1e-6));
-            assertThatThrownBy(() -> scores.metric("accuracy")).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> scores.metric("accuracy")).isInstanceOf(TensorException.class);
         }
     }
 }

@@ -1,13 +1,9 @@
 package dev.starling.samples.train;
 
-import dev.starling.distributed.DistributedException;
+import dev.starling.StarlingException;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.LaunchedProcess;
-import dev.starling.nn.checkpoint.CheckpointException;
-import dev.starling.nn.data.DataException;
 import dev.starling.samples.data.DataDirectory;
-import dev.starling.tensor.TensorException;
-import dev.starling.transport.TransportException;
 import java.io.PrintWriter;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
@@ -55,8 +51,7 @@ public final class Train implements Runnable {
         } catch (LaunchException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return e.status();
-        } catch (DataException | TensorException | CheckpointException | TransportException | DistributedException
-                | IllegalArgumentException | UncheckedIOException e) {
+        } catch (StarlingException | IllegalArgumentException | UncheckedIOException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
         }

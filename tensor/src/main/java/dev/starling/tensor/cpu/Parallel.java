@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -126,7 +127,7 @@ public final class Parallel {
 
     private static int requirePositive(int threads) {
         if (threads < 1) {
-            throw new IllegalArgumentException("number of threads must be at least 1, got " + threads);
+            throw TensorException.argument("threads", "the number must be 1 or more, got " + threads, "give a number");
         }
         return threads;
     }

@@ -1,9 +1,10 @@
 package dev.starling.tensor.profile;
 
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import jdk.jfr.Recording;
 
 /**
@@ -42,7 +43,7 @@ public final class Profiler implements AutoCloseable {
     /**
      * Stops to observe and writes the file. Closing twice does nothing.
      *
-     * @throws UncheckedIOException if the file cannot be written
+     * @throws TensorException if the file cannot be written
      */
     @Override
     public void close() {
@@ -64,7 +65,10 @@ public final class Profiler implements AutoCloseable {
                 Files.delete(file);
             }
         } catch (IOException e) {
-            throw new UncheckedIOException("the profile cannot be written to " + target + ": " + e.getMessage(), e);
+            TensorException failure = new TensorException(TensorException.Problem.DATA, "profile", List.of(),
+                    "cannot be written to " + target + ": " + e.getMessage(), "name a file that can be written");
+            failure.initCause(e);
+            throw failure;
         }
     }
 }

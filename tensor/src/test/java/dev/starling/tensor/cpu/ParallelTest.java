@@ -1,10 +1,10 @@
 package dev.starling.tensor.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.sun.management.ThreadMXBean;
+import dev.starling.tensor.TensorException;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
@@ -101,7 +101,8 @@ class ParallelTest {
         int outside = Parallel.threads();
         assertThat(Parallel.<Integer>withThreads(7, Parallel::threads)).isEqualTo(7);
         assertThat(Parallel.threads()).isEqualTo(outside);
-        assertThatIllegalArgumentException().isThrownBy(() -> Parallel.setThreads(0)).withMessageContaining("got 0");
+        assertThatThrownBy(() -> Parallel.setThreads(0)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("got 0");
         Parallel.setThreads(3);
         try {
             assertThat(Parallel.threads()).isEqualTo(3);

@@ -1,5 +1,6 @@
 package dev.starling.transport.simulated;
 
+import dev.starling.transport.TransportException;
 import java.time.Duration;
 
 /**
@@ -26,7 +27,8 @@ public record Conditions(Duration latency, Duration jitter, double loss, Duratio
     public Conditions {
         if (latency.isNegative() || jitter.isNegative() || retransmission.isNegative() || bytesPerSecond <= 0
                 || windowBytes <= 0 || !share(loss) || !share(backPressure) || !share(copies) || !share(noise)) {
-            throw new IllegalArgumentException("durations >= 0, bytes > 0 and 0 <= shares < 1 must hold");
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "durations >= 0, bytes > 0 and 0 <= shares < 1 must hold", "change them");
         }
     }
 

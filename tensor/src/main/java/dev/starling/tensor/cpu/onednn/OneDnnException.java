@@ -1,7 +1,9 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.StarlingException;
+
 /** oneDNN refused a call: the message says what was asked for and the status that came back. */
-public final class OneDnnException extends RuntimeException {
+public final class OneDnnException extends StarlingException {
     private static final long serialVersionUID = 1L;
     private static final String[] STATUS = {"success", "out of memory", "invalid arguments", "unimplemented",
         "last implementation reached", "runtime error", "not required", "invalid graph", "invalid graph operation",

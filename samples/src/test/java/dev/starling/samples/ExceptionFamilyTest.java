@@ -1,0 +1,52 @@
+package dev.starling.samples;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.StarlingException;
+import dev.starling.autograd.Tape;
+import dev.starling.distributed.Group;
+import dev.starling.nn.layer.Layer;
+import dev.starling.tensor.Tensor;
+import dev.starling.transport.Transport;
+import java.io.IOException;
+import java.lang.reflect.Modifier;
+import java.net.URI;
+import java.nio.file.FileSystem;
+import java.nio.file.FileSystems;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A caller that catches {@link StarlingException} misses no exception of the modules that an application uses. */
+class ExceptionFamilyTest {
+    @ParameterizedTest
+    @ValueSource(classes = {Tensor.class, Tape.class, Layer.class, Transport.class, Group.class})
+    void shouldDeriveEveryPublicExceptionFromOneRoot(Class<?> ofModule) throws Exception {
+        URI place = ofModule.getProtectionDomain().getCodeSource().getLocation().toURI();
+        List<String> names;
+        if (place.getPath().endsWith(".jar")) {
+            try (FileSystem jar = FileSystems.newFileSystem(Path.of(place), Map.of())) {
+                names = exceptions(jar.getPath("/"));
+            }
+        } else {
+            names = exceptions(Path.of(place));
+        }
+        for (String name : names) {
+            Class<?> type = Class.forName(name, false, ofModule.getClassLoader());
+            assertThat(!Modifier.isPublic(type.getModifiers()) || StarlingException.class.isAssignableFrom(type))
+                    .as(name).isTrue();
+        }
+        assertThat(names.isEmpty()).as("exceptions of " + place).isEqualTo(ofModule == Tape.class);
+    }
+
+    private static List<String> exceptions(Path root) throws IOException {
+        try (Stream<Path> files = Files.walk(root)) {
+            return files.map(f -> root.relativize(f).toString()).filter(f -> f.endsWith("Exception.class"))
+                    .map(f -> f.substring(0, f.length() - ".class".length()).replace('/', '.')).toList();
+        }
+    }
+}
