@@ -5,6 +5,7 @@
  */
 module dev.starling.tensor {
     requires static jdk.incubator.vector;
+    requires jdk.management;
     requires org.bytedeco.dnnl;
     requires org.bytedeco.javacpp;
     requires org.bytedeco.opencl;

@@ -1,6 +1,7 @@
 package dev.starling.tensor;
 
 import dev.starling.tensor.op.Fill;
+import java.util.List;
 
 /** Tensors made of nothing, where {@link Tensor}'s own factories do not suffice. */
 public final class Creation {
@@ -32,8 +33,21 @@ public final class Creation {
         return arange(new Spec(DType.F32, Shape.of(n), Device.current()), start, step);
     }
 
+    /** Returns {@code count} as a length, if Java's heap can have an array of as many elements of {@code bytes}. */
+    static int arrayLength(String op, long count, int bytes) {
+        if (count > Integer.MAX_VALUE - 8 || count * bytes > Runtime.getRuntime().maxMemory()) {
+            throw new TensorException(TensorException.Problem.MEMORY, op, List.of(), "an array of " + count
+                    + " elements does not fit into Java's heap", "take fewer, or give the JVM more memory (-Xmx)");
+        }
+        return (int) count;
+    }
+
     /** Returns {@code n} f32 numbers from {@code first} to {@code last}, both included, on the current device. */
     public static Tensor linspace(double first, double last, long n) {
+        if (!Double.isFinite(last - first)) {
+            throw TensorException.argument("linspace", "ends must be finite, got " + first + " and " + last,
+                    "change them");
+        }
         return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, n > 1 ? (last - first) / (n - 1) : 0);
     }
 

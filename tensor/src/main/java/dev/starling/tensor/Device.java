@@ -46,8 +46,16 @@ public final class Device {
         return of("cuda", index);
     }
 
-    /** Returns the device of a backend's type and index. */
+    /**
+     * Returns the device of a backend's type and index. Whether there is one shows at first use.
+     *
+     * @throws TensorException if the index is negative
+     */
     public static Device of(String type, int index) {
+        if (index < 0) {
+            throw new TensorException(TensorException.Problem.DEVICE, "device " + type, List.of(),
+                    "the index must be >= 0, got " + index, "count devices from 0");
+        }
         return DEVICES.computeIfAbsent(type + ":" + index, k -> new Device(type, index));
     }
 

@@ -76,8 +76,8 @@ public final class Functions {
      * @param q {@code [.., L, E]}
      * @param k {@code [.., S, E]}
      * @param v {@code [.., S, V]}
-     * @param mask broadcasts to {@code [.., L, S]}: bool, true where a query attends (one that attends nowhere gives
-     *     0), or of the operands' type, added to the scores; or {@code null}
+     * @param mask broadcasts to {@code [.., L, S]}: bool, true where a query attends, or of the operands' type,
+     *     added to the scores; a query that attends nowhere, or to whose scores -∞ is added, gives 0; or {@code null}
      * @param causal whether query {@code i} attends to keys {@code 0..i} only
      * @param dropout probability of dropping a weight; 0 when not training
      * @param scale of the scores, usually {@code 1/√E}

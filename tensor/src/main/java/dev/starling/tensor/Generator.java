@@ -70,6 +70,10 @@ public final class Generator {
 
     /** Moves past {@code elements} numbers and returns the block at which they start: for ops of {@link Random}. */
     public long advance(long elements) {
+        if (elements < 0) {
+            throw TensorException.argument("generator", "a stream moves forward, got " + elements + " elements",
+                    "use restore to go back");
+        }
         long first = counter;
         counter += Random.blocks(elements);
         return first;
@@ -106,10 +110,6 @@ public final class Generator {
 
     /** Returns 1 with {@code probability}, else 0, of any type. */
     public Tensor bernoulli(Spec spec, double probability) {
-        if (!(probability >= 0 && probability <= 1)) {
-            throw TensorException.argument("bernoulli", "0 <= probability <= 1 must hold, got " + probability,
-                    "give a probability");
-        }
         return Tensor.compute(new Random.Bernoulli(spec, probability, seed, advance(spec.shape().count())));
     }
 
@@ -133,8 +133,8 @@ public final class Generator {
         if (n < 0) {
             throw TensorException.argument("permutation", "n must be >= 0, got " + n, "give a size");
         }
+        long[] order = new long[Creation.arrayLength("permutation", n, Long.BYTES)];
         long first = advance(n);
-        long[] order = new long[n];
         for (int i = 0; i < n; i++) {
             int j = (int) ((Philox.bitsAt(seed, first, i) & 0xFFFFFFFFL) * (i + 1) >>> 32);
             order[i] = order[j];

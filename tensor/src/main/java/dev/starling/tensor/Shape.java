@@ -117,6 +117,10 @@ public final class Shape {
     /** Returns this shape with a dimension of {@code size} inserted before {@code axis}. */
     public Shape insert(int axis, long size) {
         int a = axis < 0 ? axis + dims.length + 1 : axis;
+        if (a < 0 || a > dims.length) {
+            throw TensorException.argument("shape", "axis " + axis + " must be " + (-dims.length - 1) + " to "
+                    + dims.length + ", the places before, in and behind " + this, "change it");
+        }
         long[] d = new long[dims.length + 1];
         for (int i = 0, j = 0; i < d.length; i++) {
             d[i] = i == a ? size : dims[j++];
@@ -126,6 +130,10 @@ public final class Shape {
 
     /** Returns the dimensions from {@code from} (inclusive) to {@code to} (exclusive). */
     public Shape slice(int from, int to) {
+        if (from < 0 || to < from || to > dims.length) {
+            throw TensorException.argument("shape", "0 <= from <= to <= rank must hold, got " + from + " to " + to
+                    + " of " + this, "change them");
+        }
         return of(Arrays.copyOfRange(dims, from, to));
     }
 

@@ -107,6 +107,10 @@ public sealed interface Shaping permits Tensor {
 
     /** Returns this tensor without dimension {@code axis}, whose size must be 1. */
     default Tensor squeeze(int axis) {
+        if (self().size(axis) != 1) {
+            throw new TensorException(TensorException.Problem.SHAPE, "squeeze", List.of(self().spec()),
+                    "dimension " + axis + " must have size 1", "name another, or reshape");
+        }
         return reshape(self().shape().without(axis));
     }
 
@@ -158,6 +162,11 @@ public sealed interface Shaping permits Tensor {
         long[] dims = self().shape().dims();
         long[] steps = new long[dims.length];
         Arrays.fill(steps, 1);
+        if (before.length != dims.length || after.length != dims.length) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "pad", List.of(self().spec()), "needs "
+                    + dims.length + " sizes before and after, got " + before.length + " and " + after.length,
+                    "give one of each for each dimension");
+        }
         for (int i = 0; i < dims.length; i++) {
             dims[i] += before[i] + after[i];
         }
@@ -166,6 +175,7 @@ public sealed interface Shaping permits Tensor {
 
     /** Joins tensors along {@code axis}; they meet in their promoted type. */
     static Tensor concat(int axis, Tensor... parts) {
+        requireSome("concat", parts);
         DType meet = parts[0].dtype();
         for (Tensor p : parts) {
             meet = DType.promote(meet, p.dtype());
@@ -179,11 +189,18 @@ public sealed interface Shaping permits Tensor {
 
     /** Joins tensors of one shape along a new dimension before {@code axis}. */
     static Tensor stack(int axis, Tensor... parts) {
+        requireSome("stack", parts);
         Tensor[] rows = new Tensor[parts.length];
         for (int i = 0; i < parts.length; i++) {
             rows[i] = parts[i].unsqueeze(axis);
         }
         return concat(axis < 0 ? axis + rows[0].rank() : axis, rows);
+    }
+
+    private static void requireSome(String op, Tensor... parts) {
+        if (parts.length == 0) {
+            throw TensorException.argument(op, "needs a tensor or more, got none", "give some");
+        }
     }
 
     private void requirePositive(String op, long count) {
@@ -197,7 +214,8 @@ public sealed interface Shaping permits Tensor {
     default Tensor[] split(int axis, long size) {
         requirePositive("split", size);
         long n = self().size(axis);
-        Tensor[] parts = new Tensor[(int) Math.ceilDiv(n, size)];
+        int viewBytes = 128;
+        Tensor[] parts = new Tensor[Creation.arrayLength("split", Math.ceilDiv(n, size), viewBytes)];
         for (int i = 0; i < parts.length; i++) {
             parts[i] = narrow(axis, i * size, Math.min(size, n - i * size));
         }
@@ -260,7 +278,7 @@ public sealed interface Shaping permits Tensor {
     /** Returns the elements moved by {@code shift} places along {@code axis}; those that leave come in again. */
     default Tensor roll(int axis, long shift) {
         long n = self().size(axis);
-        long from = n == 0 ? 0 : Math.floorMod(-shift, n);
+        long from = n == 0 ? 0 : (n - Math.floorMod(shift, n)) % n;
         return from == 0 ? self() : concat(axis, narrow(axis, from, n - from), narrow(axis, 0, from));
     }
 
@@ -296,7 +314,7 @@ public sealed interface Shaping permits Tensor {
         long columns = x.size(-1);
         long n = Math.max(0, Math.min(rows + Math.min(offset, 0), columns - Math.max(offset, 0)));
         if (n == 0) {
-            return x.narrow(-1, 0, 0).narrow(-2, 0, Math.min(rows, 1)).squeeze(-2);
+            return x.narrow(-1, 0, 0).narrow(-2, 0, 0).reshape(x.shape().without(-2).with(-1, 0));
         }
         Tensor flat = x.flatten(-2, -1);
         long[] starts = new long[flat.rank()];

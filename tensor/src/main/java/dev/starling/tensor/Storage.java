@@ -3,6 +3,8 @@ package dev.starling.tensor;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import java.lang.ref.Cleaner;
+import java.util.Arrays;
+import java.util.List;
 
 /** The memory behind a tensor and its views: one allocation, one owner. Confined to one thread at a time. */
 final class Storage {
@@ -11,6 +13,7 @@ final class Storage {
     final Device device;
     private final Allocator allocator;
     private Block block;
+    private final long bytes;
     /** The keeper of memory that Starling did not allocate, so that it outlives its users. */
     private final Object foreign;
     /** Whose memory this is a part of, if that is lent out by a captured program: then closing does nothing. */
@@ -24,26 +27,27 @@ final class Storage {
     private Cleaner.Cleanable backstop;
     private Backstop backstopState;
 
-    private Storage(Device device, Allocator allocator, Block block, Object foreign) {
+    private Storage(Device device, Allocator allocator, Block block, long bytes, Object foreign) {
         this.device = device;
         this.allocator = allocator;
         this.block = block;
+        this.bytes = bytes;
         this.foreign = foreign;
     }
 
     static Storage allocate(Device device, long bytes, ThreadState state) {
         Allocator allocator = device.backend().memory();
-        Storage storage = new Storage(device, allocator, allocator.allocate(bytes), null);
+        Storage storage = new Storage(device, allocator, allocator.allocate(bytes), bytes, null);
         storage.own(state.scope);
         return storage;
     }
 
     static Storage foreign(Device device, Block block, Object keeper) {
-        return new Storage(device, null, block, keeper);
+        return new Storage(device, null, block, block.capacity(), keeper);
     }
 
-    static Storage lent(Storage lender) {
-        Storage storage = new Storage(lender.device, null, null, null);
+    static Storage lent(Storage lender, long bytes) {
+        Storage storage = new Storage(lender.device, null, null, bytes, null);
         storage.lend(lender, lender.address());
         return storage;
     }
@@ -54,6 +58,43 @@ final class Storage {
         closedBy = "what lent its memory";
         if (block == null || block.address() != address) {
             block = address == from.address() ? from.block : new Block(address, 0);
+        }
+    }
+
+    /** Returns how many bytes there are, which stay the same when the memory is given back. */
+    long bytes() {
+        return bytes;
+    }
+
+    /**
+     * Requires all elements of a tensor to lie within this memory; no sum or product here can overflow.
+     *
+     * @throws TensorException if one lies outside
+     */
+    void require(String op, Spec spec, long[] strides, long offset) {
+        require(op, spec, strides, offset, bytes);
+    }
+
+    /** Requires all elements of a tensor to lie within {@code bytes}. */
+    static void require(String op, Spec spec, long[] strides, long offset, long bytes) {
+        Shape shape = spec.shape();
+        long room = bytes / spec.dtype().bytes();
+        long least = offset;
+        long greatest = offset;
+        boolean within = strides.length == shape.rank() && (shape.count() == 0 || offset >= 0 && offset < room);
+        for (int i = 0; within && shape.count() > 0 && i < strides.length; i++) {
+            long steps = shape.dim(i) - 1;
+            long span = steps * strides[i];
+            within = steps == 0 || Math.multiplyHigh(steps, strides[i]) == span >> 63 && Math.abs(span) <= room
+                    && span != Long.MIN_VALUE;
+            least += within ? Math.min(span, 0) : 0;
+            greatest += within ? Math.max(span, 0) : 0;
+            within &= least >= 0 && greatest < room;
+        }
+        if (!within) {
+            throw new TensorException(TensorException.Problem.SHAPE, op, List.of(spec), "strides "
+                    + Arrays.toString(strides) + " from element " + offset + " on must stay within " + room
+                    + " elements of memory", "give strides and an offset that do");
         }
     }
 

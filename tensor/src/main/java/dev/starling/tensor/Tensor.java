@@ -48,17 +48,22 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return allocate(spec, spec.shape().contiguousStrides());
     }
 
-    /** Allocates a tensor with the given dense strides (in elements), of undefined content: for backends. */
+    /** Allocates a tensor with the given dense strides (in elements), checked, of undefined content: for backends. */
     public static Tensor allocate(Spec spec, long[] strides) {
+        if (strides != spec.shape().contiguousStrides()) {
+            Storage.require("allocate", spec, strides, 0, spec.bytes());
+        }
         ThreadState thread = ThreadState.current();
         Tensor lent = thread.interceptor == null ? null : thread.interceptor.allocate(spec, strides);
         return lent != null ? lent
                 : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
     }
 
-    /** Makes a view of this tensor's memory: for {@link View} ops. Strides and offset count elements. */
+    /** Makes a view of this memory: for {@link View} ops. Strides and offset, checked, count elements. */
     public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
-        return new Tensor(storage, spec.with(shape), viewStrides, viewOffset, ThreadState.current());
+        Spec viewed = spec.with(shape);
+        storage.require("view", viewed, viewStrides, viewOffset);
+        return new Tensor(storage, viewed, viewStrides, viewOffset, ThreadState.current());
     }
 
     /**
@@ -67,14 +72,16 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      *
      * @param other on the same device, with no more bytes than this tensor
      * @param otherStrides dense, in elements
+     * @throws TensorException if the memory is too small, strides leave it, or this tensor does not begin it
      */
     public Tensor lend(Spec other, long[] otherStrides) {
-        if (other.device() != device() || other.bytes() > spec.bytes()) {
+        if (other.device() != device() || other.bytes() > Math.min(spec.bytes(), storage.bytes()) || offset != 0) {
             throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
-                    "the memory must be of the device and large enough", "lend from a larger tensor");
+                    "the memory must be of the device, large enough and lent from its beginning", "lend from a larger tensor");
         }
+        Storage.require("lend", other, otherStrides, 0, other.bytes());
         address();
-        return new Tensor(Storage.lent(storage), other, otherStrides, 0, ThreadState.current());
+        return new Tensor(Storage.lent(storage, other.bytes()), other, otherStrides, 0, ThreadState.current());
     }
 
     /**
@@ -90,13 +97,14 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /**
-     * Makes a tensor over memory of the caller, without a copy. The segment must be native (off-heap) and stay alive as
-     * long as the tensor is used; what one side writes the other sees.
+     * Makes a tensor over memory of the caller, without a copy. The segment must be native (off-heap), writable, and
+     * stay alive as long as the tensor is used; what one side writes the other sees.
      */
     public static Tensor wrap(MemorySegment segment, DType dtype, long... shape) {
         Spec spec = new Spec(dtype, Shape.of(shape), Device.cpu());
-        if (!segment.isNative()) {
-            throw TensorException.argument("wrap", "the segment must be native memory", "copy arrays with Tensor.of");
+        if (!segment.isNative() || segment.isReadOnly() || !segment.scope().isAlive()) {
+            throw TensorException.argument("wrap", "the segment must be open, writable native memory",
+                    "copy it with Tensor.copyOf");
         }
         if (segment.byteSize() < spec.bytes()) {
             throw new TensorException(TensorException.Problem.SHAPE, "wrap", List.of(spec),
@@ -472,8 +480,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Returns the elements in row-major order, converted to float. */
     public float[] toFloats() {
+        float[] out = new float[Creation.arrayLength("array", count(), Float.BYTES)];
         Tensor host = onHost();
-        float[] out = new float[Math.toIntExact(count())];
         if (dtype() == DType.F32) {
             MemorySegment.copy(HostMemory.ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, host.address(), out, 0, out.length);
         } else {
@@ -486,16 +494,16 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Returns the elements in row-major order, converted to double. */
     public double[] toDoubles() {
+        double[] out = new double[Creation.arrayLength("array", count(), Double.BYTES)];
         Tensor host = onHost();
-        double[] out = new double[Math.toIntExact(count())];
         Arrays.setAll(out, i -> HostMemory.getDouble(dtype(), host.address() + (long) i * dtype().bytes()));
         return out;
     }
 
     /** Returns the elements in row-major order, converted to long. */
     public long[] toLongs() {
+        long[] out = new long[Creation.arrayLength("array", count(), Long.BYTES)];
         Tensor host = onHost();
-        long[] out = new long[Math.toIntExact(count())];
         Arrays.setAll(out, i -> HostMemory.getLong(dtype(), host.address() + (long) i * dtype().bytes()));
         return out;
     }

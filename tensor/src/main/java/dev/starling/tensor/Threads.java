@@ -17,12 +17,20 @@ public final class Threads {
         return Parallel.threads();
     }
 
-    /** Sets the number for the whole process. */
+    /**
+     * Sets the number for the whole process.
+     *
+     * @throws TensorException if {@code count} is not 1 to 1024
+     */
     public static void set(int count) {
         Parallel.setThreads(count);
     }
 
-    /** Runs {@code body} on this thread with a number of its own. */
+    /**
+     * Runs {@code body} on this thread with a number of its own.
+     *
+     * @throws TensorException if {@code count} is not 1 to 1024
+     */
     public static <T> T with(int count, Supplier<T> body) {
         return Parallel.withThreads(count, body);
     }

@@ -29,7 +29,6 @@ typedef C Part[4][4];
     u32 column = threadIdx.x % 16 * 4
 
 DEVICE C infinity() { return C(float_of(0x7f800000u)); }
-DEVICE C nan() { return C(float_of(0x7fc00000u)); }
 
 // The largest (or the sum) over the 16 threads that share four rows.
 DEVICE C row_max(C x) {
@@ -140,7 +139,6 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
             __syncthreads();
             weigh<false>(staged, tile, result, v, from, base);
         }
-        C nothing = p.masked == 1 || p.keys == 0 ? C(0) : nan();
         for (int i = 0; i < 4; i++) {
             i64 query = first + row + i;
             if (query >= p.queries) {
@@ -150,14 +148,14 @@ extern "C" __global__ void __launch_bounds__(256) attention(Attention p, T* y, C
                 for (int j = 0; j < 4; j++) {
                     i64 place = base + c * TILE + column + j;
                     if (place < p.depth) {
-                        C x = sum[i] == 0 ? nothing : result[c][i][j] / sum[i];
+                        C x = sum[i] == 0 ? C(0) : result[c][i][j] / sum[i];
                         y[at[0] + query * y_row + place] = narrow<T>(x);
                     }
                 }
             }
             if (column == 0 && blockIdx.z == 0) {
                 C log_sum = greatest[i] + log(sum[i]);
-                logs[head * p.queries + query] = sum[i] == 0 ? nothing - infinity() : log_sum;
+                logs[head * p.queries + query] = sum[i] == 0 ? -infinity() : log_sum;
             }
         }
     }

@@ -47,9 +47,8 @@ final class AttentionKernels {
             boolean logs = forward && i == 1;
             results[i] = logs ? Tensor.allocate(outputs[i]) : like(in[forward ? 0 : i + 1], outputs[i].with(DType.F32));
         }
-        boolean chosen = mask != null && inputs[masked].dtype() == DType.BOOL;
-        AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, chosen, rows)
-                : new AttentionPass(op, in[1], in[2], in[3], mask, chosen, rows);
+        AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, rows)
+                : new AttentionPass(op, in[1], in[2], in[3], mask, rows);
         if (forward) {
             pass.forward(results[0], results[1]);
         } else {

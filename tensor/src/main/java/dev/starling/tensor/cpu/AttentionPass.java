@@ -31,7 +31,6 @@ final class AttentionPass {
     private final Tensor k;
     private final Tensor v;
     private final Tensor mask;
-    private final boolean chosen;
     private final AttentionRows rows;
     private final Shape lead;
     private final int queries;
@@ -41,15 +40,14 @@ final class AttentionPass {
     private final int block;
     private final int blocks;
 
-    /** Operands are f32 with runs as rows; so is the mask, which is added; {@code chosen} if it was bool. */
-    AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, boolean chosen, AttentionRows rows) {
+    /** Operands are f32 with runs as rows; so is the mask, which is added. */
+    AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, AttentionRows rows) {
         scale = (float) op.scale();
         causal = op.causal();
         this.q = q;
         this.k = k;
         this.v = v;
         this.mask = mask;
-        this.chosen = chosen;
         this.rows = rows;
         lead = Shape.broadcast(Shape.broadcast(lead(q), lead(k)), lead(v));
         queries = Math.toIntExact(q.size(-2));
@@ -93,7 +91,7 @@ final class AttentionPass {
             int n = visible(first + r, seen);
             long bias = bias(head, first + r);
             float greatest = rows.greatest(row, n, scale, bias);
-            float shift = chosen && greatest == Float.NEGATIVE_INFINITY ? 0 : greatest;
+            float shift = greatest == Float.NEGATIVE_INFINITY ? 0 : greatest;
             float sum = rows.exponentials(row, n, scale, bias, shift);
             boolean blind = sum == 0;
             rows.scale(row, n, blind ? 0 : 1 / sum);

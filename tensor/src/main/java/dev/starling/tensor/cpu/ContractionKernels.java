@@ -70,7 +70,7 @@ final class ContractionKernels {
     }
 
     private static Tensor[] linear(ElementType type, Contraction.Linear op, Tensor[] in, Spec output) {
-        Tensor x = in[0].rank() == 1 ? in[0] : multipliable(in[0]);
+        Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
         Tensor sums = Tensor.allocate(output);
         int last = x.rank() - 1;
@@ -97,8 +97,12 @@ final class ContractionKernels {
         return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
     }
 
+    /** Returns a tensor whose last two dimensions, or whose only one, oneDNN can read: itself or a copy. */
     private static Tensor multipliable(Tensor x) {
         int row = x.rank() - 2;
+        if (row < 0) {
+            return x.size(0) == 1 || x.strides()[0] >= 1 ? x : CopyKernels.copy(x);
+        }
         boolean fits = Matmul.accepts(x.size(row), x.size(row + 1), x.strides()[row], x.strides()[row + 1]);
         return fits ? x : CopyKernels.copy(x);
     }

@@ -39,6 +39,9 @@ final class RecurrentSequence {
         units = Math.toIntExact(in.h().size(1));
         rows = cell.gates() * units;
         lengths = in.lengths();
+        for (int n = 0; lengths != null && n < batch; n++) {
+            Recurrence.length(op, given(n), n, steps);
+        }
         masks = lengths == null ? null : HostAllocator.shared().allocate(2L * steps * batch);
         for (int n = 0; masks != null && n < batch; n++) {
             int length = length(n);
@@ -61,8 +64,12 @@ final class RecurrentSequence {
 
     /** Returns how many steps a sequence has. */
     int length(int n) {
+        return (int) given(n);
+    }
+
+    private long given(int n) {
         DType type = lengths.dtype();
-        return Math.clamp(HostMemory.getLong(type, lengths.address() + (long) n * type.bytes()), 0, steps);
+        return HostMemory.getLong(type, lengths.address() + (long) n * type.bytes());
     }
 
     /** Returns the address of the byte that tells whether sequence {@code n} has step {@code t}. */

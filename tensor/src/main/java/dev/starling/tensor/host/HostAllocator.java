@@ -15,6 +15,8 @@ public final class HostAllocator implements Allocator {
     private static final long SLAB = 1 << 20;
     private static final CachingAllocator.Sizes SIZES =
             new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, SLAB / 8);
+    /** The system lends more than it has, and ends the process that uses it: larger requests are looked at first. */
+    private static final long PLENTY = 1L << 30;
     private static final HostAllocator SHARED = new HostAllocator();
 
     private final CachingAllocator cache = new CachingAllocator(new Arenas(), SIZES);
@@ -29,6 +31,9 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public long allocate(long bytes) {
+            if (bytes > PLENTY && bytes > PhysicalMemory.BYTES) {
+                return 0;
+            }
             Arena arena = Arena.ofShared();
             try {
                 long address = LargePages.suit(bytes) ? LargePages.allocate(arena, bytes)

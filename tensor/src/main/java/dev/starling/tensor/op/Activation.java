@@ -11,7 +11,15 @@ import java.util.function.Supplier;
 public sealed interface Activation extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, in);
+        return Elementwise.floating(this, takesGradient() ? 2 : 1, in);
+    }
+
+    /** Tells whether this is the kernel of a gradient, whose second operand is one. */
+    private boolean takesGradient() {
+        return switch (this) {
+            case ReluGradient _, SigmoidGradient _, TanhGradient _, SiluGradient _, GeluGradient _ -> true;
+            case Relu _, LeakyRelu _, Elu _, Sigmoid _, Silu _, Softplus _, Gelu _ -> false;
+        };
     }
 
     /** Returns the gradient through {@code kernel} if nobody records, else as {@code g·slope}. */

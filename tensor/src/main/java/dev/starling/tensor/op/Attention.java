@@ -3,6 +3,7 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
@@ -22,7 +23,8 @@ public sealed interface Attention extends Op {
      * Operands {@code (q [.., L, E], k [.., S, E], v [.., S, V])} and optionally {@code mask}, which broadcasts to
      * {@code [.., L, S]}, give {@code (softmax(scale·q·kᵀ + mask)·v [.., L, V], log-sum-exp of the scores [.., L])}.
      * The second result, f32 or f64, is for the gradient and carries none. A mask is bool, true where a query attends,
-     * or of the operands' type and added. A query all of whose scores are -∞ gives NaN, but 0 under a bool mask.
+     * or of the operands' type and added. A query all of whose scores are -∞ gives 0, under either mask, and has no
+     * part in any gradient.
      * (Vaswani et al., 2017; Dao et al., 2022)
      *
      * @param scale factor of the scores
@@ -122,15 +124,17 @@ public sealed interface Attention extends Op {
     static Tensor weights(Tensor q, Tensor k, Tensor mask, boolean causal, double scale) {
         Tensor scores = q.mul(scale).matmul(k.t());
         Tensor hidden = causal ? future(q.size(-2), k.size(-2), q.device()) : null;
-        boolean chosen = mask != null && mask.dtype() == DType.BOOL;
-        if (chosen) {
+        if (mask != null && mask.dtype() == DType.BOOL) {
             hidden = hidden == null ? mask.not() : mask.not().or(hidden);
         } else if (mask != null) {
             scores = scores.add(mask);
         }
-        Tensor weights = hidden == null ? scores.softmax(-1)
-                : scores.maskedFill(hidden, Double.NEGATIVE_INFINITY).softmax(-1);
-        return chosen ? weights.maskedFill(hidden, 0) : weights;
+        Tensor seen = hidden == null ? scores : scores.maskedFill(hidden, Double.NEGATIVE_INFINITY);
+        if (mask == null || k.size(-2) == 0) {
+            return seen.softmax(-1);
+        }
+        Tensor blind = Recorder.with(Recorder.NONE, () -> seen.max(true, -1).eq(Double.NEGATIVE_INFINITY));
+        return seen.maskedFill(blind, 0).softmax(-1).maskedFill(blind, 0);
     }
 
     /** Returns {@code [queries, keys]}, true where the key comes after the query. */

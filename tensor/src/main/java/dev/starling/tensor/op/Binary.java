@@ -7,8 +7,7 @@ import dev.starling.tensor.Tensor;
 public sealed interface Binary extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        Check.operands(this, in, 2, 2);
-        return Elementwise.same(this, in);
+        return Elementwise.same(this, 2, in);
     }
 
     private static Tensor[] gradients(Backward b, java.util.function.Supplier<Tensor> first,
@@ -48,7 +47,7 @@ public sealed interface Binary extends Elementwise {
     record Div() implements Binary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.floating(this, in);
+            return Elementwise.floating(this, 2, in);
         }
 
         @Override
@@ -62,7 +61,7 @@ public sealed interface Binary extends Elementwise {
     record Pow() implements Binary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.floating(this, in);
+            return Elementwise.floating(this, 2, in);
         }
 
         @Override
@@ -112,7 +111,7 @@ public sealed interface Binary extends Elementwise {
     record Atan2() implements Binary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.floating(this, in);
+            return Elementwise.floating(this, 2, in);
         }
 
         @Override

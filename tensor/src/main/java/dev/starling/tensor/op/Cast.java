@@ -13,6 +13,7 @@ import dev.starling.tensor.Tensor;
 public record Cast(DType target) implements Elementwise {
     @Override
     public Spec[] infer(Spec... in) {
+        Check.operands(this, in, 1, 1);
         return new Spec[] {in[0].with(target)};
     }
 

@@ -71,6 +71,18 @@ final class Check {
                 operands);
     }
 
+    /** Requires a dimension that is counted from the front. */
+    static void axis(Op op, int axis, Spec x, Spec... operands) {
+        argument(axis >= 0 && axis < x.shape().rank(), op, () -> "axis " + axis + " must be 0 to "
+                + (x.shape().rank() - 1), "count dimensions from the front", operands);
+    }
+
+    /** Requires a summand that keeps a variance from 0. */
+    static void epsilon(Op op, double epsilon, Spec... operands) {
+        argument(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY, op,
+                () -> "epsilon must be >= 0 and finite, got " + epsilon, "use for example 1e-5", operands);
+    }
+
     static Shape broadcast(Op op, Spec a, Spec b) {
         Shape shape = Shape.broadcast(a.shape(), b.shape());
         shape(shape != null, op, "shapes must broadcast", "reshape one so that sizes agree or are 1", a, b);
@@ -78,7 +90,10 @@ final class Check {
     }
 
     static void operands(Op op, Spec[] inputs, int least, int most) {
-        argument(inputs.length >= least && inputs.length <= most, op,
+        if (inputs.length >= least && inputs.length <= most) {
+            return;
+        }
+        argument(false, op,
                 () -> "takes " + least + (least == most ? "" : " to " + most) + " operands, got " + inputs.length,
                 "pass the operands that its Javadoc names", inputs);
     }

@@ -10,7 +10,8 @@ import dev.starling.tensor.Spec;
 public sealed interface Comparison extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return new Spec[] {Elementwise.same(this, in)[0].with(DType.BOOL)};
+        int count = this instanceof IsNan || this instanceof IsInf || this instanceof IsFinite ? 1 : 2;
+        return new Spec[] {Elementwise.same(this, count, in)[0].with(DType.BOOL)};
     }
 
     @Override

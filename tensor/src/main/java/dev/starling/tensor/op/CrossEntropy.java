@@ -23,6 +23,7 @@ public sealed interface CrossEntropy extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 2);
+            check(this, smoothing, in);
             Check.floating(this, in[0]);
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
@@ -73,8 +74,13 @@ public sealed interface CrossEntropy extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
             Check.floating(this, in[0], in[1]);
+            check(this, smoothing, in);
             Check.sameType(this, in[0], in[1]);
+            Check.rank(this, in[1], 2, in);
             Check.index(this, in[2], in);
+            Shape rows = Shape.of(in[1].shape().dim(0));
+            Check.shape(in[0].shape().equals(rows) && in[2].shape().equals(rows), this,
+                    () -> "g and targets must be " + rows, "pass the gradient of the loss, and its targets", in);
             return new Spec[] {in[1]};
         }
 
@@ -82,5 +88,10 @@ public sealed interface CrossEntropy extends Op {
         public boolean differentiable() {
             return false;
         }
+    }
+
+    private static void check(Op op, double smoothing, Spec... in) {
+        Check.argument(smoothing >= 0 && smoothing <= 1, op,
+                () -> "0 <= smoothing <= 1 must hold, got " + smoothing, "change smoothing", in);
     }
 }

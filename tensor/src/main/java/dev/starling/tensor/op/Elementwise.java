@@ -4,14 +4,15 @@ import dev.starling.tensor.Spec;
 
 /** Operations that compute each element of the output from the elements at its place in the broadcast operands. */
 public sealed interface Elementwise extends Op permits Unary, Activation, Binary, Comparison, Logic, Where, Cast {
-    /** Infers the output of an operation on floating operands of one type that broadcast together. */
-    static Spec[] floating(Op op, Spec... in) {
+    /** Infers the output of an operation on {@code count} floating operands of one type that broadcast together. */
+    static Spec[] floating(Op op, int count, Spec... in) {
         Check.floating(op, in);
-        return same(op, in);
+        return same(op, count, in);
     }
 
-    /** Infers the output of an operation on operands of one type that broadcast together. */
-    static Spec[] same(Op op, Spec... in) {
+    /** Infers the output of an operation on {@code count} operands of one type that broadcast together. */
+    static Spec[] same(Op op, int count, Spec... in) {
+        Check.operands(op, in, count, count);
         Spec out = in[0];
         for (int i = 1; i < in.length; i++) {
             if (in[i] != out) {

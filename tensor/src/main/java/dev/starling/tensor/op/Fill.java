@@ -9,6 +9,9 @@ public sealed interface Fill extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
+        Check.operands(this, in, 0, 0);
+        Check.shape(!(this instanceof Range) || spec().shape().rank() == 1, this, "needs a shape of rank 1",
+                "reshape the result", spec());
         return new Spec[] {spec()};
     }
 

@@ -6,8 +6,9 @@ import dev.starling.tensor.Spec;
 public sealed interface Logic extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
+        Spec[] out = Elementwise.same(this, this instanceof Not ? 1 : 2, in);
         Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers", "compare first", in);
-        return Elementwise.same(this, in);
+        return out;
     }
 
     @Override

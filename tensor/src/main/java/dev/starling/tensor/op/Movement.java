@@ -10,6 +10,7 @@ public sealed interface Movement extends Op {
     record Copy() implements Movement {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             return new Spec[] {in[0]};
         }
 
@@ -28,6 +29,7 @@ public sealed interface Movement extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.argument(in.length > 0, this, "needs at least one operand", "give some");
+            Check.axis(this, axis, in[0], in);
             Check.sameType(this, in);
             long size = 0;
             for (Spec s : in) {
@@ -36,6 +38,7 @@ public sealed interface Movement extends Op {
                         "sizes must agree but in dimension " + axis, "reshape or slice", in);
                 size += s.shape().dim(axis);
             }
+            Check.shape(size >= 0, this, "sizes must not add up to more than 2^63", "join fewer", in);
             return new Spec[] {in[0].with(in[0].shape().with(axis, size))};
         }
 
@@ -64,16 +67,10 @@ public sealed interface Movement extends Op {
     record Place(Shape shape, long[] starts, long[] steps, double value) implements Movement {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Shape inner = in[0].shape();
             Check.shape(inner.rank() == shape.rank(), this, () -> "must have the rank of " + shape, "reshape it", in);
-            for (int i = 0; i < starts.length; i++) {
-                int axis = i;
-                long last = starts[i] + (inner.dim(i) - 1) * steps[i];
-                Check.shape(inner.dim(i) == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0
-                        && last < shape.dim(i), this,
-                        () -> "dimension " + axis + ": " + starts[axis] + " to " + last + " must lie within "
-                        + shape.dim(axis), "give a larger shape", in);
-            }
+            View.Slice.check(this, shape, starts, steps, inner.dims(), "give a larger shape", in);
             return new Spec[] {in[0].with(shape)};
         }
 

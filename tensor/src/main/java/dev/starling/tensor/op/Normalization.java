@@ -21,6 +21,7 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
+            Check.epsilon(this, epsilon, in);
             epilogue.requireNoGelu(this);
             Check.floating(this, in);
             Check.wideOr(this, in[0], in[1], in);
@@ -81,8 +82,13 @@ public sealed interface Normalization extends Op {
             Check.wideOr(this, in[1], in[2], in);
             Check.sameType(this, in[0], in[1], in[3]);
             Check.sameType(this, in[2], in[4], in[5]);
-            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
+            Shape x = in[1].shape();
+            Check.shape(in[0].shape().equals(x) && in[3].shape().equals(x), this, "g, x and y must have one shape",
                     "pass y's gradient", in);
+            Check.shape(x.rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
+            Shape c = Shape.of(x.dim(1));
+            Check.shape(in[2].shape().equals(c) && in[4].shape().equals(c) && in[5].shape().equals(c), this,
+                    () -> "gamma, mean and deviation must be " + c, "pass what batchNorm took and gave", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 
@@ -102,13 +108,13 @@ public sealed interface Normalization extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
+            Check.epsilon(this, epsilon, in);
             Check.floating(this, in);
             Check.wideOr(this, in[0], in[1], in);
             Check.sameType(this, in[1], in[2]);
             Shape x = in[0].shape();
             Shape d = in[1].shape();
-            Check.shape(d.rank() >= 1 && d.rank() <= x.rank() && x.slice(x.rank() - d.rank(), x.rank()).equals(d)
-                    && in[2].shape().equals(d), this, "gamma and beta must have the trailing sizes of x",
+            Check.shape(trails(d, x) && in[2].shape().equals(d), this, "gamma and beta must have the trailing sizes of x",
                     "give one value for each normalised element", in);
             Spec statistics = in[1].with(x.slice(0, x.rank() - d.rank()));
             return new Spec[] {in[0], statistics, statistics};
@@ -143,8 +149,13 @@ public sealed interface Normalization extends Op {
             Check.wideOr(this, in[1], in[2], in);
             Check.sameType(this, in[0], in[1]);
             Check.sameType(this, in[2], in[3], in[4]);
-            Check.shape(in[0].shape().equals(in[1].shape()), this, "g and x must have one shape",
-                    "pass y's gradient", in);
+            Shape x = in[1].shape();
+            Shape d = in[2].shape();
+            Check.shape(in[0].shape().equals(x), this, "g and x must have one shape", "pass y's gradient", in);
+            Check.shape(trails(d, x), this, "gamma must have the trailing sizes of x", "pass what layerNorm took", in);
+            Shape lead = x.slice(0, x.rank() - d.rank());
+            Check.shape(in[3].shape().equals(lead) && in[4].shape().equals(lead), this,
+                    () -> "mean and deviation must be " + lead, "pass what layerNorm gave", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 
@@ -152,5 +163,10 @@ public sealed interface Normalization extends Op {
         public boolean differentiable() {
             return false;
         }
+    }
+
+    /** Tells whether {@code x} ends with the sizes {@code d}, of which there is one or more. */
+    private static boolean trails(Shape d, Shape x) {
+        return d.rank() >= 1 && d.rank() <= x.rank() && x.slice(x.rank() - d.rank(), x.rank()).equals(d);
     }
 }

@@ -1,5 +1,7 @@
 package dev.starling.tensor.op;
 
+import dev.starling.tensor.TensorException;
+
 /**
  * The random numbers of Starling, by definition: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
  * 1, 2, 3", SC 2011), a function of a seed and a counter with no state in between.
@@ -56,7 +58,7 @@ public final class Philox {
      */
     public static int bits(long seed, long counter, int lane) {
         if (lane < 0 || lane > 3) {
-            throw new IllegalArgumentException("lane must be 0 to 3, got " + lane);
+            throw TensorException.argument("philox", "lane must be 0 to 3, got " + lane, "give one of a block's four");
         }
         int[] words = new int[4];
         block(seed, counter, words, 0);

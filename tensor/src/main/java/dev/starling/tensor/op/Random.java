@@ -46,7 +46,10 @@ public sealed interface Random extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
+            Check.argument((float) low < (float) high && (float) (high - low) < Float.POSITIVE_INFINITY, this,
+                    () -> "low < high must hold in f32, got " + low + " and " + high, "change them", spec);
             return new Spec[] {spec};
         }
 
@@ -77,7 +80,11 @@ public sealed interface Random extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
+            Check.argument(Double.isFinite(mean) && deviation >= 0 && deviation < Double.POSITIVE_INFINITY, this,
+                    () -> "needs a finite mean and a deviation >= 0, got " + mean + " and " + deviation, "change them",
+                    spec);
             return new Spec[] {spec};
         }
 
@@ -103,6 +110,9 @@ public sealed interface Random extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 0, 0);
+            Check.argument(probability >= 0 && probability <= 1, this,
+                    () -> "0 <= probability <= 1 must hold, got " + probability, "give a probability", spec);
             return new Spec[] {spec};
         }
 
@@ -129,10 +139,10 @@ public sealed interface Random extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 0, 0);
             Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
-            Check.argument(high > low && high - low <= 1L << 32, this, "low < high <= low + 2^32 must hold",
-                    "change them",
-                    spec);
+            Check.argument(high > low && high - low > 0 && high - low <= 1L << 32, this,
+                    () -> "low < high <= low + 2^32 must hold, got " + low + " and " + high, "change them", spec);
             return new Spec[] {spec};
         }
 
@@ -158,9 +168,10 @@ public sealed interface Random extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Check.floating(this, in);
-            Check.argument(probability >= 0 && probability < 1, this, "0 <= probability < 1 must hold",
-                    "change it", in);
+            Check.argument(probability >= 0 && probability < 1, this, () -> "0 <= probability < 1 must hold, got "
+                    + probability, "change it", in);
             return new Spec[] {in[0]};
         }
 

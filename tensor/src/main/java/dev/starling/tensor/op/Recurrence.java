@@ -4,7 +4,9 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * One layer of a recurrent network over a whole sequence, in one direction. With T steps, a batch of N, I inputs, H
@@ -12,7 +14,7 @@ import java.util.Arrays;
  * {@code c [N, H]}), weights {@code [G·H, I]} of the input and {@code [G·H, H]} of the state, their two biases
  * {@code [G·H]}, which may both be missing, and at most {@code lengths [N]}.
  *
- * <p>Where {@code lengths}, i32 or i64, are given (below 0 means 0, above T means T), a sequence's steps from its
+ * <p>Where {@code lengths}, i32 or i64, are given , 0 to T, a sequence's steps from its
  * length on are left out: their results are 0, and the state passes by them. A reversed layer begins with the last step
  * of the length.
  *
@@ -73,6 +75,20 @@ public sealed interface Recurrence extends Op {
      * @param <T> tensor or spec
      */
     record Operands<T>(T x, T h, T c, T weight, T recurrentWeight, T bias, T recurrentBias, T lengths) { }
+
+    /**
+     * Returns the length of sequence {@code n}, for backends whose memory the host can read.
+     *
+     * @throws TensorException if it is not 0 to {@code steps}
+     */
+    static int length(Recurrence op, long given, int n, int steps) {
+        if (given < 0 || given > steps) {
+            throw new TensorException(TensorException.Problem.INDEX, op.name(), List.of(), "length " + given
+                    + " of sequence " + n + " must be 0 to the number of steps, " + steps,
+                    "correct the length, or pad x");
+        }
+        return (int) given;
+    }
 
     /** Names the layer's operands among those of this operation. */
     default <T> Operands<T> operands(T[] in) {

@@ -14,7 +14,8 @@ public sealed interface Scan extends Op {
     record CumSum(int axis, boolean reverse) implements Scan {
         @Override
         public Spec[] infer(Spec... in) {
-            in[0].shape().axis(axis);
+            Check.operands(this, in, 1, 1);
+            Check.axis(this, axis, in[0], in);
             return new Spec[] {in[0].with(in[0].dtype().toSum())};
         }
 

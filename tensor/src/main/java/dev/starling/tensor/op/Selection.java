@@ -20,8 +20,8 @@ public sealed interface Selection extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 2);
             Check.index(this, in[1], in);
+            Check.axis(this, axis, in[0], in);
             Shape x = in[0].shape();
-            x.axis(axis);
             return new Spec[] {in[0].with(x.slice(0, axis).concat(in[1].shape()).concat(x.slice(axis + 1, x.rank())))};
         }
 
@@ -45,7 +45,9 @@ public sealed interface Selection extends Op {
             Check.index(this, in[1], in);
             Shape g = in[0].shape();
             int after = axis + in[1].shape().rank();
-            Check.shape(g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
+            Check.argument(size >= 0 && axis >= 0, this, () -> "axis and size must be >= 0, got " + axis + " and " + size,
+                    "give those of take's operand", in);
+            Check.shape(after >= 0 && g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
                     "dimensions from " + axis + " must be those of the index", "pass the gradient of take", in);
             return new Spec[] {in[0].with(g.slice(0, axis).concat(Shape.of(size)).concat(g.slice(after, g.rank())))};
         }
@@ -123,6 +125,7 @@ public sealed interface Selection extends Op {
     record Nonzero(long count) implements Selection {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             return new Spec[] {new Spec(DType.I64, Shape.of(count, in[0].shape().rank()), in[0].device())};
         }
 
@@ -142,6 +145,7 @@ public sealed interface Selection extends Op {
 
     private static void within(Op op, int axis, Spec x, Spec index, Spec[] in) {
         Check.index(op, index, in);
+        Check.axis(op, axis, x, in);
         Check.rank(op, index, x.shape().rank(), in);
         for (int i = 0; i < x.shape().rank(); i++) {
             Check.shape(i == axis || index.shape().dim(i) <= x.shape().dim(i), op,

@@ -10,9 +10,11 @@ public sealed interface Softmax extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
-        Check.floating(this, in);
-        in[0].shape().axis(axis());
-        Elementwise.same(this, in);
+        int count = this instanceof ExponentialsGradient || this instanceof LogarithmsGradient ? 2 : 1;
+        Elementwise.floating(this, count, in);
+        Check.axis(this, axis(), in[0], in);
+        Check.shape(in[count - 1].shape().equals(in[0].shape()), this, "y and g must have one shape",
+                "pass the result and its gradient", in);
         return new Spec[] {in[0]};
     }
 

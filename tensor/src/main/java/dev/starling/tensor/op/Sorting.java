@@ -27,7 +27,8 @@ public sealed interface Sorting extends Op {
     record Sort(int axis, boolean descending) implements Sorting {
         @Override
         public Spec[] infer(Spec... in) {
-            in[0].shape().axis(axis);
+            Check.operands(this, in, 1, 1);
+            Check.axis(this, axis, in[0], in);
             return new Spec[] {in[0], in[0].with(DType.I64)};
         }
     }
@@ -42,6 +43,8 @@ public sealed interface Sorting extends Op {
     record TopK(long k, int axis, boolean largest) implements Sorting {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
+            Check.axis(this, axis, in[0], in);
             Check.argument(k >= 0 && k <= in[0].shape().dim(axis), this,
                     "k = " + k + " must lie between 0 and the size of dimension " + axis, "use a smaller k", in);
             Spec values = in[0].with(in[0].shape().with(axis, k));

@@ -12,6 +12,7 @@ import dev.starling.tensor.Tensor;
 public record Transfer(Device target) implements Op {
     @Override
     public Spec[] infer(Spec... in) {
+        Check.operands(this, in, 1, 1);
         return new Spec[] {new Spec(in[0].dtype(), in[0].shape(), target)};
     }
 

@@ -7,14 +7,14 @@ import dev.starling.tensor.Tensor;
 public sealed interface Unary extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, in);
+        return Elementwise.floating(this, 1, in);
     }
 
     /** -x. */
     record Neg() implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, in);
+            return Elementwise.same(this, 1, in);
         }
 
         @Override
@@ -27,7 +27,7 @@ public sealed interface Unary extends Elementwise {
     record Abs() implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, in);
+            return Elementwise.same(this, 1, in);
         }
 
         @Override
@@ -40,7 +40,7 @@ public sealed interface Unary extends Elementwise {
     record Sign() implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, in);
+            return Elementwise.same(this, 1, in);
         }
 
         @Override
@@ -53,7 +53,7 @@ public sealed interface Unary extends Elementwise {
     record Square() implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, in);
+            return Elementwise.same(this, 1, in);
         }
 
         @Override
@@ -289,7 +289,9 @@ public sealed interface Unary extends Elementwise {
     record Clamp(double low, double high) implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, in);
+            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "ends must not be NaN, got " + low + " and " + high,
+                    "use infinities for open ends", in);
+            return Elementwise.same(this, 1, in);
         }
 
         @Override

@@ -19,6 +19,7 @@ public sealed interface View extends Op {
     record Reshape(Shape shape) implements View {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Check.shape(shape.count() == in[0].shape().count(), this,
                     () -> "needs as many elements as " + shape + " has, which is " + shape.count(),
                     "use sizes with equal product",
@@ -82,6 +83,7 @@ public sealed interface View extends Op {
     record Permute(int... order) implements View {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             int rank = in[0].shape().rank();
             int seen = 0;
             for (int axis : order) {
@@ -124,6 +126,7 @@ public sealed interface View extends Op {
     record Expand(Shape shape) implements View {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Check.shape(shape.equals(Shape.broadcast(in[0].shape(), shape)), this, () -> "must broadcast to " + shape,
                     "sizes must agree or be 1", in);
             return new Spec[] {in[0].with(shape)};
@@ -155,19 +158,25 @@ public sealed interface View extends Op {
     record Slice(long[] starts, long[] steps, long[] sizes) implements View {
         @Override
         public Spec[] infer(Spec... in) {
-            Shape shape = in[0].shape();
-            Check.argument(starts.length == shape.rank() && steps.length == shape.rank()
-                    && sizes.length == shape.rank(),
-                    this, "needs a start, step and size for each dimension", "give one of each for each", in);
-            for (int i = 0; i < starts.length; i++) {
-                int axis = i;
-                long last = starts[i] + (sizes[i] - 1) * steps[i];
-                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && last >= 0
-                        && last < shape.dim(i),
-                        this, () -> "dimension " + axis + ": " + starts[axis] + " to " + last + " must lie within "
-                        + shape.dim(axis), "clip the slice", in);
-            }
+            Check.operands(this, in, 1, 1);
+            check(this, in[0].shape(), starts, steps, sizes, "clip the slice", in);
             return new Spec[] {in[0].with(Shape.of(sizes))};
+        }
+
+        /** Requires a grid to lie within {@code shape}; no sum or product here can overflow. */
+        static void check(Op op, Shape shape, long[] starts, long[] steps, long[] sizes, String remedy, Spec... in) {
+            int rank = shape.rank();
+            Check.argument(starts.length == rank && steps.length == rank && sizes.length == rank, op,
+                    "needs a start, step and size for each dimension", "give one of each for each", in);
+            for (int i = 0; i < rank; i++) {
+                int axis = i;
+                long most = steps[i] == 0 ? 0
+                        : (steps[i] > 0 ? shape.dim(i) - 1 - starts[i] : -starts[i]) / steps[i];
+                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && sizes[i] > 0
+                        && sizes[i] - 1 <= most, op, () -> "dimension " + axis + ": " + sizes[axis] + " from "
+                        + starts[axis] + " on, " + steps[axis] + " apart, must lie within " + shape.dim(axis)
+                        + " and differ", remedy, in);
+            }
         }
 
         @Override
@@ -175,7 +184,7 @@ public sealed interface View extends Op {
             long[] strides = new long[starts.length];
             long offset = x.offset();
             for (int i = 0; i < starts.length; i++) {
-                strides[i] = x.strides()[i] * steps[i];
+                strides[i] = sizes[i] <= 1 ? x.strides()[i] : x.strides()[i] * steps[i];
                 offset += sizes[i] == 0 ? 0 : starts[i] * x.strides()[i];
             }
             return x.view(Shape.of(sizes), strides, offset);

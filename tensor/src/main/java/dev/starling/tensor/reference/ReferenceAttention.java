@@ -72,7 +72,7 @@ final class ReferenceAttention {
             for (int j = 0; j < visible(row); j++) {
                 greatest = Math.max(greatest, scores[j]);
             }
-            boolean blind = greatest == Double.NEGATIVE_INFINITY && (chosen || keys == 0);
+            boolean blind = greatest == Double.NEGATIVE_INFINITY;
             double sum = 0;
             for (int j = 0; j < visible(row); j++) {
                 scores[j] = blind ? 0 : Math.exp(scores[j] - greatest);

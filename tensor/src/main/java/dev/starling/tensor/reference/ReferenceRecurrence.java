@@ -40,6 +40,9 @@ final class ReferenceRecurrence {
         bias = elements(o.bias());
         recurrentBias = elements(o.recurrentBias());
         lengths = elements(o.lengths());
+        for (int n = 0; lengths != null && n < batch; n++) {
+            Recurrence.length(op, lengths.getLong(n), n, steps);
+        }
     }
 
     private static Elements elements(Tensor x) {
@@ -55,7 +58,7 @@ final class ReferenceRecurrence {
     }
 
     private int length(int n) {
-        return lengths == null ? steps : Math.toIntExact(Math.clamp(lengths.getLong(n), 0, steps));
+        return lengths == null ? steps : (int) lengths.getLong(n);
     }
 
     /** Returns which step of a sequence comes {@code i}-th. */

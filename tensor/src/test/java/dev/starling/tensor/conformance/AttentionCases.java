@@ -75,6 +75,9 @@ final class AttentionCases {
                     normal(type, 3, 2, 3, 2), logs(type, 3, 2, 3), mask));
         }
         cases.add(Case.of(op, TOLERANCE, q, k, v, Operand.literal(type, new double[] {hidden}, 1)).valuesOnly());
+        Operand row = Operand.literal(type, new double[] {0, 1, hidden, 0, 1, hidden, hidden, hidden, hidden, hidden, 0,
+            0, 0, hidden, 1}, 3, 5);
+        cases.add(Case.of(op, TOLERANCE.cancelling(8), q, k, v, row).valuesOnly());
     }
 
     private static long[] sizes(long[] all, int lead, long... last) {

@@ -16,7 +16,7 @@ import java.util.stream.Stream;
 final class RecurrenceCases {
     private static final Tolerance TOLERANCE = Tolerance.sum(16).cancelling(4);
     /** Longer than, as long as, shorter than and without the steps there are. */
-    private static final double[] LENGTHS = {2, 100, 0, 3, -1, 1, 2};
+    private static final double[] LENGTHS = {2, 3, 0, 3, 1, 1, 2};
 
     private RecurrenceCases() {
     }
@@ -79,7 +79,7 @@ final class RecurrenceCases {
         }
         if (lengths != null) {
             double[] each = new double[(int) s[1]];
-            Arrays.setAll(each, n -> LENGTHS[n % LENGTHS.length]);
+            Arrays.setAll(each, n -> Math.min(LENGTHS[n % LENGTHS.length], s[0]));
             all.add(Operand.literal(lengths, each, s[1]));
         }
         return all.toArray(Operand[]::new);

@@ -11,7 +11,8 @@ import dev.starling.tensor.cpu.RangeTask;
  */
 public final class Matmul implements RangeTask {
     private static final int KIND = 1;
-    private static final int MAX_BATCH_DIMS = 8;
+    /** As many as a tensor of the greatest rank has. */
+    private static final int MAX_BATCH_DIMS = 14;
     /** Below this much work a slice is not worth a thread. */
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of rows and columns begin at multiples of this. */
@@ -184,10 +185,13 @@ public final class Matmul implements RangeTask {
         return fits ? 1 : 0;
     }
 
-    /** Whether matrices at this distance do not overlap, be they one behind the other or row within row. */
+    /**
+     * Whether oneDNN takes matrices at this distance, one behind the other or row within row: it refuses strides that
+     * are less than those within times their sizes, even where no elements meet.
+     */
     private static boolean separate(long count, long stride, long rows, long columns, long row, long column) {
         long narrow = row > column ? columns : rows;
-        return stride == 0 || stride >= (rows - 1) * row + (columns - 1) * column + 1
+        return stride == 0 || stride >= Math.max(rows * row, columns * column)
             || stride >= narrow && Math.max(row, column) >= count * stride;
     }
 
