@@ -84,8 +84,8 @@ final class ConvolutionCut {
             Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels(in[0]));
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor result = places(y);
-            ConvolutionKernels.request(type, kept(), x, weight, result).forward(x.address(), weight.address(), bias == null ? 0 : bias.address(),
-                    result.address());
+            ConvolutionKernels.request(type, kept(), x, weight, result)
+                    .forward(x.address(), weight.address(), bias == null ? 0 : bias.address(), result.address());
         }
         return y;
     }
@@ -101,7 +101,8 @@ final class ConvolutionCut {
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor window = pixels(x);
             Tensor result = padded ? padding(x.spec()) : window;
-            ConvolutionKernels.request(type, kept(), result, weight, g).backwardData(g.address(), weight.address(), result.address());
+            ConvolutionKernels.request(type, kept(), result, weight, g)
+                    .backwardData(g.address(), weight.address(), result.address());
             if (padded) {
                 CopyKernels.copy(insidePadding(result), window);
             }
@@ -118,8 +119,14 @@ final class ConvolutionCut {
         if (!isEmpty()) {
             Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels(in[0]));
             Tensor g = ConvolutionKernels.image(places(in[1]));
-            Tensor result = taps(weight);
-            ConvolutionKernels.request(type, kept(), x, result, g).backwardWeights(x.address(), g.address(), result.address(), 0);
+            Tensor window = taps(weight);
+            // oneDNN does not write to strides that interleave.
+            Tensor result = keepsTaps() ? window : Tensor.allocate(window.spec());
+            ConvolutionKernels.request(type, kept(), x, result, g)
+                    .backwardWeights(x.address(), g.address(), result.address(), 0);
+            if (result != window) {
+                CopyKernels.copy(result, window);
+            }
         }
         if (outputs.length == 1) {
             return new Tensor[] {weight};
@@ -167,7 +174,7 @@ final class ConvolutionCut {
         }
         long[] strides = new long[y.rank()];
         strides[1] = 1;
-        CopyKernels.copy(bias.view(y.shape(), strides, 0), y);
+        CopyKernels.copy(bias.view(y.shape(), strides, bias.offset()), y);
     }
 
     /** What is kept, with its padding or, where the image is padded already, without. */
@@ -227,7 +234,7 @@ final class ConvolutionCut {
     private Tensor view(Tensor x, Part first, Part count, Part step) {
         long[] dims = x.shape().dims();
         long[] strides = x.strides().clone();
-        long offset = 0;
+        long offset = x.offset();
         for (int i = 0; i < axes.length; i++) {
             dims[i + 2] = count.of(axes[i]);
             offset += first.of(axes[i]) * strides[i + 2];
