@@ -97,24 +97,47 @@ public final class Convolutions {
             throw new TensorException(TensorException.Problem.SHAPE, "convTranspose", operands,
                     "x and weight must have rank " + (rank + 2), "reshape them");
         }
-        if (outputPadding.length != rank) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "convTranspose", operands,
-                    "needs an output padding for each of " + rank + " dimensions", "give " + rank);
+        if (outputPadding.length != rank || geometry.padding().length != rank || geometry.dilation().length != rank) {
+            throw argument(operands, "needs a padding, a dilation and an output padding for each of " + rank
+                    + " dimensions", "give " + rank + " of each");
+        }
+        if (geometry.groups() <= 0 || weight.size(1) > Integer.MAX_VALUE) {
+            throw argument(operands, "groups must be > 0 and output channels less than 2^31, got " + geometry,
+                    "change groups or the weight");
         }
         long[] out = new long[rank + 2];
         out[0] = x.size(0);
         out[1] = weight.size(1) * geometry.groups();
         for (int i = 0; i < rank; i++) {
-            if (outputPadding[i] < 0 || outputPadding[i] >= geometry.stride()[i]) {
-                throw new TensorException(TensorException.Problem.ARGUMENT, "convTranspose", operands,
-                        "0 <= output padding < stride must hold, got " + outputPadding[i] + " and "
-                        + geometry.stride()[i], "use a smaller output padding");
-            }
-            out[i + 2] = Math.max(0, (x.size(i + 2) - 1) * geometry.stride()[i] - 2L * geometry.padding()[i]
-                    + (long) geometry.dilation()[i] * (weight.size(i + 2) - 1) + 1 + outputPadding[i]);
+            out[i + 2] = transposed(operands, geometry, i, outputPadding[i]);
         }
         Tensor y = Tensor.compute(new Convolution.ConvInputGradient(geometry, Shape.of(out)), x, weight);
         return bias == null ? y : y.add(bias.reshape(Norms.perChannel(y)));
+    }
+
+    /** Returns the output's size; sizes below 2³¹ cannot overflow. */
+    private static long transposed(List<Spec> operands, Geometry geometry, int i, int outputPadding) {
+        long in = operands.get(0).shape().dim(i + 2);
+        long kernel = operands.get(1).shape().dim(i + 2);
+        int stride = geometry.stride()[i];
+        if (outputPadding < 0 || outputPadding >= stride) {
+            throw argument(operands, "0 <= output padding < stride must hold, got " + outputPadding + " and " + stride,
+                    "use a smaller output padding");
+        }
+        if (Math.max(in, kernel) > Integer.MAX_VALUE) {
+            throw argument(operands, "sizes must be less than 2^31 in dimension " + (i + 2), "use smaller operands");
+        }
+        long size = (in - 1) * stride - 2L * geometry.padding()[i] + geometry.dilation()[i] * (kernel - 1) + 1
+                + outputPadding;
+        if (size > Integer.MAX_VALUE) {
+            throw argument(operands, "the output must be shorter than 2^31 in dimension " + (i + 2) + ", got " + size,
+                    "use a smaller stride or dilation");
+        }
+        return Math.max(0, size);
+    }
+
+    private static TensorException argument(List<Spec> operands, String relation, String remedy) {
+        return new TensorException(TensorException.Problem.ARGUMENT, "convTranspose", operands, relation, remedy);
     }
 
     private static Geometry geometry(int rank, int[] stride, int[] padding, int[] dilation, int groups) {

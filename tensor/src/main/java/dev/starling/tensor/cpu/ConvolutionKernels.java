@@ -6,6 +6,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.cpu.onednn.Pass;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -38,47 +39,68 @@ final class ConvolutionKernels {
     }
 
     private static Tensor[] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
-        Tensor x = image(in[0]);
-        Tensor weight = weight(in[1]);
-        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
-        long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), y.shape(), y.strides())
-                .forward(x.address(), weight.address(), bias, y.address());
+        ConvolutionShape shape = shape(op, in[0].shape(), in[1].shape(), output.shape());
+        ConvolutionCut cut = ConvolutionCut.of(type, Pass.FORWARD, shape);
+        if (cut != null && cut.isTooSparse()) {
+            return null;
+        }
+        Tensor y = cut != null ? cut.forward(in, output) : forward(type, shape, in, output);
         if (op.epilogue() == Epilogue.RELU) {
             ElementwiseKernels.rectify(y);
         }
         return new Tensor[] {y};
     }
 
+    private static Tensor forward(ElementType type, ConvolutionShape shape, Tensor[] in, Spec output) {
+        Tensor x = image(in[0]);
+        Tensor weight = weight(in[1]);
+        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
+        request(type, shape, x, weight, y).forward(x.address(), weight.address(), bias, y.address());
+        return y;
+    }
+
     private static Tensor[] inputGradient(ElementType type, Convolution.ConvInputGradient op, Tensor[] in,
                                           Spec output) {
+        ConvolutionShape shape = shape(op, output.shape(), in[1].shape(), in[0].shape());
+        ConvolutionCut cut = ConvolutionCut.of(type, Pass.DATA, shape);
+        if (cut != null) {
+            return cut.isTooSparse() ? null : new Tensor[] {cut.inputGradient(in, output)};
+        }
         Tensor g = image(in[0]);
         Tensor weight = weight(in[1]);
         Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
-        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), g.shape(), g.strides())
-                .backwardData(g.address(), weight.address(), x.address());
+        request(type, shape, x, weight, g).backwardData(g.address(), weight.address(), x.address());
         return new Tensor[] {x};
     }
 
     private static Tensor[] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
                                            Spec[] outputs) {
+        ConvolutionShape shape = shape(op, in[0].shape(), outputs[0].shape(), in[1].shape());
+        ConvolutionCut cut = ConvolutionCut.of(type, Pass.WEIGHTS, shape);
+        if (cut != null) {
+            return cut.isTooSparse() ? null : cut.weightGradient(in, outputs);
+        }
         Tensor x = image(in[0]);
         Tensor g = image(in[1]);
         Tensor weight = Tensor.allocate(outputs[0]);
         Tensor bias = op.bias() ? Tensor.allocate(outputs[1]) : null;
-        request(type, op, x.shape(), x.strides(), weight.shape(), weight.strides(), g.shape(), g.strides())
+        request(type, shape, x, weight, g)
                 .backwardWeights(x.address(), g.address(), weight.address(), bias == null ? 0 : bias.address());
         return bias == null ? new Tensor[] {weight} : new Tensor[] {weight, bias};
     }
 
-    private static dev.starling.tensor.cpu.onednn.Convolution request(ElementType type, Convolution op, Shape x,
-            long[] xStrides, Shape weight, long[] weightStrides, Shape y, long[] yStrides) {
+    static dev.starling.tensor.cpu.onednn.Convolution request(ElementType type, ConvolutionShape shape,
+            Tensor x, Tensor weight, Tensor y) {
+        return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, x.strides(), weight.strides(),
+                y.strides());
+    }
+
+    private static ConvolutionShape shape(Convolution op, Shape x, Shape weight, Shape y) {
         Convolution.Geometry geometry = op.geometry();
         long[] padding = widened(geometry.padding());
-        ConvolutionShape shape = new ConvolutionShape(x.dim(0), x.dim(1), y.dim(1), geometry.groups(), spatial(x),
-                spatial(y), spatial(weight), widened(geometry.stride()), widened(geometry.dilation()), padding,
-                padding);
-        return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, xStrides, weightStrides, yStrides);
+        return new ConvolutionShape(x.dim(0), x.dim(1), y.dim(1), geometry.groups(), spatial(x), spatial(y),
+                spatial(weight), widened(geometry.stride()), widened(geometry.dilation()), padding, padding);
     }
 
     private static long[] spatial(Shape shape) {
@@ -94,11 +116,11 @@ final class ConvolutionKernels {
     }
 
     /** oneDNN reorders row-major images itself, slice by slice. */
-    private static Tensor image(Tensor x) {
+    static Tensor image(Tensor x) {
         return x.isContiguous() ? x : CopyKernels.channelsLast(x);
     }
 
-    private static Tensor weight(Tensor weight) {
+    static Tensor weight(Tensor weight) {
         return ChannelsLast.holds(weight) ? weight : CopyKernels.dense(weight);
     }
 

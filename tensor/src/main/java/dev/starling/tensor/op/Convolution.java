@@ -16,7 +16,9 @@ public sealed interface Convolution extends Op {
     Geometry geometry();
 
     /**
-     * How the kernel moves; one value per spatial dimension.
+     * How the kernel moves; one value for each of 1 to 3 spatial dimensions. An operation requires strides, dilations
+     * and groups of at least 1 and paddings of at least 0; the padded image and the dilated kernel must be shorter than
+     * 2³¹ in each dimension.
      *
      * @param stride distance between neighbouring places
      * @param padding zeros on both sides
@@ -43,6 +45,25 @@ public sealed interface Convolution extends Op {
         /** Returns the size of the output in spatial dimension {@code i}. */
         public long out(int i, long in, long kernel) {
             return Math.floorDiv(in + 2L * padding[i] - (long) dilation[i] * (kernel - 1) - 1, stride[i]) + 1;
+        }
+
+        /** Tells whether a padded image of {@code in} and a dilated kernel are shorter than 2³¹ in dimension {@code i}. */
+        boolean fits(int i, long in, long kernel) {
+            return in <= Integer.MAX_VALUE - 2L * padding[i] && kernel <= Integer.MAX_VALUE
+                    && dilation[i] * (kernel - 1) < Integer.MAX_VALUE;
+        }
+
+        private void check(Op op, Spec... in) {
+            int rank = rank();
+            Check.argument(rank >= 1 && rank <= 3 && padding.length == rank && dilation.length == rank, op,
+                    () -> "needs strides, paddings and dilations for each of 1 to 3 spatial dimensions, got " + this,
+                    "give one value of each per spatial dimension", in);
+            Check.argument(groups > 0, op, () -> "groups must be > 0, got " + groups, "change groups", in);
+            for (int i = 0; i < rank; i++) {
+                Check.argument(stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0, op,
+                        () -> "stride and dilation must be > 0 and padding >= 0, got " + this, "change the geometry",
+                        in);
+            }
         }
 
         @Override
@@ -156,26 +177,30 @@ public sealed interface Convolution extends Op {
 
     private static Shape output(Convolution op, Spec x, Spec weight, Spec[] in) {
         Geometry g = op.geometry();
+        g.check(op, in);
         Check.floating(op, in);
         Check.sameType(op, in);
         Check.rank(op, x, g.rank() + 2, in);
         Check.rank(op, weight, g.rank() + 2, in);
         long channels = x.shape().dim(1);
         long outputs = weight.shape().dim(0);
-        Check.argument(g.groups() > 0 && outputs % g.groups() == 0, op,
+        Check.argument(outputs % g.groups() == 0, op,
                 () -> outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
-        Check.shape(channels == weight.shape().dim(1) * g.groups(), op,
-                () -> "x has " + channels + " channels, the weight takes " + weight.shape().dim(1) * g.groups(),
-                "change the weight, groups or x", in);
+        Check.shape(channels % g.groups() == 0 && channels / g.groups() == weight.shape().dim(1), op,
+                () -> "x has " + channels + " channels in " + g.groups() + " groups, the weight takes "
+                        + weight.shape().dim(1) + " a group", "change the weight, groups or x", in);
         long[] y = new long[g.rank() + 2];
         y[0] = x.shape().dim(0);
         y[1] = outputs;
         for (int i = 0; i < g.rank(); i++) {
-            Check.argument(g.stride()[i] > 0 && g.dilation()[i] > 0 && g.padding()[i] >= 0, op,
-                    () -> "stride and dilation must be > 0 and padding >= 0: " + g, "change the geometry", in);
-            y[i + 2] = g.out(i, x.shape().dim(i + 2), weight.shape().dim(i + 2));
             int axis = i + 2;
-            Check.shape(y[axis] > 0, op, () -> "the kernel must fit into the padded input in dimension " + axis,
+            long size = x.shape().dim(axis);
+            long kernel = weight.shape().dim(axis);
+            Check.argument(g.fits(i, size, kernel), op, () -> "the padded input and the dilated kernel must be shorter "
+                    + "than 2^31 in dimension " + axis + ", got " + g, "use less padding or dilation", in);
+            y[axis] = g.out(i, size, kernel);
+            Check.shape(kernel > 0 && y[axis] > 0, op,
+                    () -> "the kernel must have taps and fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
         }
         return Shape.of(y);

@@ -2,7 +2,6 @@ package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.cpu.Parallel;
 import dev.starling.tensor.cpu.RangeTask;
-import dev.starling.tensor.cpu.onednn.ConvolutionKernel.Pass;
 
 /**
  * A convolution and its backward passes on data with any strides. Source and destination stored channels last (the

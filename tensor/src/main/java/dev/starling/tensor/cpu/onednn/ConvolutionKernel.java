@@ -3,7 +3,6 @@ package dev.starling.tensor.cpu.onednn;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.Arrays;
 
 /**
  * One pass of a convolution, compiled for a number of samples. The primitive works on channels-last data, the fastest
@@ -185,23 +184,6 @@ final class ConvolutionKernel implements Compiled {
     private static void close(Executable executable) {
         if (executable != null) {
             executable.close();
-        }
-    }
-
-    /** The three computations of a convolution. */
-    enum Pass {
-        FORWARD(Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST, Dnnl.ARG_BIAS),
-        DATA(Dnnl.ARG_DIFF_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DIFF_DST, 0),
-        WEIGHTS(Dnnl.ARG_SRC, Dnnl.ARG_DIFF_WEIGHTS, Dnnl.ARG_DIFF_DST, Dnnl.ARG_DIFF_BIAS);
-
-        private final int[] arguments;
-
-        Pass(int... arguments) {
-            this.arguments = arguments;
-        }
-
-        int[] arguments(boolean bias) {
-            return bias ? arguments : Arrays.copyOf(arguments, 3);
         }
     }
 }

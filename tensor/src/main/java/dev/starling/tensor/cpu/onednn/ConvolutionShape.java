@@ -39,7 +39,8 @@ public record ConvolutionShape(long batch, long inChannels, long outChannels, lo
         return outChannels * (inChannels / groups) * product(kernel);
     }
 
-    int spatialDims() {
+    /** Returns the number of spatial dimensions. */
+    public int spatialDims() {
         return in.length;
     }
 

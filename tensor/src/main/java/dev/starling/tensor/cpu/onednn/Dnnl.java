@@ -11,6 +11,8 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 
 /**
  * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
@@ -36,6 +38,8 @@ final class Dnnl {
     static final int QUERY_SCRATCHPAD = 136;
 
     private static final int CPU = 1;
+    private static final int OUT_OF_MEMORY = 1;
+    private static final int RUNTIME_ERROR = 5;
     private static final int QUERY_IMPLEMENTATION = 8;
     private static final int SCRATCHPAD_USER = 1;
     private static final int FORMAT_ANY = 1;
@@ -196,8 +200,47 @@ final class Dnnl {
         return created("creating a memory object", out -> (int) MEMORY_CREATE.invokeExact(out, desc, ENGINE, 0L));
     }
 
+    /**
+     * Creates a primitive. oneDNN's code generator keeps its first error for as long as the thread lives, and refuses
+     * all later primitives for it ({@link OneDnnFault#STICKY_ERROR}): after a refusal a new thread tries once more.
+     */
     static long primitive(long primitiveDesc) {
+        try {
+            return newPrimitive(primitiveDesc);
+        } catch (OneDnnException e) {
+            if (e.status() != RUNTIME_ERROR && e.status() != OUT_OF_MEMORY) {
+                throw e;
+            }
+            return primitiveOfNewThread(primitiveDesc);
+        }
+    }
+
+    private static long newPrimitive(long primitiveDesc) {
         return created("creating a primitive", out -> (int) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
+    }
+
+    private static long primitiveOfNewThread(long primitiveDesc) {
+        FutureTask<Long> task = new FutureTask<>(() -> {
+            ompThreads(1);
+            return newPrimitive(primitiveDesc);
+        });
+        Thread.ofPlatform().daemon().name("onednn-primitive").start(task);
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return task.get();
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                } catch (ExecutionException e) {
+                    throw unexpected(e.getCause());
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /** A memory descriptor that belongs to {@code primitiveDesc}; 0 if it has none. */

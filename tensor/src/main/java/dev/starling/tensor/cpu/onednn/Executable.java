@@ -30,7 +30,7 @@ final class Executable implements Compiled {
      */
     Executable(long primitiveDesc, int[] ids, long[] descs) {
         this.primitiveDesc = primitiveDesc;
-        primitive = Dnnl.primitive(primitiveDesc);
+        primitive = created(primitiveDesc);
         long scratchDesc = Dnnl.query(primitiveDesc, Dnnl.QUERY_SCRATCHPAD);
         scratchBytes = scratchDesc == 0 ? 0 : Dnnl.size(scratchDesc);
         scratch = scratchBytes > 0;
@@ -44,6 +44,15 @@ final class Executable implements Compiled {
             list.set(JAVA_LONG, (long) i * ARGUMENT_BYTES + 8, memories[i]);
         }
         arguments = list.address();
+    }
+
+    private static long created(long primitiveDesc) {
+        try {
+            return Dnnl.primitive(primitiveDesc);
+        } catch (OneDnnException e) {
+            Dnnl.destroy(Dnnl.Kind.PRIMITIVE_DESC, primitiveDesc);
+            throw e;
+        }
     }
 
     /** Has argument {@code index} (its place in the constructor's list) be at {@code address}. */

@@ -65,7 +65,12 @@ public final class OneDnn {
                 best = candidate;
             }
         }
-        return best.title;
+        return best.toString();
+    }
+
+    /** Whether oneDNN uses at least this instruction set. */
+    static boolean has(Isa wanted) {
+        return available() && has(Dnnl.ISA, wanted);
     }
 
     private static boolean has(int isa, Isa wanted) {
@@ -77,7 +82,7 @@ public final class OneDnn {
     }
 
     /** Bits of {@code dnnl_cpu_isa_t}; each set contains those of the sets that it extends. */
-    private enum Isa {
+    enum Isa {
         SSE41(0x1, "SSE4.1"), AVX(0x3, "AVX"), AVX2(0x7, "AVX2"), AVX512(0x27, "AVX-512"),
         AVX512_VNNI(0x67, "AVX-512 with VNNI"), AVX512_BF16(0xe7, "AVX-512 with bf16"),
         AVX512_FP16(0x1ef, "AVX-512 with fp16"), AMX(0xfef, "AMX");
@@ -88,6 +93,11 @@ public final class OneDnn {
         Isa(int bits, String title) {
             this.bits = bits;
             this.title = title;
+        }
+
+        @Override
+        public String toString() {
+            return title;
         }
     }
 
