@@ -15,7 +15,7 @@ import java.util.function.Supplier;
 /**
  * Numbers that a layer holds on to: weights, which training changes, or a buffer such as a running mean, which the
  * layer changes itself. The tensor belongs to no scope; it lives until {@link #close}. It stays the same object while
- * its elements change in place; only {@link #to} puts another in its place.
+ * its elements change in place; only {@link #to} puts another in its place. Its shape never changes.
  */
 public final class Parameter implements AutoCloseable {
     private final boolean buffer;
@@ -82,13 +82,18 @@ public final class Parameter implements AutoCloseable {
         return !buffer && !frozen;
     }
 
-    /** Keeps training from changing this parameter, until {@link #unfreeze}. */
+    /**
+     * Keeps training from changing this parameter, from the next step on until {@link #unfreeze}: no gradient is
+     * computed for it, and neither weight decay nor momentum moves it. What an optimiser has learned about it stays for
+     * the time after. Trainers of several processes freeze it in all of them. May be called before or after an
+     * optimiser or a step was made of it; what was captured is captured anew.
+     */
     public Parameter freeze() {
         frozen = true;
         return this;
     }
 
-    /** Lets training change this parameter again. */
+    /** Lets training change this parameter again, from the next step on. */
     public Parameter unfreeze() {
         frozen = false;
         return this;
@@ -110,15 +115,27 @@ public final class Parameter implements AutoCloseable {
         }
     }
 
-    /** Moves the elements to another device; tensors got from {@link #value} before are closed. */
+    /**
+     * Moves the elements to another device; tensors got from {@link #value} before are closed. Training goes on with
+     * the new ones from its next step on, and optimisers bring what they keep of the parameter there, too.
+     */
     public void to(Device device) {
         if (device != value.device()) {
             replace(() -> value.to(device));
         }
     }
 
-    /** Converts the elements to another floating type; tensors got from {@link #value} before are closed. */
+    /**
+     * Converts the elements to another floating type; tensors got from {@link #value} before are closed. Training goes
+     * on with the new ones from its next step on, and optimisers convert what they keep of the parameter, too.
+     *
+     * @throws TensorException if the parameter is floating and {@code dtype} is not
+     */
     public void to(DType dtype) {
+        if (value.dtype().isFloating() && !dtype.isFloating()) {
+            throw new TensorException(TensorException.Problem.DTYPE, "parameter", List.of(value.spec()),
+                    "floating elements cannot become " + dtype, "use a floating type");
+        }
         if (dtype != value.dtype()) {
             replace(() -> value.to(dtype));
         }

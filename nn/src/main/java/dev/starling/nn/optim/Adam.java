@@ -22,12 +22,12 @@ public final class Adam implements Optimizer {
 
     private Adam(Builder how) {
         this.how = how;
-        slots = new Slots(how.model, how.exempt);
+        slots = new Slots(how.model, how.wanted, how.exempt);
         means = slots.add("mean");
         squares = slots.add("square");
     }
 
-    /** Begins an optimiser of the parameters of {@code model} that are not frozen. */
+    /** Begins an optimiser of all parameters of {@code model}; those that are frozen stay as they are meanwhile. */
     public static Builder over(Layer model) {
         return new Builder(model, false, 0);
     }
@@ -41,7 +41,7 @@ public final class Adam implements Optimizer {
     public void step(Tensor guard, Tensor[] gradients) {
         Update.Adam plain = how.op(rate(), 0, steps + 1);
         Update.Adam decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay, steps + 1);
-        slots.step(plain, decaying, guard, gradients);
+        slots.step(this, plain, decaying, guard, gradients);
         steps++;
     }
 
@@ -71,6 +71,21 @@ public final class Adam implements Optimizer {
     }
 
     @Override
+    public String path(int parameter) {
+        return slots.paths.get(parameter);
+    }
+
+    @Override
+    public boolean refused() {
+        return slots.refused();
+    }
+
+    @Override
+    public void requireFinite() {
+        slots.requireFinite(this);
+    }
+
+    @Override
     public void resume(long taken) {
         steps = taken;
     }
@@ -89,6 +104,7 @@ public final class Adam implements Optimizer {
         private double beta1 = 0.9;
         private double beta2 = 0.999;
         private double epsilon = 1e-8;
+        private Predicate<String> wanted = path -> true;
         private Predicate<String> exempt = path -> false;
 
         Builder(Layer model, boolean decoupled, double weightDecay) {
@@ -128,6 +144,15 @@ public final class Adam implements Optimizer {
         /** Sets the weight decay; 0 unless told, 0.01 for {@link AdamW}. */
         public Builder weightDecay(double value) {
             weightDecay = value;
+            return this;
+        }
+
+        /**
+         * Chooses parameters by their path; all is the default. The optimiser keeps no state for others and never
+         * changes them: for models of which most is frozen for good.
+         */
+        public Builder only(Predicate<String> paths) {
+            wanted = paths;
             return this;
         }
 

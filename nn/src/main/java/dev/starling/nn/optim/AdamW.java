@@ -7,7 +7,7 @@ public final class AdamW {
     private AdamW() {
     }
 
-    /** Begins an optimiser of the parameters of {@code model} that are not frozen, with weight decay 0.01. */
+    /** Begins an optimiser of all parameters of {@code model} as {@link Adam#over} does, with weight decay 0.01. */
     public static Adam.Builder over(Layer model) {
         return new Adam.Builder(model, true, 0.01);
     }

@@ -12,13 +12,15 @@ import java.util.Map;
 
 /**
  * Scales all gradients together so that their Euclidean norm stays below a bound, before another optimiser takes its
- * step. Where the norm is not finite nothing is changed; on a device that the host can see into the step then throws,
+ * step. Frozen parameters do not count. Where the norm is not finite nothing is changed; on a device that the host can see into the step then throws,
  * elsewhere {@link #requireFinite} does. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements Optimizer {
     private final Optimizer inner;
     private final double bound;
     private Parameter norm;
+    /** The gradients of the last step, if the host has not seen yet whether their norm is finite. */
+    private Tensor[] given;
 
     private ClipByNorm(Optimizer inner, double bound) {
         this.inner = inner;
@@ -40,10 +42,12 @@ public final class ClipByNorm implements Optimizer {
 
     @Override
     public void step(Tensor guard, Tensor[] gradients) {
+        given = null;
         try (Scope scope = Scope.open("clip")) {
             Tensor[] here = new Tensor[gradients.length];
             for (int i = 0; i < here.length; i++) {
-                here[i] = gradients[i] == null ? null : gradients[i].to(parameters().get(i).value().device());
+                Parameter p = parameters().get(i);
+                here[i] = gradients[i] == null || !p.requiresGradient() ? null : gradients[i].to(p.value().device());
             }
             Tensor length = length(here);
             if (length == null) {
@@ -51,12 +55,13 @@ public final class ClipByNorm implements Optimizer {
                 return;
             }
             if (length.device().backend().hostVisible()) {
-                requireFinite();
+                requireFinite(gradients);
                 if (norm() <= bound) {
                     inner.step(guard, here);
                     return;
                 }
             }
+            given = length.device().backend().hostVisible() ? null : gradients;
             Tensor factor = length.reciprocal().mul(bound).clamp(0, 1);
             for (int i = 0; i < here.length; i++) {
                 here[i] = here[i] == null ? null : here[i].mul(factor.to(here[i].dtype()));
@@ -89,14 +94,35 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
+    public int notFinite(Tensor[] gradients) {
+        return inner.notFinite(gradients);
+    }
+
+    @Override
+    public boolean refused() {
+        return given != null && !Double.isFinite(norm()) || inner.refused();
+    }
+
+    @Override
     public void requireFinite() {
-        double now = norm();
-        if (!Double.isFinite(now)) {
-            throw new TensorException(TensorException.Problem.ANOMALY, "clip", List.of(),
-                    "the norm of the gradients is " + now, "lower the rate, or look for the cause with "
-                    + "Tape.detectAnomalies; the parameters are as before the step");
+        if (given != null) {
+            requireFinite(given);
         }
         inner.requireFinite();
+    }
+
+    private void requireFinite(Tensor[] gradients) {
+        double now = norm();
+        if (!Double.isFinite(now)) {
+            int at = inner.notFinite(gradients);
+            throw Slots.refusal(at < 0 ? List.of() : List.of(gradients[at].spec()), "the norm of the gradients is "
+                    + now + (at < 0 ? "" : ": that of " + path(at) + " has an element that is infinite or NaN"));
+        }
+    }
+
+    @Override
+    public String path(int parameter) {
+        return inner.path(parameter);
     }
 
     @Override

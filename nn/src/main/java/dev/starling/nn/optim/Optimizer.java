@@ -13,7 +13,10 @@ import java.util.Map;
  * the parameters or a multiple of them. Confined to one thread at a time.
  */
 public interface Optimizer extends AutoCloseable {
-    /** Returns what is optimised, in the order in which gradients are given. */
+    /**
+     * Returns what is optimised, in the order in which gradients are given. Frozen parameters are among them: a step
+     * leaves each as it is, with its state, until it is unfrozen.
+     */
     List<Parameter> parameters();
 
     /**
@@ -23,8 +26,10 @@ public interface Optimizer extends AutoCloseable {
      * @param guard {@code []} of a floating type on the parameters' device: where it is infinite or NaN, parameters
      *     and state stay as they are; {@code null} for an unconditional step
      * @param gradients one for each of {@link #parameters}, on whatever device; a parameter whose gradient is
-     *     {@code null} stays as it is
-     * @throws TensorException if a gradient does not fit; nothing is changed then
+     *     {@code null} stays as it is, and so does a frozen one
+     * @throws TensorException if a gradient does not fit, or if it has an element that is infinite or NaN and the host
+     *     can see into the device; nothing is changed then. On other devices nothing is changed either, and
+     *     {@link #requireFinite} throws
      */
     void step(Tensor guard, Tensor[] gradients);
 
@@ -33,9 +38,41 @@ public interface Optimizer extends AutoCloseable {
         step(null, gradients);
     }
 
+    /** Returns the path of a parameter in the model, for messages. */
+    default String path(int parameter) {
+        return "parameter " + parameter;
+    }
+
+    /**
+     * Returns the number of a parameter that is not frozen and whose gradient has an element that is infinite or NaN,
+     * or -1 if there is none; waits for the device.
+     *
+     * @param gradients as for {@link #step(Tensor, Tensor[])}
+     */
+    default int notFinite(Tensor[] gradients) {
+        for (int i = 0; i < gradients.length; i++) {
+            Tensor g = gradients[i];
+            if (g != null && !g.isClosed() && parameters().get(i).requiresGradient()
+                    && !g.device().backend().isFinite(g)) {
+                return i;
+            }
+        }
+        return -1;
+    }
+
+    /**
+     * Tells whether the last step changed nothing because gradients were not finite, on a device that the host cannot
+     * see into; waits for the device.
+     */
+    default boolean refused() {
+        return false;
+    }
+
     /**
      * Throws if the last step changed nothing because of something that this optimiser has found out on the device: to
      * be called, after the guard was read, by those who can wait for it.
+     *
+     * @throws TensorException of {@link TensorException.Problem#ANOMALY} that names the parameter
      */
     default void requireFinite() {
     }
@@ -49,13 +86,12 @@ public interface Optimizer extends AutoCloseable {
         step(each);
     }
 
-    /** Returns the tensors that gradients are wanted for: what a tape watches. */
+    /**
+     * Returns the tensors that gradients are wanted for now: what a tape watches. To be asked anew for each step, since
+     * parameters may be replaced, frozen or unfrozen between two.
+     */
     default Tensor[] watched() {
-        Tensor[] values = new Tensor[parameters().size()];
-        for (int i = 0; i < values.length; i++) {
-            values[i] = parameters().get(i).value();
-        }
-        return values;
+        return parameters().stream().filter(Parameter::requiresGradient).map(Parameter::value).toArray(Tensor[]::new);
     }
 
     /** Returns how many steps were taken. */

@@ -18,11 +18,11 @@ public final class Sgd implements Optimizer {
 
     private Sgd(Builder how) {
         this.how = how;
-        slots = new Slots(how.model, how.exempt);
+        slots = new Slots(how.model, how.wanted, how.exempt);
         velocities = how.momentum == 0 ? null : slots.add("velocity");
     }
 
-    /** Begins an optimiser of the parameters of {@code model} that are not frozen. */
+    /** Begins an optimiser of all parameters of {@code model}; those that are frozen stay as they are meanwhile. */
     public static Builder over(Layer model) {
         return new Builder(model);
     }
@@ -36,7 +36,7 @@ public final class Sgd implements Optimizer {
     public void step(Tensor guard, Tensor[] gradients) {
         Update.Sgd plain = how.op(rate(), 0);
         Update.Sgd decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay);
-        slots.step(plain, decaying, guard, gradients);
+        slots.step(this, plain, decaying, guard, gradients);
         steps++;
     }
 
@@ -66,6 +66,21 @@ public final class Sgd implements Optimizer {
     }
 
     @Override
+    public String path(int parameter) {
+        return slots.paths.get(parameter);
+    }
+
+    @Override
+    public boolean refused() {
+        return slots.refused();
+    }
+
+    @Override
+    public void requireFinite() {
+        slots.requireFinite(this);
+    }
+
+    @Override
     public void resume(long taken) {
         steps = taken;
     }
@@ -82,6 +97,7 @@ public final class Sgd implements Optimizer {
         private double momentum;
         private double weightDecay;
         private boolean nesterov;
+        private Predicate<String> wanted = path -> true;
         private Predicate<String> exempt = path -> false;
 
         private Builder(Layer model) {
@@ -117,6 +133,15 @@ public final class Sgd implements Optimizer {
         /** Sets the L2 penalty; 0 unless told. */
         public Builder weightDecay(double value) {
             weightDecay = value;
+            return this;
+        }
+
+        /**
+         * Chooses parameters by their path; all is the default. The optimiser keeps no state for others and never
+         * changes them: for models of which most is frozen for good.
+         */
+        public Builder only(Predicate<String> paths) {
+            wanted = paths;
             return this;
         }
 

@@ -3,7 +3,10 @@ package dev.starling.nn.optim;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Creation;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shaping;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
@@ -13,27 +16,35 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
 
-/** The parameters of an optimiser, and what it keeps for each: zeros of the same shape at first. */
+/**
+ * The parameters of an optimiser, and what it keeps for each: zeros of the same shape at first. Frozen ones are among
+ * them, so that they can be unfrozen; their state stays as it is meanwhile.
+ */
 final class Slots implements AutoCloseable {
     final List<Parameter> parameters;
     /** By parameter, whether weight decay applies to it. */
     final boolean[] decays;
-    private final List<String> paths;
+    final List<String> paths;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
     private final List<Parameter[]> kept = new ArrayList<>();
+    /** On a device that the host cannot see into: finite if the last step's gradients were; {@code null} elsewhere. */
+    private Parameter verdict;
+    /** The gradients of the last step, if {@link #verdict} is about them. */
+    private Tensor[] judged;
 
-    Slots(Layer model, Predicate<String> exempt) {
+    Slots(Layer model, Predicate<String> wanted, Predicate<String> exempt) {
         List<Parameter> trained = new ArrayList<>();
         List<String> names = new ArrayList<>();
         model.parameters().forEach((path, parameter) -> {
-            if (parameter.requiresGradient()) {
+            if (wanted.test(path)) {
                 trained.add(parameter);
                 names.add(path);
             }
         });
         if (trained.isEmpty()) {
-            throw TensorException.argument("optimizer", "the model has no parameter that requires a gradient",
-                    "unfreeze some, or override Layer.visit to show them");
+            throw TensorException.argument("optimizer", model.parameters().isEmpty() ? "the model has no parameters"
+                    : "only(..) chooses none of the model's parameters",
+                    "override Layer.visit to show parameters, or choose some of their paths");
         }
         parameters = List.copyOf(trained);
         paths = names;
@@ -57,36 +68,117 @@ final class Slots implements AutoCloseable {
     }
 
     /**
-     * Carries out an operation on each parameter that has a gradient, with what was {@link #add}ed for it.
+     * Carries out an operation on each parameter that has a gradient and is not frozen, with what was {@link #add}ed
+     * for it; on none if a gradient has an element that is infinite or NaN.
      *
      * @param plain for those that are exempt from weight decay
      */
-    void step(Update plain, Update decaying, Tensor guard, Tensor[] gradients) {
+    void step(Optimizer of, Update plain, Update decaying, Tensor guard, Tensor[] gradients) {
         check(gradients);
         int count = 0;
-        for (Tensor g : gradients) {
-            count += g == null ? 0 : 1;
+        for (int i = 0; i < gradients.length; i++) {
+            count += moves(i, gradients) ? 1 : 0;
+        }
+        if (count == 0) {
+            judged = null;
+            return;
         }
         Update[] ops = new Update[count];
         // A recorder may keep them.
         Tensor[][] operands = new Tensor[count][2 + kept.size()];
         for (int i = 0, n = 0; i < gradients.length; i++) {
-            if (gradients[i] != null) {
+            if (moves(i, gradients)) {
+                follow(i);
                 Tensor parameter = parameters.get(i).value();
                 ops[n] = decays[i] ? decaying : plain;
-                Tensor[] of = operands[n++];
-                of[0] = parameter;
-                of[1] = gradients[i].to(parameter.device());
+                Tensor[] each = operands[n++];
+                each[0] = parameter;
+                each[1] = gradients[i].to(parameter.device());
                 for (int k = 0; k < kept.size(); k++) {
-                    of[2 + k] = kept.get(k)[i].value();
+                    each[2 + k] = kept.get(k)[i].value();
                 }
             }
         }
-        Tensor.applyAll(ops, operands, guard);
+        if (operands[0][0].device().backend().hostVisible()) {
+            judged = null;
+            requireFinite(of, gradients);
+            Tensor.applyAll(ops, operands, guard);
+        } else {
+            try (Scope scope = Scope.open("guard")) {
+                Tensor.applyAll(ops, operands, judge(operands, guard, gradients));
+            }
+        }
+    }
+
+    private boolean moves(int parameter, Tensor[] gradients) {
+        return gradients[parameter] != null && parameters.get(parameter).requiresGradient();
+    }
+
+    /** Brings what is kept of a parameter to its type and device, if those were changed. */
+    private void follow(int parameter) {
+        Tensor now = parameters.get(parameter).value();
+        for (int k = 0; k < kept.size(); k++) {
+            Parameter slot = kept.get(k)[parameter];
+            slot.to(now.device());
+            slot.to(now.dtype());
+        }
     }
 
     Map<String, Parameter> state() {
+        for (int i = 0; i < decays.length; i++) {
+            follow(i);
+        }
         return new LinkedHashMap<>(state);
+    }
+
+    // ---- gradients that are not finite ----
+
+    private void requireFinite(Optimizer of, Tensor[] gradients) {
+        int at = of.notFinite(gradients);
+        if (at >= 0) {
+            throw refusal(List.of(gradients[at].spec()), "the gradient of " + paths.get(at)
+                    + " has an element that is infinite or NaN");
+        }
+    }
+
+    static TensorException refusal(List<Spec> gradient, String relation) {
+        return new TensorException(TensorException.Problem.ANOMALY, "optimizer step", gradient, relation,
+                "lower the rate, clip gradients, or find the first operation that is not finite with "
+                + "Tape.detectAnomalies; weights and the optimiser's state are as before the step");
+    }
+
+    /** Returns a guard that is finite if {@code guard} is and each gradient's sum; the host does not wait for it. */
+    private Tensor judge(Tensor[][] operands, Tensor guard, Tensor[] gradients) {
+        Tensor[] sums = new Tensor[operands.length];
+        for (int n = 0; n < sums.length; n++) {
+            Tensor gradient = operands[n][1];
+            sums[n] = (gradient.dtype().bytes() < Float.BYTES ? gradient.to(DType.F32) : gradient).sum()
+                    .to(DType.F32).mul(0);
+        }
+        Tensor sound = Shaping.stack(0, sums).sum();
+        if (verdict == null || verdict.value().device() != sound.device()) {
+            if (verdict != null) {
+                verdict.close();
+            }
+            verdict = Parameter.buffer(sound);
+        } else {
+            verdict.set(sound);
+        }
+        judged = gradients;
+        return guard == null ? sound : sound.add(guard.to(DType.F32));
+    }
+
+    /** Tells whether the last step found on the device that gradients are not finite; waits for the device. */
+    boolean refused() {
+        return judged != null && !Double.isFinite(verdict.value().item());
+    }
+
+    /** Throws if {@link #refused}. */
+    void requireFinite(Optimizer of) {
+        if (refused()) {
+            requireFinite(of, judged);
+            throw refusal(List.of(), "the sum of a gradient's elements is infinite or NaN");
+        }
     }
 
     private void check(Tensor[] gradients) {
@@ -108,5 +200,8 @@ final class Slots implements AutoCloseable {
     @Override
     public void close() {
         state.values().forEach(Parameter::close);
+        if (verdict != null) {
+            verdict.close();
+        }
     }
 }

@@ -2,11 +2,9 @@ package dev.starling.nn.train;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
@@ -68,25 +66,6 @@ final class LossScale {
 
     Tensor divide(Tensor gradient) {
         return gradient.mul(inverse);
-    }
-
-    /**
-     * Returns a scalar that is not finite if the loss is not or some gradient has an element that is not.
-     *
-     * @param loss {@code []}, or {@code null}
-     */
-    static Tensor guard(Tensor loss, Tensor[] gradients) {
-        Tensor[] sums = new Tensor[gradients.length + 1];
-        int n = 0;
-        if (loss != null) {
-            sums[n++] = loss;
-        }
-        for (Tensor g : gradients) {
-            if (g != null) {
-                sums[n++] = g.sum();
-            }
-        }
-        return n == 0 ? null : Shaping.stack(0, Arrays.copyOf(sums, n)).sum();
     }
 
     /** Learns whether a step's gradients were finite. */

@@ -4,6 +4,7 @@ import dev.starling.autograd.GradientSink;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.loss.Loss;
@@ -25,7 +26,9 @@ import java.util.function.Supplier;
 
 /**
  * One step of training: forward, backward, optimiser. Everything between is freed at its end. A step that fails leaves
- * the weights as they were; running statistics have seen its batch. Confined to one thread.
+ * the weights, and what the optimiser keeps, as they were; running statistics have seen its batch, and random numbers
+ * were drawn. A step fails if the loss, or an element of a gradient, is infinite or NaN. Parameters may be replaced,
+ * frozen or unfrozen between two steps. Confined to one thread.
  */
 public final class TrainingStep implements AutoCloseable {
     /** The mark of the place where the loss is known; gradients are marked with their numbers. */
@@ -39,10 +42,13 @@ public final class TrainingStep implements AutoCloseable {
     private final Generator generator;
     private final DistributionStrategy strategy;
     private final Tape tape = new Tape();
-    private final Tensor[] watched;
+    private final List<Parameter> parameters;
+    /** By parameter, the tensor that a gradient is wanted for; {@code null} where the parameter is frozen. */
+    private final Tensor[] wanted;
     private final Tensor[] gradients;
     private final Map<Tensor, Integer> places = new IdentityHashMap<>();
-    private final Device device;
+    private Tensor[] watched = {};
+    private Device device;
     // Made once, so that a step makes no closures.
     private final Supplier<Tensor> forward = this::forward;
     private final Supplier<Tensor> recorded = this::record;
@@ -81,12 +87,43 @@ public final class TrainingStep implements AutoCloseable {
         this.optimizer = optimizer;
         this.generator = generator;
         this.strategy = strategy;
-        watched = optimizer.watched();
-        gradients = new Tensor[watched.length];
-        delivered = new boolean[watched.length];
+        parameters = optimizer.parameters();
+        wanted = new Tensor[parameters.size()];
+        gradients = new Tensor[wanted.length];
+        delivered = new boolean[wanted.length];
+        device = parameters.getFirst().master().device();
+    }
+
+    /** Takes notice of parameters that were replaced, frozen or unfrozen since the step before. */
+    private void look() {
+        boolean isSame = true;
+        int count = 0;
+        for (int i = 0; i < wanted.length; i++) {
+            Parameter p = parameters.get(i);
+            Tensor now = p.requiresGradient() ? p.master() : null;
+            isSame &= now == wanted[i];
+            wanted[i] = now;
+            count += now == null ? 0 : 1;
+        }
+        if (count == 0) {
+            throw TensorException.argument("training step", "all parameters of the optimiser are frozen, one or more "
+                    + "must not be", "unfreeze some");
+        }
+        if (isSame) {
+            return;
+        }
+        places.clear();
+        watched = new Tensor[count];
+        for (int i = 0, n = 0; i < wanted.length; i++) {
+            if (wanted[i] != null) {
+                places.put(wanted[i], i);
+                watched[n++] = wanted[i];
+            }
+        }
         device = watched[0].device();
-        for (int i = 0; i < watched.length; i++) {
-            places.put(watched[i], i);
+        if (captured != null) {
+            captured.close();
+            captured();
         }
     }
 
@@ -206,6 +243,7 @@ public final class TrainingStep implements AutoCloseable {
 
     /** Runs forward and backward on a batch, whose gradients count {@code part} of the step's. */
     private void differentiate(Tensor newInput, Tensor newTarget, double part) {
+        look();
         strategy.beforeForward(newInput);
         if (newInput.size(0) > 0) {
             weight = part;
@@ -303,8 +341,8 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Takes the optimiser's step, which a loss that was not read yet guards, and gradients of a scaled one; then reads
-     * it: the host has queued all of the step's work by the time that it waits.
+     * Takes the optimiser's step, which a loss that was not read yet guards; then reads it: the host has queued all of
+     * the step's work by the time that it waits.
      *
      * @param local whether there is a step to take
      */
@@ -313,8 +351,7 @@ public final class TrainingStep implements AutoCloseable {
         Tensor guard = value == null || value.rank() == 0 ? value : value.reshape();
         boolean overflows = false;
         if (local) {
-            guard = scale == null ? guard : LossScale.guard(guard, gradients);
-            overflows = scale != null && device.backend().hostVisible() && !isFinite(guard);
+            overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;
             if (!overflows) {
                 optimizer.step(guard, gradients);
             }
@@ -322,7 +359,7 @@ public final class TrainingStep implements AutoCloseable {
         try {
             double loss = measure(averages);
             if (local) {
-                overflows |= scale != null && !isFinite(guard);
+                overflows |= scale != null && optimizer.refused();
                 finish(overflows, steps);
             }
             return loss;
@@ -343,10 +380,6 @@ public final class TrainingStep implements AutoCloseable {
         if (scale != null) {
             scale.stepped(!overflowed);
         }
-    }
-
-    private static boolean isFinite(Tensor guard) {
-        return guard == null || Double.isFinite(guard.item());
     }
 
     private void requireFinite(double loss) {

@@ -76,6 +76,11 @@ final class CpuBackend implements Backend {
     }
 
     @Override
+    public boolean isFinite(Tensor x) {
+        return FiniteKernel.run(x);
+    }
+
+    @Override
     public Chain.Kernel fuse(Chain chain) {
         return ElementwiseKernels.fuse(chain);
     }

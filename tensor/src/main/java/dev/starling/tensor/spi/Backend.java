@@ -1,5 +1,6 @@
 package dev.starling.tensor.spi;
 
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
@@ -38,6 +39,13 @@ public interface Backend {
         }
         for (int i = 0; i < ops.length; i++) {
             run(ops[i], operands[i], NO_OUTPUTS);
+        }
+    }
+
+    /** Tells whether all elements of a tensor of this device are finite; waits for the device. */
+    default boolean isFinite(Tensor x) {
+        try (Scope scope = Scope.open("finite")) {
+            return x.isFinite().all().item() != 0;
         }
     }
 

@@ -1,0 +1,35 @@
+package dev.starling.tensor.cpu;
+
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.FiniteScan;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/** Tells whether all elements of a tensor are finite; see {@link FiniteScan}. */
+final class FiniteKernel {
+    /** What a thread reads before another is worth its while, in bytes. */
+    private static final long GRAIN = 1 << 19;
+    private static final long LINE = 64;
+
+    private FiniteKernel() { }
+
+    static boolean run(Tensor operand) {
+        Tensor x = DenseLayout.isDense(operand) ? operand : Layout.dense(operand);
+        try {
+            long address = x.address();
+            long bytes = x.spec().bytes();
+            if (bytes <= GRAIN) {
+                return FiniteScan.isFinite(address, bytes, x.dtype());
+            }
+            AtomicBoolean isFinite = new AtomicBoolean(true);
+            Parallel.forRange(Math.ceilDiv(bytes, LINE), GRAIN / LINE, (from, to) -> {
+                long begin = from * LINE;
+                if (!FiniteScan.isFinite(address + begin, Math.min(bytes, to * LINE) - begin, x.dtype())) {
+                    isFinite.set(false);
+                }
+            });
+            return isFinite.get();
+        } finally {
+            Layout.release(x, operand);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+package dev.starling.tensor.cpu.rows;
+
+import static dev.starling.tensor.host.HostMemory.ALL;
+
+import dev.starling.tensor.DType;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Looks for NaN and infinities at the speed of memory. A number is one of them if all bits of its exponent are set:
+ * adding the lowest of these to the exponent then carries into the sign's place, and into no other number. Eight bytes
+ * hold one number or more, so that one loop of integers serves all floating types.
+ */
+public final class FiniteScan {
+    private static final long WORDS = 0x0001_0001_0001_0001L;
+    private static final long INTS = 0x0000_0001_0000_0001L;
+
+    private FiniteScan() { }
+
+    /**
+     * Tells whether adjacent numbers are all finite; integers always are.
+     *
+     * @param x address of the first
+     * @param bytes of all
+     */
+    public static boolean isFinite(long x, long bytes, DType type) {
+        return switch (type) {
+            case F64 -> isFinite(x, bytes, 0x7FF0L << 48, 0x10L << 48);
+            case F32 -> isFinite(x, bytes, 0x7F80_0000L * INTS, 0x80_0000L * INTS);
+            case BF16 -> isFinite(x, bytes, 0x7F80 * WORDS, 0x80 * WORDS);
+            case F16 -> isFinite(x, bytes, 0x7C00 * WORDS, 0x400 * WORDS);
+            case I64, I32, I8, U8, BOOL -> true;
+        };
+    }
+
+    private static boolean isFinite(long x, long bytes, long exponent, long lowest) {
+        long whole = bytes & -Long.BYTES;
+        long found = VectorApi.PRESENT ? VectorFiniteScan.carries(x, whole, exponent, lowest)
+                : carries(x, whole, exponent, lowest);
+        long rest = 0;
+        for (long at = whole; at < bytes; at += Short.BYTES) {
+            rest |= (ALL.get(ValueLayout.JAVA_SHORT_UNALIGNED, x + at) & 0xFFFFL) << 8 * (at - whole);
+        }
+        found |= (rest & exponent) + lowest;
+        return (found & exponent + lowest) == 0;
+    }
+
+    /** Returns the sums of exponents and their lowest bits, all in one by OR. */
+    static long carries(long x, long bytes, long exponent, long lowest) {
+        long found = 0;
+        for (long at = 0; at < bytes; at += Long.BYTES) {
+            found |= (ALL.get(ValueLayout.JAVA_LONG_UNALIGNED, x + at) & exponent) + lowest;
+        }
+        return found;
+    }
+}
