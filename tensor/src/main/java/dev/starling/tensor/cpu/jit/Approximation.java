@@ -65,17 +65,9 @@ final class Approximation {
         return body.sub(body.reinterpret(shifted), i(ROUNDER_BITS));
     }
 
-    private int clampAbove(int x, double high) {
-        return body.select(body.less(f(high), x), f(high), x);
-    }
-
-    private int clampBelow(int x, double low) {
-        return body.select(body.less(x, f(low)), f(low), x);
-    }
-
     /** e^x, scaled in two steps so that results below 2^-126 and the greatest ones come out. */
     int exp(int x) {
-        int[] reduced = reduce(clampAbove(clampBelow(x, -104), 89));
+        int[] reduced = reduce(body.clamp(x, -104, 89));
         int n = integer(reduced[0]);
         int half = body.shift(Primitive.SAR, n, 1);
         int power = body.add(expm1Reduced(reduced[1]), f(1));
@@ -83,7 +75,7 @@ final class Approximation {
     }
 
     int expm1(int x) {
-        int[] reduced = reduce(clampAbove(clampBelow(x, -30), 89));
+        int[] reduced = reduce(body.clamp(x, -30, 89));
         int scale = powerOfTwo(body.sub(integer(reduced[0]), i(1)));
         int half = body.fma(expm1Reduced(reduced[1]), scale, body.sub(scale, f(0.5)));
         return body.select(body.less(body.abs(x), f(0x1p-24)), x, body.add(half, half));
@@ -121,10 +113,10 @@ final class Approximation {
     }
 
     int tanh(int x) {
-        return rational(clampAbove(clampBelow(x, -9.02), 9.02), TANH_P, TANH_Q);
+        return rational(body.clamp(x, -9.02, 9.02), TANH_P, TANH_Q);
     }
 
     int erf(int x) {
-        return rational(clampAbove(clampBelow(x, -3.93), 3.93), ERF_P, ERF_Q);
+        return rational(body.clamp(x, -3.93, 3.93), ERF_P, ERF_Q);
     }
 }

@@ -1,6 +1,12 @@
 package dev.starling.tensor.cpu.jit;
 
-/** The functions of floating lanes out of primitives: f32 by {@link Approximation}, f64 by calls. */
+import java.util.function.IntBinaryOperator;
+import java.util.function.IntUnaryOperator;
+
+/**
+ * The functions of floating lanes out of primitives, one definition for loops over vectors and over elements: the
+ * commonest of f32 in f32 lanes ({@link Approximation}), all others in f64 lanes.
+ */
 final class Functions {
     private static final double SQRT_HALF = Math.sqrt(0.5);
     private static final double GELU_CUBIC = 0.044715;
@@ -19,10 +25,22 @@ final class Functions {
 
     private final LoopBody body;
     private final Approximation single;
+    private final Exponential exponential;
+    private final Logarithm logarithm;
+    private final Trigonometry trigonometry;
+    private final Exponential briefExponential;
+    private final Logarithm briefLogarithm;
+    private final Trigonometry briefTrigonometry;
 
     Functions(LoopBody body) {
         this.body = body;
         single = new Approximation(body);
+        exponential = new Exponential(body, false);
+        logarithm = new Logarithm(body, false);
+        trigonometry = new Trigonometry(body, false);
+        briefExponential = new Exponential(body, true);
+        briefLogarithm = new Logarithm(body, true);
+        briefTrigonometry = new Trigonometry(body, true);
     }
 
     private boolean isSingle(int x) {
@@ -33,24 +51,85 @@ final class Functions {
         return body.constantLike(like, value);
     }
 
+    /** A function of f32 lanes by way of f64, rounded once. */
+    private int viaDouble(IntUnaryOperator function, int x) {
+        return body.convert(Lane.F32, function.applyAsInt(body.convert(Lane.F64, x)));
+    }
+
+    private int viaDouble(IntBinaryOperator function, int x, int y) {
+        return body.convert(Lane.F32, function.applyAsInt(body.convert(Lane.F64, x), body.convert(Lane.F64, y)));
+    }
+
     int exp(int x) {
-        return isSingle(x) ? single.exp(x) : body.call(Function.EXP, x);
+        return isSingle(x) ? single.exp(x) : exponential.exp(x);
     }
 
     int expm1(int x) {
-        return isSingle(x) ? single.expm1(x) : body.call(Function.EXPM1, x);
+        return isSingle(x) ? single.expm1(x) : exponential.expm1(x);
     }
 
     int log(int x) {
-        return isSingle(x) ? single.log(x) : body.call(Function.LOG, x);
+        return isSingle(x) ? single.log(x) : logarithm.log(x);
     }
 
     int log1p(int x) {
-        return isSingle(x) ? single.log1p(x) : body.call(Function.LOG1P, x);
+        return isSingle(x) ? single.log1p(x) : logarithm.log1p(x);
+    }
+
+    int pow(int x, int y) {
+        return isSingle(x) ? viaDouble(briefLogarithm::pow, x, y) : logarithm.pow(x, y);
+    }
+
+    int sin(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::sin, x) : trigonometry.sin(x);
+    }
+
+    int cos(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::cos, x) : trigonometry.cos(x);
+    }
+
+    int tan(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::tan, x) : trigonometry.tan(x);
+    }
+
+    int asin(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::asin, x) : trigonometry.asin(x);
+    }
+
+    int acos(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::acos, x) : trigonometry.acos(x);
+    }
+
+    int atan(int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::atan, x) : trigonometry.atan(x);
+    }
+
+    int sinh(int x) {
+        return isSingle(x) ? viaDouble(briefExponential::sinh, x) : exponential.sinh(x);
+    }
+
+    int cosh(int x) {
+        return isSingle(x) ? viaDouble(briefExponential::cosh, x) : exponential.cosh(x);
+    }
+
+    int asinh(int x) {
+        return isSingle(x) ? viaDouble(briefLogarithm::asinh, x) : logarithm.asinh(x);
+    }
+
+    int acosh(int x) {
+        return isSingle(x) ? viaDouble(briefLogarithm::acosh, x) : logarithm.acosh(x);
+    }
+
+    int atanh(int x) {
+        return isSingle(x) ? viaDouble(briefLogarithm::atanh, x) : logarithm.atanh(x);
+    }
+
+    int atan2(int y, int x) {
+        return isSingle(x) ? viaDouble(briefTrigonometry::atan2, y, x) : trigonometry.atan2(y, x);
     }
 
     int tanh(int x) {
-        return isSingle(x) ? single.tanh(x) : body.call(Function.TANH, x);
+        return isSingle(x) ? single.tanh(x) : exponential.tanh(x);
     }
 
     int erf(int x) {
@@ -62,40 +141,24 @@ final class Functions {
         int magnitude = body.abs(x);
         int bounded = body.select(body.less(c(x, 6), magnitude), c(x, 6), magnitude);
         int t = body.div(body.sub(bounded, c(x, 2.5)), body.add(bounded, c(x, 2.5)));
-        int gauss = body.call(Function.EXP, body.neg(body.mul(bounded, bounded)));
+        int gauss = exp(body.neg(body.mul(bounded, bounded)));
         int large = body.sub(c(x, 1), body.mul(gauss, body.polynomial(t, ERFC_LARGE)));
         return body.select(body.less(magnitude, c(x, 1)), small, body.withSign(body.abs(large), x));
     }
 
-    /** {@code ln(2 x)} for x so great that 1 no longer counts; {@code regular} below. */
-    private int logForLarge(int x, int regular) {
-        double limit = isSingle(x) ? 1e8 : 1e16;
-        return body.select(body.less(c(x, limit), x), body.add(log(x), c(x, Math.log(2))), regular);
-    }
-
-    int asinh(int x) {
-        int a = body.abs(x);
-        int square = body.mul(a, a);
-        int root = body.unary(Primitive.SQRT, body.add(square, c(x, 1)));
-        int sum = body.add(a, body.div(square, body.add(root, c(x, 1))));
-        return body.withSign(body.abs(logForLarge(a, log1p(sum))), x);
-    }
-
-    int acosh(int x) {
-        int t = body.sub(x, c(x, 1));
-        int root = body.mul(body.unary(Primitive.SQRT, t), body.unary(Primitive.SQRT, body.add(x, c(x, 1))));
-        return logForLarge(x, log1p(body.add(t, root)));
-    }
-
-    int atanh(int x) {
-        int a = body.abs(x);
-        int ratio = body.div(body.add(a, a), body.sub(c(x, 1), a));
-        int half = body.mul(log1p(ratio), c(x, 0.5));
-        return body.withSign(half, x);
-    }
-
     int sigmoid(int x) {
-        return body.div(c(x, 1), body.add(exp(body.neg(x)), c(x, 1)));
+        return isSingle(x) ? body.div(c(x, 1), body.add(exp(body.neg(x)), c(x, 1))) : gated(c(x, 1), x);
+    }
+
+    int silu(int x) {
+        return isSingle(x) ? body.mul(x, sigmoid(x)) : gated(x, x);
+    }
+
+    /** {@code value * sigmoid(x)}; no power overflows, so that the least results come out too. */
+    private int gated(int value, int x) {
+        int power = exp(body.neg(body.abs(x)));
+        int top = body.select(body.less(x, c(x, 0)), body.mul(value, power), value);
+        return body.div(top, body.add(power, c(x, 1)));
     }
 
     int softplus(int x) {

@@ -52,7 +52,7 @@ final class KernelWriter {
         try {
             MethodHandles.Lookup hidden = MethodHandles.lookup().defineHiddenClass(bytes, true);
             Kernel kernel = (Kernel) hidden.lookupClass().getDeclaredConstructor().newInstance();
-            return new TieredKernel(kernel, width > 0 && !body.callsFunctions());
+            return new TieredKernel(kernel, width > 0);
         } catch (ReflectiveOperationException e) {
             throw new IllegalStateException("a generated kernel could not be loaded", e);
         }

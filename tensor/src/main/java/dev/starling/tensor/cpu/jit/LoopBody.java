@@ -26,10 +26,6 @@ final class LoopBody {
         return nodes.get(value).lane;
     }
 
-    boolean callsFunctions() {
-        return nodes.stream().anyMatch(node -> node.primitive == Primitive.CALL);
-    }
-
     private int define(Primitive primitive, Lane lane, int a, int b, int c, long immediate) {
         Node node = new Node(primitive, lane, a, b, c, immediate);
         Integer known = numbers.putIfAbsent(node, nodes.size());
@@ -66,6 +62,16 @@ final class LoopBody {
         return define(Primitive.CONSTANT, lane, NONE, NONE, NONE, bits);
     }
 
+    /** A double. */
+    int f64(double value) {
+        return constant(Lane.F64, value);
+    }
+
+    /** A long. */
+    int i64(long value) {
+        return bits(Lane.I64, value);
+    }
+
     int unary(Primitive primitive, int a) {
         return define(primitive, lane(a), a, NONE, NONE, 0);
     }
@@ -86,12 +92,13 @@ final class LoopBody {
         return a == b ? a : define(Primitive.SELECT, lane(a), condition, a, b, 0);
     }
 
-    int call(Function function, int a) {
-        return define(Primitive.CALL, lane(a), a, NONE, NONE, function.ordinal());
-    }
-
     int call(Function function, int a, int b) {
         return define(Primitive.CALL, lane(a), a, b, NONE, function.ordinal());
+    }
+
+    /** {@code value}, or where a rare condition holds {@code function(x)}. */
+    int rare(int condition, int value, Function function, int x) {
+        return define(Primitive.RARE, lane(value), condition, value, x, function.ordinal());
     }
 
     int convert(Lane lane, int a) {
@@ -157,6 +164,20 @@ final class LoopBody {
     /** A constant of the same lane as {@code like}. */
     int constantLike(int like, double value) {
         return constant(lane(like), value);
+    }
+
+    /** {@code x}, at most {@code high}; NaN stays. */
+    int clampAbove(int x, double high) {
+        return select(less(constantLike(x, high), x), constantLike(x, high), x);
+    }
+
+    /** {@code x}, at least {@code low}; NaN stays. */
+    int clampBelow(int x, double low) {
+        return select(less(x, constantLike(x, low)), constantLike(x, low), x);
+    }
+
+    int clamp(int x, double low, double high) {
+        return clampAbove(clampBelow(x, low), high);
     }
 
     /** {@code c[0] + c[1] x + c[2] x^2 + ...} by Horner's scheme. */

@@ -30,6 +30,8 @@ final class LoopWriter {
     private int column;
     private int columns;
     private int end;
+    /** Where the loop over columns goes on with the next elements. */
+    private Label next;
 
     LoopWriter(CodeBuilder code, Expression expression, LoopBody body, List<Access> accesses, InstructionSet set) {
         this.code = code;
@@ -103,20 +105,40 @@ final class LoopWriter {
     private void writeColumns() {
         Label loop = code.newLabel();
         Label done = code.newLabel();
+        next = code.newLabel();
         code.iconst_0().istore(column);
         code.labelBinding(loop).iload(column).iload(end).if_icmpge(done);
         defineAll(node -> node.primitive() != Primitive.PARAMETER && node.primitive() != Primitive.CONSTANT
                 && !isInvariantOfRow(node));
-        code.iinc(column, set.width()).goto_(loop).labelBinding(done);
+        code.labelBinding(next).iinc(column, set.width()).goto_(loop).labelBinding(done);
     }
 
     /** Leaves the last elements of the row, too few for a vector, to the loop over single elements. */
     private void writeRest() {
         Label none = code.newLabel();
         code.iload(end).iload(columns).if_icmpge(none);
-        code.aload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
-        code.lload(COLUMN_FROM).iload(end).i2l().ladd().lload(COLUMN_END);
+        pushColumn(end);
+        code.lload(COLUMN_END);
         code.invokestatic(KernelWriter.SELF, "scalar", KernelWriter.RUN).labelBinding(none);
+    }
+
+    /** Pushes the first four arguments of a call for what is left of the row from a column on. */
+    private void pushColumn(int from) {
+        code.aload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
+        code.lload(COLUMN_FROM).iload(from).i2l().ladd();
+    }
+
+    /** Leaves this vector's elements to the loop over single elements if the condition holds for one. */
+    private void writeRare(VectorInstructions vectors, Node node) {
+        Label usual = code.newLabel();
+        vectors.jumpIfNone(this::push, node.a(), usual);
+        pushColumn(column);
+        pushColumnEnd();
+        code.invokestatic(KernelWriter.SELF, "scalar", KernelWriter.RUN).goto_(next).labelBinding(usual);
+    }
+
+    private void pushColumnEnd() {
+        code.lload(COLUMN_FROM).iload(column).i2l().ladd().loadConstant((long) set.width()).ladd();
     }
 
     private void defineAll(Predicate<Node> which) {
@@ -147,6 +169,14 @@ final class LoopWriter {
                 set.parameter(node.lane());
             }
             case CONSTANT -> set.constant(node.lane(), node.immediate());
+            case RARE -> {
+                if (set instanceof VectorInstructions vectors) {
+                    writeRare(vectors, node);
+                    slots[value] = slots[node.b()];
+                    return;
+                }
+                set.apply(node, body.lane(node.a()), this::push);
+            }
             default -> set.apply(node, body.lane(node.a()), this::push);
         }
         TypeKind kind = set.kind(node.lane());

@@ -110,12 +110,12 @@ final class Lowering {
             case SUB -> body.sub(a, b);
             case MUL -> isBool(a) ? body.and(a, b) : body.mul(a, b);
             case DIV -> isFloating(a) ? body.div(a, b) : body.call(Function.DIVIDE, a, b);
-            case POW -> pow(a, b);
+            case POW -> functions.pow(a, b);
             case REMAINDER -> body.call(Function.REMAINDER, a, b);
             case FLOOR_DIVIDE -> body.call(Function.FLOOR_DIVIDE, a, b);
             case MAXIMUM -> isBool(a) ? body.or(a, b) : body.binary(Primitive.MAX, a, b);
             case MINIMUM -> isBool(a) ? body.and(a, b) : body.binary(Primitive.MIN, a, b);
-            case ATAN2 -> body.call(Function.ATAN2, a, b);
+            case ATAN2 -> functions.atan2(a, b);
             case EQ -> isBool(a) ? body.not(body.binary(Primitive.XOR, a, b)) : body.compare(Primitive.EQ, a, b);
             case NE -> isBool(a) ? body.binary(Primitive.XOR, a, b) : body.compare(Primitive.NE, a, b);
             case LT -> isBool(a) ? body.and(body.not(a), b) : body.less(a, b);
@@ -142,14 +142,6 @@ final class Lowering {
         };
     }
 
-    /** As C and NumPy have it: where Java says NaN, 1 to any power is 1 and so is -1 to an infinite one. */
-    private int pow(int a, int b) {
-        int infinite = body.compare(Primitive.EQ, body.abs(b), body.constantLike(b, Double.POSITIVE_INFINITY));
-        int minusOne = body.compare(Primitive.EQ, a, body.constantLike(a, -1));
-        int isOne = body.or(body.compare(Primitive.EQ, a, one(a)), body.and(minusOne, infinite));
-        return body.select(isOne, one(a), body.call(Function.POW, a, b));
-    }
-
     private int apply(Opcode opcode, int a) {
         return switch (opcode) {
             case NEG -> body.neg(a);
@@ -163,14 +155,14 @@ final class Lowering {
             case EXPM1 -> functions.expm1(a);
             case LOG -> functions.log(a);
             case LOG1P -> functions.log1p(a);
-            case SIN -> body.call(Function.SIN, a);
-            case COS -> body.call(Function.COS, a);
-            case TAN -> body.call(Function.TAN, a);
-            case ASIN -> body.call(Function.ASIN, a);
-            case ACOS -> body.call(Function.ACOS, a);
-            case ATAN -> body.call(Function.ATAN, a);
-            case SINH -> body.call(Function.SINH, a);
-            case COSH -> body.call(Function.COSH, a);
+            case SIN -> functions.sin(a);
+            case COS -> functions.cos(a);
+            case TAN -> functions.tan(a);
+            case ASIN -> functions.asin(a);
+            case ACOS -> functions.acos(a);
+            case ATAN -> functions.atan(a);
+            case SINH -> functions.sinh(a);
+            case COSH -> functions.cosh(a);
             case TANH -> functions.tanh(a);
             case ASINH -> functions.asinh(a);
             case ACOSH -> functions.acosh(a);
@@ -184,7 +176,7 @@ final class Lowering {
             case RELU -> body.select(body.compare(Primitive.LE, a, zero(a)), zero(a), a);
             case GELU -> functions.gelu(a);
             case GELU_TANH -> functions.geluTanh(a);
-            case SILU -> body.mul(a, functions.sigmoid(a));
+            case SILU -> functions.silu(a);
             case SOFTPLUS -> functions.softplus(a);
             case IS_NAN -> body.compare(Primitive.NE, a, a);
             case IS_INF -> body.compare(Primitive.EQ, body.abs(a), infinity(a));

@@ -31,6 +31,11 @@ enum Primitive {
     REINTERPRET,
     /** The same value in another lane, as Java's casts have it. */
     CONVERT,
-    /** The function {@code immediate} of {@link Function}. */
-    CALL
+    /** The function {@code immediate} of {@link Function}: only in loops over single elements. */
+    CALL,
+    /**
+     * {@code b}, or where {@code a} holds, which is rare, the function {@code immediate} of {@code c}. A loop over
+     * vectors leaves all elements of a vector to the loop over single elements if {@code a} holds for one.
+     */
+    RARE
 }

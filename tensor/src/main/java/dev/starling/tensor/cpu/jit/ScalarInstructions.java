@@ -30,7 +30,6 @@ final class ScalarInstructions implements InstructionSet {
     private static final ClassDesc FLOAT = Float.class.describeConstable().orElseThrow();
     private static final ClassDesc DOUBLE = Double.class.describeConstable().orElseThrow();
     private static final ClassDesc MATH = Math.class.describeConstable().orElseThrow();
-    private static final ClassDesc DIVISION = Division.class.describeConstable().orElseThrow();
 
     private final CodeBuilder code;
 
@@ -154,7 +153,8 @@ final class ScalarInstructions implements InstructionSet {
         switch (node.primitive()) {
             case SELECT -> select(node, push);
             case EQ, NE, LT, LE -> compare(node, a, push);
-            case CALL -> call(node, push);
+            case CALL -> call(node, push, node.a(), node.b());
+            case RARE -> rare(node, push);
             default -> {
                 push.accept(node.a());
                 if (node.b() >= 0) {
@@ -231,24 +231,26 @@ final class ScalarInstructions implements InstructionSet {
         }
     }
 
-    private void call(Node node, IntConsumer push) {
+    private void call(Node node, IntConsumer push, int... operands) {
         Function function = Function.values()[(int) node.immediate()];
-        Lane lane = node.lane();
-        boolean widens = function.isVector() && lane == Lane.F32;
+        ClassDesc[] types = new ClassDesc[function.arity];
+        Arrays.fill(types, type(node.lane()));
         for (int k = 0; k < function.arity; k++) {
-            push.accept(k == 0 ? node.a() : node.b());
-            if (widens) {
-                code.f2d();
-            }
+            push.accept(operands[k]);
         }
-        ClassDesc type = widens ? CD_double : type(lane);
-        ClassDesc[] operands = new ClassDesc[function.arity];
-        Arrays.fill(operands, type);
-        ClassDesc owner = function.isVector() ? MATH : DIVISION;
-        code.invokestatic(owner, function.method, MethodTypeDesc.of(type, operands));
-        if (widens) {
-            code.d2f();
-        }
+        code.invokestatic(function.owner().describeConstable().orElseThrow(), function.method,
+                MethodTypeDesc.of(type(node.lane()), types));
+    }
+
+    private void rare(Node node, IntConsumer push) {
+        Label usual = code.newLabel();
+        Label end = code.newLabel();
+        push.accept(node.a());
+        code.ifeq(usual);
+        call(node, push, node.c());
+        code.goto_(end).labelBinding(usual);
+        push.accept(node.b());
+        code.labelBinding(end);
     }
 
     private void select(Node node, IntConsumer push) {

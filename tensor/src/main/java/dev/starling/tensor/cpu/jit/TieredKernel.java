@@ -4,8 +4,7 @@ package dev.starling.tensor.cpu.jit;
  * A kernel, and how it becomes fast. Until the JVM has compiled it, a loop over vectors is some hundred times slower
  * than afterwards, one over single elements far less. At first a loop is therefore cut into short pieces, since the JVM
  * compiles what is called often. Most go to the loop over elements; the one over vectors gets as much time, and all of
- * it once it is seen to be the faster. Both make the same bits, except for functions that the Vector API brings:
- * kernels that call those never mix.
+ * it once it is seen to be the faster. Both make the same bits.
  */
 final class TieredKernel implements Kernel {
     /** Calls after which the JVM should have replaced the interpreter. */

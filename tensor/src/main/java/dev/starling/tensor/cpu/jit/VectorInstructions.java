@@ -10,6 +10,7 @@ import static java.lang.constant.ConstantDescs.CD_void;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import java.lang.classfile.CodeBuilder;
+import java.lang.classfile.Label;
 import java.lang.classfile.TypeKind;
 import java.lang.constant.ClassDesc;
 import java.lang.constant.ConstantDescs;
@@ -28,7 +29,6 @@ final class VectorInstructions implements InstructionSet {
     private static final ClassDesc MASK = ClassDesc.of(PACKAGE, "VectorMask");
     private static final ClassDesc SPECIES = ClassDesc.of(PACKAGE, "VectorSpecies");
     private static final ClassDesc OPERATORS = ClassDesc.of(PACKAGE, "VectorOperators");
-    private static final ClassDesc UNARY = OPERATORS.nested("Unary");
     private static final ClassDesc BINARY = OPERATORS.nested("Binary");
     private static final ClassDesc ASSOCIATIVE = OPERATORS.nested("Associative");
     private static final ClassDesc COMPARISON = OPERATORS.nested("Comparison");
@@ -99,7 +99,7 @@ final class VectorInstructions implements InstructionSet {
         for (Node node : body.nodes()) {
             laneBytes = Math.max(laneBytes, node.lane().bytes);
             boolean supported = switch (node.primitive()) {
-                case CALL -> Function.values()[(int) node.immediate()].isVector() && Vectors.hasFunctions();
+                case CALL -> false;
                 case CONVERT -> bits == 512 || (node.lane() == Lane.I64) == (body.lane(node.a()) == Lane.I64)
                         || !node.lane().isFloating() && !body.lane(node.a()).isFloating();
                 case MUL -> node.lane() != Lane.I64 || bits == 512;
@@ -295,8 +295,7 @@ final class VectorInstructions implements InstructionSet {
                 push.accept(node.a());
                 convertShape(Element.of(a).letter() + "2" + element.letter(), element);
             }
-            case CALL -> lanewise(Function.values()[(int) node.immediate()].name(), element, node, push);
-            case LOAD, STORE, PARAMETER, CONSTANT -> throw new IllegalArgumentException(node.toString());
+            case CALL, RARE, LOAD, STORE, PARAMETER, CONSTANT -> throw new IllegalArgumentException(node.toString());
         }
     }
 
@@ -310,16 +309,10 @@ final class VectorInstructions implements InstructionSet {
         code.invokevirtual(element.vector, lower(node), MethodTypeDesc.of(element.vector, VECTOR));
     }
 
-    private void lanewise(String operator, Element element, Node node, IntConsumer push) {
-        boolean isUnary = node.b() < 0;
-        push.accept(node.a());
-        operator(operator, isUnary ? UNARY : BINARY);
-        if (isUnary) {
-            code.invokevirtual(element.vector, "lanewise", MethodTypeDesc.of(element.vector, UNARY));
-        } else {
-            push.accept(node.b());
-            code.invokevirtual(element.vector, "lanewise", MethodTypeDesc.of(element.vector, BINARY, VECTOR));
-        }
+    /** Jumps where no lane of a mask is set. */
+    void jumpIfNone(IntConsumer push, int mask, Label target) {
+        push.accept(mask);
+        code.invokevirtual(MASK, "anyTrue", MethodTypeDesc.of(CD_boolean)).ifeq(target);
     }
 
     private void shift(Node node, Element element, IntConsumer push) {

@@ -1,12 +1,10 @@
 package dev.starling.tensor.cpu.jit;
 
 import java.lang.foreign.MemorySegment;
-import java.util.Locale;
 
 /** What this JVM offers in the way of vectors. */
 public final class Vectors {
     private static final String MODULE = "jdk.incubator.vector";
-    private static final boolean FUNCTIONS = detectFunctions();
 
     private Vectors() { }
 
@@ -22,13 +20,6 @@ public final class Vectors {
     /** Whether the JVM was started without the Vector API. */
     public static boolean areMissing() {
         return ModuleLayer.boot().findModule(MODULE).isEmpty();
-    }
-
-    /**
-     * Whether the JVM brings vector code for functions such as sin; elsewhere their vector forms are slower than none.
-     */
-    static boolean hasFunctions() {
-        return FUNCTIONS;
     }
 
     /**
@@ -51,14 +42,6 @@ public final class Vectors {
                 }
             }
         }
-    }
-
-    private static boolean detectFunctions() {
-        String os = System.getProperty("os.name").toLowerCase(Locale.ROOT);
-        String architecture = System.getProperty("os.arch");
-        boolean isIntel = architecture.equals("amd64") || architecture.equals("x86_64");
-        return isIntel && (os.contains("linux") || os.contains("windows"))
-                || architecture.equals("aarch64") && os.contains("linux");
     }
 
     /** Looked up once, and not before the first kernel. */
