@@ -26,6 +26,7 @@ final class FuzzRunner {
     /** Begins a line of a child that tells of a finding, and stands for a line break in it. */
     static final String MARK = "\u001e";
     private static final int KEPT_LINES = 60;
+    private static final long PROGRESS_NS = 60_000_000_000L;
 
     /**
      * What a run came to.
@@ -107,7 +108,12 @@ final class FuzzRunner {
         Deque<String> last = new ArrayDeque<>();
         Thread reader = Thread.ofPlatform().daemon().start(() -> read(child, last, aloud));
         AtomicBoolean hung = new AtomicBoolean();
+        long told = System.nanoTime();
         while (!child.waitFor(200, TimeUnit.MILLISECONDS)) {
+            if (aloud && System.nanoTime() - told > PROGRESS_NS) {
+                told = System.nanoTime();
+                System.out.println("---- at seed " + notes.getLong(FuzzWorker.SEED) + ", " + LocalTime.now());
+            }
             if (System.currentTimeMillis() - notes.getLong(FuzzWorker.SINCE) > deadline.toMillis()) {
                 hung.set(true);
                 last.addLast(stack(child));

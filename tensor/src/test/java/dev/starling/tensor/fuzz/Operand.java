@@ -144,6 +144,10 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
 
     /** Makes the tensor. */
     Tensor on(Device device) {
+        if (layout == Layout.DENSE) {
+            return Device.with(device, () -> dtype.isFloating() ? stored(reals.clone(), dims)
+                    : stored(Arrays.stream(reals).mapToLong(Operand::integer).toArray(), dims));
+        }
         long[] sizes = base();
         int n = (int) Shape.of(sizes).count();
         return Device.with(device, () -> {

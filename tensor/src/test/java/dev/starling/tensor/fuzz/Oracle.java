@@ -12,6 +12,7 @@ import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
 
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
 
@@ -218,10 +219,10 @@ final class Oracle {
         double roundings = type.bytes() == 2 && !(op instanceof Elementwise) ? 2 : OPERAND_ROUNDINGS;
         double[] middle = changed(op, given, result, (v, i) -> v);
         double[] slack = new double[count];
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 6; k++) {
             int round = k;
             double[] moved = changed(op, given, result, (v, i) -> v * (1 + roundings * own * (round == 0 ? 1
-                    : round == 1 ? -1 : (i * 0x9E3779B9 + round * 0x85EBCA6B) >> 31 | 1)));
+                    : round == 1 ? -1 : sign(i, round))));
             for (int i = 0; i < count; i++) {
                 double distance = Math.abs(moved[i] - middle[i]);
                 slack[i] = Math.max(slack[i], Double.isFinite(distance) ? 4 * distance : 0);
@@ -232,6 +233,12 @@ final class Oracle {
             java.util.Arrays.fill(slack, Double.POSITIVE_INFINITY);
         }
         return slack;
+    }
+
+    private static int sign(int place, int round) {
+        int bits = (place + 1) * 0x9E3779B9 + round * 0x85EBCA6B;
+        bits = (bits ^ bits >>> 15) * 0x2C1B3C6D;
+        return (bits ^ bits >>> 12) << 7 >> 31 | 1;
     }
 
     /** In the tails of these functions numbers about 1 cancel: rounding those is absolute, not relative. */
@@ -248,15 +255,15 @@ final class Oracle {
     }
 
     private static boolean isSum(Op op) {
-        return op instanceof Contraction.MatMul || op instanceof Contraction.Linear l
-                && l.epilogue() != dev.starling.tensor.op.Epilogue.GELU || op instanceof Contraction.LinearWeightGradient
-                || op instanceof Convolution || op instanceof Reduction.Sum || op instanceof Reduction.Mean
+        return op instanceof Contraction.MatMul || op instanceof Contraction.Linear
+                || op instanceof Contraction.LinearWeightGradient || op instanceof Convolution || op instanceof Reduction.Sum || op instanceof Reduction.Mean
                 || op instanceof Scan || op instanceof Selection || op instanceof Pooling;
     }
 
     /** Rounding each of n partial sums, at most as great as the sum of magnitudes, in an order of the kernel's own. */
     private static double[] slackOfSum(Op op, DType type, Snapshot[] given, int result) {
-        double[] magnitudes = changed(op, given, result, (v, i) -> Math.abs(v));
+        Op plain = op instanceof Contraction.Linear ? new Contraction.Linear(Epilogue.NONE) : op;
+        double[] magnitudes = changed(plain, given, 0 < result && plain != op ? 0 : result, (v, i) -> Math.abs(v));
         int most = 1;
         for (Snapshot s : given) {
             most = Math.max(most, s.count());
@@ -291,7 +298,9 @@ final class Oracle {
     private static double[] changed(Op op, Snapshot[] given, int result, Snapshot.Change change) {
         Snapshot[] wide = given.clone();
         for (int i = 0; i < wide.length; i++) {
-            wide[i] = wide[i].dtype().isFloating() ? wide[i].changed(change) : wide[i];
+            int apart = i << 20;
+            wide[i] = wide[i].dtype().isFloating() ? wide[i].changed((v, place) -> change.of(v, apart + place))
+                    : wide[i];
         }
         return reference(op, wide)[result].reals();
     }
