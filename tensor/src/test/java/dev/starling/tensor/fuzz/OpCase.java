@@ -130,6 +130,10 @@ final class OpCase {
         return f == null && captured && x.length > 0 ? captured(x) : f;
     }
 
+    private String family() {
+        return call.code().replaceAll("[\\[(0-9].*", "") + call.code().replaceAll("(?s).*Update\\.(\\w+).*", " $1");
+    }
+
     private static String name(String difference) {
         return difference.replaceAll("\\[.*", "").replaceAll("[0-9.E-]+", "");
     }
@@ -187,7 +191,7 @@ final class OpCase {
             Snapshot actual = Snapshot.of(x[i]);
             String bits = actual.differenceInBits(Snapshot.of(again[i]));
             if (bits != null) {
-                return finding("update repeated: other bits", "operand " + i + ": " + bits);
+                return finding("update repeated: other bits from " + family(), "operand " + i + ": " + bits);
             }
             double[] a = actual.reals();
             double[] e = expected.reals();
@@ -204,7 +208,7 @@ final class OpCase {
                 boolean right = a[k] == e[k] || Double.isNaN(a[k]) && Double.isNaN(e[k])
                         || Double.isFinite(e[k]) && Math.abs(a[k] - e[k]) <= most;
                 if (!right) {
-                    return finding("update: wrong value", "operand " + i + "[" + k + "] is " + a[k] + " instead of "
+                    return finding("update: wrong value from " + family(), "operand " + i + "[" + k + "] is " + a[k] + " instead of "
                             + e[k] + " ± " + most);
                 }
             }

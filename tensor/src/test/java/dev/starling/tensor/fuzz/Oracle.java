@@ -219,7 +219,7 @@ final class Oracle {
         double roundings = type.bytes() == 2 && !(op instanceof Elementwise) ? 2 : OPERAND_ROUNDINGS;
         double[] middle = changed(op, given, result, (v, i) -> v);
         double[] slack = new double[count];
-        for (int k = 0; k < 6; k++) {
+        for (int k = 0; k < 8; k++) {
             int round = k;
             double[] moved = changed(op, given, result, (v, i) -> v * (1 + roundings * own * (round == 0 ? 1
                     : round == 1 ? -1 : sign(i, round))));
@@ -236,9 +236,9 @@ final class Oracle {
     }
 
     private static int sign(int place, int round) {
-        int bits = (place + 1) * 0x9E3779B9 + round * 0x85EBCA6B;
-        bits = (bits ^ bits >>> 15) * 0x2C1B3C6D;
-        return (bits ^ bits >>> 12) << 7 >> 31 | 1;
+        long bits = (place + 1) * 0x9E3779B97F4A7C15L + round * 0xD1342543DE82EF95L;
+        bits = (bits ^ bits >>> 30) * 0xBF58476D1CE4E5B9L;
+        return (bits ^ bits >>> 27) * 0x94D049BB133111EBL < 0 ? -1 : 1;
     }
 
     /** In the tails of these functions numbers about 1 cancel: rounding those is absolute, not relative. */

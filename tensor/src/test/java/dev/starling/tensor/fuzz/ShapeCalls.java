@@ -81,11 +81,12 @@ final class ShapeCalls {
     static Call expand(Choices c) {
         long[] dims = Operand.sizes(c, c.next(5));
         long[] from = ElementwiseCalls.narrowed(c, dims);
-        for (int i = 0; i < dims.length; i++) {
-            dims[i] = c.wild && c.oneIn(8) ? c.whole(dims[i]) : dims[i];
+        long[] to = dims.clone();
+        for (int i = 0; i < to.length; i++) {
+            to[i] = c.wild && c.oneIn(8) ? c.whole(to[i]) : to[i];
         }
-        return c.oneIn(2) ? Call.of("x0.expand(" + list(dims) + ").contiguous()",
-                x -> x[0].expand(dims).contiguous(), any(c, from))
+        return c.oneIn(2) ? Call.of("x0.expand(" + list(to) + ").contiguous()",
+                x -> x[0].expand(to).contiguous(), any(c, from))
                 : Call.of("x0.sumTo(Shape.of(" + list(from) + "))", x -> x[0].sumTo(Shape.of(from)),
                 Operand.of(c, type(c), Values.USUAL, dims));
     }

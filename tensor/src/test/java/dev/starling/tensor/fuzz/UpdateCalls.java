@@ -91,7 +91,7 @@ final class UpdateCalls {
                 + ")", 0, x -> {
             Tensor.apply(op, x);
             return new Tensor[0];
-        }, Arrays.stream(operands).map(o -> o == operands[0] ? whole(o) : o).toArray(Operand[]::new));
+        }, Arrays.stream(operands).map(o -> o == operands[1] ? o : whole(o)).toArray(Operand[]::new));
     }
 
     /** Returns the operand where no two of its elements share memory. */
