@@ -1,0 +1,170 @@
+package dev.starling.tensor.fuzz;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.MappedByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.LocalTime;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Deque;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * Runs a range of seeds in a child process. A child that dies or hangs is a finding with the seed it was at, and
+ * another child goes on behind it.
+ */
+final class FuzzRunner {
+    /** Begins a line of a child that tells of a finding, and stands for a line break in it. */
+    static final String MARK = "\u001e";
+    private static final int KEPT_LINES = 60;
+    private static final long PROGRESS_NS = 60_000_000_000L;
+
+    /**
+     * What a run came to.
+     *
+     * @param cases how many seeds were run
+     * @param findings by seed, in words
+     * @param time what it took
+     */
+    record Outcome(long cases, Map<Long, String> findings, Duration time) { }
+
+    private final Class<? extends Fuzz> fuzz;
+    private final Duration deadline;
+    private final List<String> flags;
+    private final Map<Long, String> findings = Collections.synchronizedMap(new TreeMap<>());
+
+    /**
+     * Makes a runner.
+     *
+     * @param deadline of one case
+     * @param flags of the child's JVM, beside those that Starling needs
+     */
+    FuzzRunner(Class<? extends Fuzz> fuzz, Duration deadline, String... flags) {
+        this.fuzz = fuzz;
+        this.deadline = deadline;
+        this.flags = List.of(flags);
+    }
+
+    /** Takes {@code first=N count=N deadline=SECONDS}, and flags of the child's JVM, and prints what it finds. */
+    static void main(Class<? extends Fuzz> fuzz, String... args) throws Exception {
+        long first = 0;
+        long count = 100_000;
+        long seconds = 20;
+        List<String> flags = new ArrayList<>(List.of("-Xmx256m"));
+        for (String arg : args) {
+            String value = arg.substring(arg.indexOf('=') + 1);
+            switch (arg.substring(0, Math.max(0, arg.indexOf('=')))) {
+                case "first" -> first = Long.parseLong(value);
+                case "count" -> count = Long.parseLong(value);
+                case "deadline" -> seconds = Long.parseLong(value);
+                default -> flags.add(arg);
+            }
+        }
+        Outcome outcome = new FuzzRunner(fuzz, Duration.ofSeconds(seconds), flags.toArray(String[]::new))
+                .run(first, count, true);
+        System.out.println(outcome.cases + " cases from seed " + first + " in " + outcome.time.toSeconds() + " s, "
+                + outcome.findings.size() + " findings");
+        System.exit(outcome.findings.isEmpty() ? 0 : 1);
+    }
+
+    /** Runs seeds {@code first} to {@code first + count - 1}; prints findings as they come if asked to. */
+    Outcome run(long first, long count, boolean aloud) throws IOException, InterruptedException {
+        long began = System.nanoTime();
+        Path file = Files.createTempFile("fuzz", ".seed");
+        try {
+            MappedByteBuffer notes = FuzzWorker.notes(file);
+            long next = first;
+            while (next < first + count) {
+                next = child(next, first + count, file, notes, aloud);
+            }
+        } finally {
+            Files.deleteIfExists(file);
+        }
+        return new Outcome(count, new TreeMap<>(findings), Duration.ofNanos(System.nanoTime() - began));
+    }
+
+    /** Runs seeds until all are done or the child ends; returns the seed after the last one that was run. */
+    private long child(long from, long to, Path file, MappedByteBuffer notes, boolean aloud)
+            throws IOException, InterruptedException {
+        notes.putLong(FuzzWorker.SEED, from);
+        notes.putLong(FuzzWorker.SINCE, System.currentTimeMillis() + 30_000);
+        List<String> command = new ArrayList<>(List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED", "-XX:-CreateCoredumpOnCrash",
+                "-XX:ErrorFile=" + file + ".hs_err"));
+        command.addAll(flags);
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), FuzzWorker.class.getName(),
+                fuzz.getName(), from + "", to + "", file.toString()));
+        Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
+        Deque<String> last = new ArrayDeque<>();
+        Thread reader = Thread.ofPlatform().daemon().start(() -> read(child, last, aloud));
+        AtomicBoolean hung = new AtomicBoolean();
+        long told = System.nanoTime();
+        while (!child.waitFor(200, TimeUnit.MILLISECONDS)) {
+            if (aloud && System.nanoTime() - told > PROGRESS_NS) {
+                told = System.nanoTime();
+                System.out.println("---- at seed " + notes.getLong(FuzzWorker.SEED) + ", " + LocalTime.now());
+            }
+            if (System.currentTimeMillis() - notes.getLong(FuzzWorker.SINCE) > deadline.toMillis()) {
+                hung.set(true);
+                last.addLast(stack(child));
+                child.destroyForcibly();
+            }
+        }
+        reader.join();
+        long seed = notes.getLong(FuzzWorker.SEED);
+        if (seed == to) {
+            return to;
+        }
+        String crash = Path.of(file + ".hs_err").toFile().exists() ? Files.readString(Path.of(file + ".hs_err"))
+                .lines().limit(60).reduce("", (a, b) -> a + "\n" + b) : "";
+        Files.deleteIfExists(Path.of(file + ".hs_err"));
+        found(seed, (hung.get() ? "the case took more than " + deadline.toSeconds() + " s"
+                : "the JVM ended with " + child.exitValue()) + "\n" + String.join("\n", last) + crash, aloud);
+        return seed + 1;
+    }
+
+    private static String stack(Process child) throws IOException, InterruptedException {
+        Process jstack = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "jstack").toString(),
+                child.pid() + "").redirectErrorStream(true).start();
+        String text = new String(jstack.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        jstack.waitFor();
+        int at = text.indexOf("\"main\"");
+        return at < 0 ? "" : text.substring(at, Math.min(text.length(), at + 2000));
+    }
+
+    private void read(Process child, Deque<String> last, boolean aloud) {
+        try (BufferedReader in = child.inputReader(StandardCharsets.UTF_8)) {
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                if (line.startsWith(MARK)) {
+                    int space = line.indexOf(' ');
+                    found(Long.parseLong(line.substring(1, space)), line.substring(space + 1).replace(MARK, "\n"),
+                            aloud);
+                } else {
+                    last.addLast(line);
+                    if (last.size() > KEPT_LINES) {
+                        last.removeFirst();
+                    }
+                }
+            }
+        } catch (IOException e) {
+            last.addLast(e.toString());
+        }
+    }
+
+    private void found(long seed, String text, boolean aloud) {
+        findings.put(seed, text);
+        if (aloud) {
+            System.out.println("---- seed " + seed + " at " + LocalTime.now().withNano(0) + ": " + text);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+package dev.starling.tensor.fuzz;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Unary;
+import java.time.Duration;
+import java.util.Map;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+
+/** {@link OpFuzz} over fixed seeds, over many, and what it must not miss. */
+class OpFuzzTest {
+    private static final Duration DEADLINE = Duration.ofSeconds(60);
+    private static final int SHORT = 4000;
+
+    private static void passes(long first, long count) throws Exception {
+        FuzzRunner.Outcome outcome = new FuzzRunner(OpFuzz.class, DEADLINE, "-Xmx256m").run(first, count, false);
+        assertEquals(count, outcome.cases());
+        assertEquals(Map.of(), outcome.findings());
+    }
+
+    @Test
+    void fixedSeedsFindNothing() throws Exception {
+        passes(0, SHORT);
+    }
+
+    /** Properties {@code fuzz.first} and {@code fuzz.count} choose the seeds. */
+    @Test
+    @Tag("stress")
+    void manySeedsFindNothing() throws Exception {
+        passes(Long.getLong("fuzz.first", SHORT), Long.getLong("fuzz.count", 1_000_000));
+    }
+
+    @Test
+    void aSeedIsOneCase() {
+        for (long seed = 0; seed < 200; seed++) {
+            Choices first = Choices.seeded(seed);
+            String text = new OpCase(first).toString();
+            assertEquals(text, new OpCase(Choices.seeded(seed)).toString());
+            assertEquals(text, new OpCase(Choices.of(first.taken())).toString());
+        }
+    }
+
+    @Test
+    void wrongValuesAreSeen() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {1, 2, 3, Float.NaN}, 2, 2);
+            Tensor y = x.exp();
+            assertNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y}));
+            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y.mul(1 + 1e-5)}));
+            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y.to(DType.F64)}));
+            assertNotNull(Oracle.difference(new Movement.Copy(), new Tensor[] {x}, new Tensor[] {x.t()}));
+            Tensor number = Tensor.ones(2, 2);
+            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {number}));
+            Tensor nan = Tensor.full(DType.F32, Double.NaN, 2, 2);
+            assertNotNull(Oracle.difference(new Contraction.MatMul(), new Tensor[] {number, number},
+                    new Tensor[] {nan}));
+        }
+    }
+
+    @Test
+    void memoryThatAKernelLeavesOutShows() {
+        Watch watch = new Watch(0xFF, false);
+        try (Scope scope = Scope.open()) {
+            Tensor t = watch.allocate(Tensor.zeros(3).spec(), new long[] {1});
+            assertTrue(Double.isNaN(t.toDoubles()[2]));
+            assertEquals(Device.cpu(), t.device());
+        }
+    }
+
+    /** Fails in its own ways at some seeds. */
+    static final class Broken implements Fuzz {
+        @Override
+        public String run(long seed) {
+            if (seed == 3) {
+                Runtime.getRuntime().halt(7);
+            }
+            while (seed == 5) {
+                Thread.onSpinWait();
+            }
+            return seed == 8 ? "wrong\nreally" : null;
+        }
+    }
+
+    @Test
+    void crashesAndHangsAreFindingsAndTheRunGoesOn() throws Exception {
+        FuzzRunner.Outcome outcome = new FuzzRunner(Broken.class, Duration.ofSeconds(4)).run(0, 10, false);
+        assertEquals(java.util.Set.of(3L, 5L, 8L), outcome.findings().keySet());
+        assertTrue(outcome.findings().get(3L).startsWith("the JVM ended with 7"));
+        assertTrue(outcome.findings().get(5L).startsWith("the case took more than 4 s"));
+        assertEquals("wrong\nreally", outcome.findings().get(8L));
+    }
+
+    @Test
+    void findingsShrink() {
+        Choices c = Choices.seeded(1);
+        Finding f = Shrinker.shrink(k -> sums(k) > 10 ? new Finding("sum", "" + sums) : null, many(c),
+                new Finding("sum", "first"));
+        assertEquals("11", f.text());
+    }
+
+    private int sums;
+
+    private static int[] many(Choices c) {
+        for (int i = 0; i < 50; i++) {
+            c.next(100);
+        }
+        return c.taken();
+    }
+
+    private int sums(Choices c) {
+        sums = 0;
+        for (int n = c.next(60); n > 0; n--) {
+            sums += c.next(100);
+        }
+        return sums;
+    }
+}

@@ -1,0 +1,81 @@
+package dev.starling.tensor.fuzz;
+
+import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Update;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Stands at the gate: fills the memory of results before a kernel writes it, so that what it leaves out shows, and
+ * compares each operation with the reference device.
+ */
+final class Watch implements Interceptor {
+    /** More than a case needs: what asks for more is not run. */
+    private static final long MOST_BYTES = 4 << 20;
+
+    /** A case asked for more memory than it may have. */
+    static final class TooLarge extends Error {
+        private static final long serialVersionUID = 1L;
+
+        TooLarge() {
+            super("a result of more than " + MOST_BYTES + " bytes", null, false, false);
+        }
+    }
+
+    private final byte poison;
+    private final boolean compares;
+    /** The first difference, or {@code null}. */
+    String difference;
+    int operations;
+
+    Watch(int poison, boolean compares) {
+        this.poison = (byte) poison;
+        this.compares = compares;
+    }
+
+    @Override
+    public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+        operations++;
+        if (!compares || difference != null || op instanceof Update) {
+            return;
+        }
+        for (Tensor t : outputs) {
+            if (t.count() > MOST_BYTES) {
+                throw new TooLarge();
+            }
+        }
+        Interceptor.replace(null);
+        try {
+            difference = Recorder.with(Recorder.NONE, () -> Oracle.difference(op, inputs, outputs));
+        } catch (RuntimeException e) {
+            difference = "the reference device refuses " + op + ": " + e;
+        } finally {
+            Interceptor.replace(this);
+        }
+    }
+
+    @Override
+    public Tensor allocate(Spec spec, long[] strides) {
+        if (spec.shape().count() > MOST_BYTES / spec.dtype().bytes()) {
+            throw new TooLarge();
+        }
+        Interceptor.replace(null);
+        try {
+            Tensor tensor = Tensor.allocate(spec, strides);
+            MemorySegment memory = HostMemory.ALL.asSlice(tensor.address(), spec.bytes());
+            memory.fill(poison);
+            return tensor;
+        } finally {
+            Interceptor.replace(this);
+        }
+    }
+
+    @Override
+    public void read(Tensor tensor) {
+        // Reading on the host is allowed.
+    }
+}
