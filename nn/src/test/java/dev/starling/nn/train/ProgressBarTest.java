@@ -159,7 +159,7 @@ class ProgressBarTest {
         bar.started(progress);
         bar.draw(progress);
         bar.ended(progress);
-        assertThat(screen.rows()).as("the same bar for another run").hasSize(5);
+        assertThat(screen.rows()).as("the same bar for another run").hasSize(6);
     }
 
     @Test
