@@ -20,6 +20,9 @@ public final class Progress {
     private long epochNs;
     private double rate;
     private double weight;
+    private final Pace pace = new Pace();
+    /** Of the pause between the last two epochs, for evaluation and checkpoints. */
+    private double pauseSeconds;
     private volatile boolean stopped;
 
     Progress(int epochs, Averages averages) {
@@ -34,7 +37,11 @@ public final class Progress {
     }
 
     void startClock() {
-        lastNs = System.nanoTime();
+        long now = System.nanoTime();
+        if (batch == 0 && weight > 0) {
+            pauseSeconds = (now - lastNs) / 1e9;
+        }
+        lastNs = now;
         epochNs = 0;
         epochExamples = 0;
     }
@@ -42,13 +49,19 @@ public final class Progress {
     /** Times a step that trained on {@code n} examples; what a listener does in between counts too. */
     void stepped(long n) {
         long now = System.nanoTime();
-        double seconds = Math.max(1, now - lastNs) / 1e9;
-        epochNs += now - lastNs;
+        took(Math.max(1, now - lastNs), n);
         lastNs = now;
+    }
+
+    /** Counts a step. */
+    void took(long ns, long n) {
+        double seconds = ns / 1e9;
+        epochNs += ns;
         epochExamples += n;
         double keep = Math.exp(-seconds / MEMORY_S);
         rate = keep * rate + (1 - keep) * n / seconds;
         weight = keep * weight + (1 - keep);
+        pace.add(seconds, n);
     }
 
     /** Returns the number of the epoch, from 0. */
@@ -114,10 +127,14 @@ public final class Progress {
         return weight == 0 ? 0 : rate / weight;
     }
 
-    /** Returns how many seconds training will still take at this rate; infinite before the first step. */
+    /**
+     * Returns how many seconds the run will still take, with evaluation once an epoch has shown what that takes; NaN as
+     * long as there is no basis: in the first seconds, and while steps still become faster.
+     */
     public double secondsLeft() {
         double steps = (double) (epochs - epoch) * batches - batch;
-        return steps * examplesPerEpoch / Math.max(1, batches) / itemsPerSecond();
+        return steps * examplesPerEpoch / Math.max(1, batches) * pace.secondsPerExample()
+                + (epochs - epoch) * pauseSeconds;
     }
 
     /** Ends the run after the current step. May be called from any thread. */

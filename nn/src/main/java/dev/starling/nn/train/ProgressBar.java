@@ -1,66 +1,61 @@
 package dev.starling.nn.train;
 
-import java.io.Console;
-import java.io.IOException;
+import dev.starling.nn.train.ProgressLine.Glyphs;
 import java.io.PrintStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
+import java.util.function.IntSupplier;
 
 /**
  * Shows how a run goes: on a terminal a line that is drawn anew, elsewhere a plain line every few seconds; and in both
- * a line for each epoch.
+ * a summary of each epoch.
+ *
+ * <p>On a terminal no line is wider than that has columns, from 40 on. The line that is drawn anew leaves out what
+ * matters least, and follows the terminal when a user changes its width; a summary takes more lines.
  */
 public final class ProgressBar implements TrainingListener {
-    private static final int WIDTH = 24;
     private static final long REDRAW_NS = 100_000_000L;
     private static final long LINE_NS = 10_000_000_000L;
-    private static final String CLEAR = "\r\u001b[K";
+    private static final String INDENT = "  ";
 
     private final PrintStream out;
-    private final boolean interactive;
+    /** {@code null} where there is no terminal. */
+    private final StatusLine status;
     private final String unit;
-    private final StringBuilder line = new StringBuilder(160);
+    private final Glyphs glyphs;
+    private Thread interruption;
     private long lastNs;
-    private boolean drawn;
 
-    private ProgressBar(PrintStream out, boolean interactive, String unit) {
+    private ProgressBar(PrintStream out, StatusLine status, String unit) {
         this.out = out;
-        this.interactive = interactive;
+        this.status = status;
         this.unit = unit;
+        glyphs = Glyphs.of(out.charset(), Locale.getDefault());
     }
 
     /** Shows progress on standard error. */
     public static ProgressBar onStandardError() {
-        return on(System.err, isTerminal());
+        return on(System.err, Terminal.isStandardError());
     }
 
     /**
      * Shows progress on any stream.
      *
-     * @param interactive whether it is a terminal that can clear a line
+     * @param interactive whether it ends in {@linkplain Terminal the terminal} of this process
      */
     public static ProgressBar on(PrintStream stream, boolean interactive) {
-        return new ProgressBar(stream, interactive, "items");
+        return on(stream, interactive, Terminal::columns);
+    }
+
+    /** Shows progress on a terminal that has as many columns as {@code columns} returns at each drawing. */
+    static ProgressBar on(PrintStream stream, boolean interactive, IntSupplier columns) {
+        return new ProgressBar(stream, interactive ? new StatusLine(stream, columns) : null, "items");
     }
 
     /** Names what examples are, for example {@code images}. */
     public ProgressBar unit(String plural) {
-        return new ProgressBar(out, interactive, plural);
-    }
-
-    private static boolean isTerminal() {
-        String term = System.getenv("TERM");
-        if ("dumb".equals(term)) {
-            return false;
-        }
-        try {
-            Path target = Files.readSymbolicLink(Path.of("/proc/self/fd/2"));
-            return target.startsWith("/dev/pts") || target.toString().startsWith("/dev/tty");
-        } catch (IOException | UnsupportedOperationException noProc) {
-            Console console = System.console();
-            return term != null && console != null && console.isTerminal();
-        }
+        return new ProgressBar(out, status, plural);
     }
 
     @Override
@@ -69,78 +64,92 @@ public final class ProgressBar implements TrainingListener {
         if (progress.step() > 0) {
             out.println("goes on at epoch " + (progress.epoch() + 1) + ", step " + progress.step());
         }
+        if (status != null) {
+            // By Ctrl-C the JVM ends while the run goes on: a shell that comes back finds a line of its own.
+            interruption = new Thread(status::leave, "starling-progress-end");
+            Runtime.getRuntime().addShutdownHook(interruption);
+        }
     }
 
     @Override
     public void stepEnded(Progress progress) {
         long now = System.nanoTime();
-        if (now - lastNs < (interactive ? REDRAW_NS : LINE_NS)) {
+        if (now - lastNs < (status != null ? REDRAW_NS : LINE_NS)) {
             return;
         }
         lastNs = now;
         draw(progress);
-        if (interactive) {
-            out.print(line);
-            out.flush();
-            drawn = true;
+    }
+
+    /** Draws the line, whatever the time. */
+    void draw(Progress progress) {
+        if (status != null) {
+            status.draw(ProgressLine.of(progress, unit, glyphs, status.room()));
         } else {
-            out.println(line);
+            out.println(ProgressLine.of(progress, unit, glyphs));
         }
-    }
-
-    private void draw(Progress progress) {
-        line.setLength(0);
-        double done = (double) progress.batch() / Math.max(1, progress.batches());
-        if (interactive) {
-            line.append(CLEAR);
-        }
-        line.append("epoch ").append(progress.epoch() + 1).append('/').append(progress.epochs()).append("  ");
-        if (interactive) {
-            int filled = (int) (done * WIDTH);
-            line.append("━".repeat(filled)).append(" ".repeat(WIDTH - filled)).append("  ");
-        }
-        line.append(String.format(Locale.ROOT, "%3.0f %%  loss %.4f", Math.floor(100 * done), progress.meanLoss()));
-        for (int i = 0; i < progress.metrics().size(); i++) {
-            Metric metric = progress.metrics().get(i);
-            line.append("  ").append(metric.name()).append(' ').append(metric.format(progress.meanMetric(i)));
-        }
-        line.append(String.format(Locale.ROOT, "  %,.0f %s/s  ETA ", progress.itemsPerSecond(), unit))
-                .append(clock(progress.secondsLeft()));
-    }
-
-    /** Returns minutes and seconds, with hours if there are any. */
-    static String clock(double seconds) {
-        if (!Double.isFinite(seconds)) {
-            return "?";
-        }
-        long s = Math.round(seconds);
-        return s < 3600 ? String.format(Locale.ROOT, "%d:%02d", s / 60, s % 60)
-                : String.format(Locale.ROOT, "%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
     }
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        StringBuilder summary = new StringBuilder(drawn ? CLEAR : "");
-        summary.append("epoch ").append(report.epoch() + 1).append('/').append(progress.epochs()).append("  ")
-                .append(report.training());
+        String epoch = "epoch " + (report.epoch() + 1) + "/" + progress.epochs();
+        List<List<String>> groups = new ArrayList<>();
+        groups.add(new ArrayList<>(List.of(epoch)));
+        groups.getFirst().addAll(report.training().parts());
         if (report.heldOut() != null) {
-            summary.append("  │ held-out ").append(report.heldOut());
+            List<String> heldOut = new ArrayList<>(report.heldOut().parts());
+            heldOut.set(0, "held-out " + heldOut.getFirst());
+            groups.add(heldOut);
         }
-        summary.append(String.format(Locale.ROOT, "  │ %,.0f %s/s  ", report.itemsPerSecond(), unit))
-                .append(clock(report.seconds()));
+        groups.add(List.of(ProgressLine.rate(report.itemsPerSecond()) + " " + unit + "/s",
+                ProgressLine.clock(report.seconds())));
         if (progress.skipped() > 0) {
-            summary.append("  │ skipped by overflow: ").append(progress.skipped());
+            groups.add(List.of("skipped by overflow: " + progress.skipped()));
         }
-        out.println(summary);
-        drawn = false;
+        if (status != null) {
+            status.println(folded(groups, status.room()));
+        } else {
+            out.println(folded(groups, Integer.MAX_VALUE));
+        }
         lastNs = System.nanoTime();
+    }
+
+    /** Joins groups of numbers, on a new line where {@code room} ends; a group stays together if it fits in a line. */
+    private String folded(List<List<String>> groups, int room) {
+        StringBuilder text = new StringBuilder(160);
+        int column = 0;
+        for (List<String> group : groups) {
+            String whole = String.join("  ", group);
+            boolean isTogether = TextWidth.of(whole) + INDENT.length() <= room;
+            for (String part : isTogether ? List.of(whole) : group) {
+                boolean isFirst = isTogether || part.equals(group.getFirst());
+                String shown = TextWidth.cut(TextWidth.printable(part), room - INDENT.length(), glyphs.more());
+                String before = text.isEmpty() ? "" : isFirst ? "  " + glyphs.divider() + " " : "  ";
+                if (column + TextWidth.of(before) + TextWidth.of(shown) > room) {
+                    text.append(System.lineSeparator());
+                    before = INDENT;
+                    column = 0;
+                }
+                text.append(before).append(shown);
+                column += TextWidth.of(before) + TextWidth.of(shown);
+            }
+        }
+        return text.toString();
     }
 
     @Override
     public void ended(Progress progress) {
-        if (drawn) {
-            out.println();
-            drawn = false;
+        if (status == null) {
+            return;
         }
+        if (interruption != null) {
+            try {
+                Runtime.getRuntime().removeShutdownHook(interruption);
+            } catch (IllegalStateException whileTheJvmEnds) {
+                return;
+            }
+            interruption = null;
+        }
+        status.end();
     }
 }

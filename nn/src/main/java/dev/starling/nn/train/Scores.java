@@ -14,9 +14,8 @@ import dev.starling.tensor.TensorException;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
-import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Means over examples.
@@ -84,7 +83,12 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     /** Returns for example {@code loss 0.1234  accuracy 97.10 %}. */
     @Override
     public String toString() {
-        return String.format(Locale.ROOT, "loss %.4f", loss) + text.entrySet().stream()
-                .map(e -> "  " + e.getKey() + " " + e.getValue()).collect(Collectors.joining());
+        return String.join("  ", parts());
+    }
+
+    /** Returns the loss and each metric as texts. */
+    List<String> parts() {
+        return Stream.concat(Stream.of("loss " + ProgressLine.number(loss)),
+                text.entrySet().stream().map(e -> e.getKey() + " " + e.getValue())).toList();
     }
 }

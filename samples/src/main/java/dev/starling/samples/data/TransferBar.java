@@ -1,35 +1,41 @@
 package dev.starling.samples.data;
 
 import dev.starling.nn.data.Download;
+import dev.starling.nn.train.StatusLine;
+import dev.starling.nn.train.Terminal;
 import java.io.PrintStream;
 import java.util.Locale;
+import java.util.function.IntSupplier;
 
 /** Shows on one line of a terminal how far a download has come; where there is no terminal, only its end. */
 final class TransferBar implements Download.Progress, AutoCloseable {
     private static final int WIDTH = 30;
+    /** Columns that the numbers take beside the bar. */
+    private static final int NUMBERS = 31;
 
     private final PrintStream out;
-    private final boolean live;
+    /** {@code null} where there is no terminal. */
+    private final StatusLine status;
     private String shown = "";
 
     TransferBar(PrintStream out) {
-        this(out, System.console() != null && System.console().isTerminal());
+        this(out, Terminal.isStandardError(), Terminal::columns);
     }
 
-    TransferBar(PrintStream out, boolean live) {
+    TransferBar(PrintStream out, boolean live, IntSupplier columns) {
         this.out = out;
-        this.live = live;
+        status = live ? new StatusLine(out, columns) : null;
     }
 
     @Override
     public void advance(long receivedBytes, long totalBytes) {
-        int filled = (int) (WIDTH * receivedBytes / Math.max(totalBytes, 1));
+        int width = status != null ? Math.clamp(status.room() - NUMBERS, 1, WIDTH) : WIDTH;
+        int filled = (int) (width * receivedBytes / Math.max(totalBytes, 1));
         String line = String.format(Locale.ROOT, "  [%s%s] %3d %%  %.1f of %.1f MB", "=".repeat(filled),
-            " ".repeat(WIDTH - filled), 100 * receivedBytes / Math.max(totalBytes, 1), receivedBytes / 1e6,
+            " ".repeat(width - filled), 100 * receivedBytes / Math.max(totalBytes, 1), receivedBytes / 1e6,
             totalBytes / 1e6);
-        if (live && !line.equals(shown)) {
-            out.print("\r" + line);
-            out.flush();
+        if (status != null && !line.equals(shown)) {
+            status.draw(line);
         }
         shown = line;
     }
@@ -37,8 +43,10 @@ final class TransferBar implements Download.Progress, AutoCloseable {
     /** Ends the line, if there is one. */
     @Override
     public void close() {
-        if (!shown.isEmpty()) {
-            out.println(live ? "" : shown);
+        if (status != null) {
+            status.end();
+        } else if (!shown.isEmpty()) {
+            out.println(shown);
         }
     }
 }

@@ -17,6 +17,7 @@ import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.ProgressBar;
 import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.Terminal;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.samples.LearningCurve;
@@ -110,8 +111,8 @@ final class TrainingRun {
         Device device = placement.device();
         device.backend();
         if (first && sample.choice() != null) {
-            out.printf(Locale.ROOT, "%s: %s; epochs %d, batch %d, rate %s, %s, %s steps%n", sample.name(),
-                    sample.choice(), epochs, batch, rate, precision, captured ? "captured" : "eager");
+            say(out, String.format(Locale.ROOT, "%s: %s; epochs %d, batch %d, rate %s, %s, %s steps", sample.name(),
+                    sample.choice(), epochs, batch, rate, precision, captured ? "captured" : "eager"));
             out.flush();
         }
         Generator generator = Generator.seeded(options.seed);
@@ -124,7 +125,8 @@ final class TrainingRun {
                         .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
             long begin = System.nanoTime();
             History history = trainer(model, optimizer, train, test).strategy(strategy)
-                    .listeners(first ? new TrainingListener[] {progressBar()} : new TrainingListener[0]).build().run();
+                    .listeners(first ? new TrainingListener[] {
+                            ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build().run();
             if (strategy.rank() == 0) {
                 report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, strategy.world(), out);
             }
@@ -154,14 +156,6 @@ final class TrainingRun {
         return builder;
     }
 
-    /** The launcher pipes standard error, and tells whether a terminal lies behind it. */
-    private static ProgressBar progressBar() {
-        String terminal = System.getProperty("starling.terminal");
-        ProgressBar bar = terminal == null ? ProgressBar.onStandardError()
-                : ProgressBar.on(System.err, Boolean.parseBoolean(terminal));
-        return bar.unit("images");
-    }
-
     private void report(History history, int heldOut, double seconds, Device device, int world,
             PrintWriter out) {
         double items = 0;
@@ -175,10 +169,10 @@ final class TrainingRun {
         double rateSeen = items / Math.max(training, 1e-9);
         long peak = device.memory().peak();
         String drawn = draw(history);
-        out.printf(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in %.1f s, "
-                + "%,.0f images/s, %,d MiB at most; %s%n", sample.name(), 100 * accuracy, heldOut,
-                last.heldOut().loss(),
-                last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen, peak >> 20, drawn);
+        say(out, String.format(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in "
+                + "%.1f s, %,.0f images/s, %,d MiB at most; %s", sample.name(), 100 * accuracy, heldOut,
+                last.heldOut().loss(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen,
+                peak >> 20, drawn));
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
                     + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,"
@@ -186,6 +180,11 @@ final class TrainingRun {
                     last.heldOut().loss(), rateSeen, seconds, training, peak, last.epoch() + 1, device, world);
         }
         out.flush();
+    }
+
+    /** Prints a sentence: on a terminal in as many lines as it takes, elsewhere in one. */
+    private static void say(PrintWriter out, String sentence) {
+        out.println(Terminal.isStandardOutput() ? Terminal.fold(sentence, Terminal.columns()) : sentence);
     }
 
     /** Draws the learning curve; that it cannot be written does not spoil the run. */

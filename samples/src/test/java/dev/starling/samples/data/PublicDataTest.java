@@ -160,16 +160,24 @@ class PublicDataTest {
 
     @Test
     void shouldShowProgressOnOneLineOfATerminal() {
-        try (TransferBar bar = new TransferBar(new PrintStream(logged, true), true)) {
+        try (TransferBar bar = new TransferBar(new PrintStream(logged, true), true, () -> 80)) {
             bar.advance(0, 2_000_000);
             bar.advance(1_000_000, 2_000_000);
             bar.advance(1_000_000, 2_000_000);
             bar.advance(2_000_000, 2_000_000);
         }
-        assertThat(logged.toString().split("\r")).hasSize(4).satisfies(lines -> {
-            assertThat(lines[2]).contains("[" + "=".repeat(15) + " ".repeat(15) + "]", " 50 %", "1.0 of 2.0 MB");
-            assertThat(lines[3]).contains("=".repeat(30), "100 %").endsWith(System.lineSeparator());
-        });
+        String[] lines = logged.toString().split("\r\u001b\\[K");
+        assertThat(lines).hasSize(4);
+        assertThat(lines[2]).contains("[" + "=".repeat(15) + " ".repeat(15) + "]", " 50 %", "1.0 of 2.0 MB");
+        assertThat(lines[3]).contains("=".repeat(30), "100 %").endsWith("\r" + System.lineSeparator());
+    }
+
+    @Test
+    void shouldFitIntoANarrowTerminal() {
+        try (TransferBar bar = new TransferBar(new PrintStream(logged, true), true, () -> 40)) {
+            bar.advance(170_498_071, 170_498_071);
+        }
+        assertThat(logged.toString()).contains("  [========] 100 %  170.5 of 170.5 MB\u001b");
     }
 
     private List<Download> mnist(int side) throws Exception {
