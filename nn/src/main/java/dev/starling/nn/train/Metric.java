@@ -17,6 +17,16 @@ public interface Metric {
         return String.format(Locale.ROOT, "%.4f", mean);
     }
 
+    /**
+     * Makes a metric.
+     *
+     * @param name what it is called in reports
+     * @param sum the sum over the examples of a batch, given result and target
+     */
+    static Metric of(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
+        return new NamedMetric(name, sum, false);
+    }
+
     /** The share of right answers: the greatest of {@code logits [N, C]} is at the class {@code target [N]}. */
     static Metric accuracy() {
         return share("accuracy", (logits, target) -> logits.argmax(1).eq(target).sum().item());

@@ -1,0 +1,133 @@
+package dev.starling.nn.energy;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Mode;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.train.Metric;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shaping;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
+import java.util.function.Supplier;
+
+/**
+ * Contrastive divergence: what a {@link dev.starling.nn.train.Trainer} trains in place of a machine. The gradient of
+ * the log-likelihood of data is the difference of the free energy's gradients under the model and under the data; here
+ * the model is represented by samples from {@code k} steps of Gibbs sampling, which begin at the data (CD-k; Hinton,
+ * 2002) or, persistently, where the previous step's ended (PCD; Tieleman, 2008).
+ *
+ * <p>For data {@code v [N, visible]} the result is {@code [N, 2]}: how much higher the data's free energy is than the
+ * samples', and the mean squared error of a reconstruction by one step without sampling. {@link #loss} is the mean of
+ * the first column, {@link #reconstructionError} reports the second. Outside of training nothing is sampled: the first
+ * column compares the data with the reconstruction.
+ *
+ * <pre>{@code
+ * Layer trained = ContrastiveDivergence.of(rbm, 1);
+ * Trainer.of(trained, ContrastiveDivergence.loss(), Sgd.over(trained).rate(0.1).build()).data(images).build().run();
+ * }</pre>
+ */
+public final class ContrastiveDivergence implements Layer {
+    private final Rbm machine;
+    private final int steps;
+    /** Where the persistent chains are, {@code [chains, visible]}; {@code null} for chains that begin at the data. */
+    private final Parameter chains;
+    private final Layer features;
+
+    private ContrastiveDivergence(Rbm machine, int steps, Parameter chains, Layer features) {
+        if (steps < 1) {
+            throw TensorException.argument("contrastive divergence", "k >= 1 steps must be taken, got " + steps,
+                    "give a number of Gibbs steps");
+        }
+        this.machine = machine;
+        this.steps = steps;
+        this.chains = chains;
+        this.features = features;
+    }
+
+    /**
+     * Trains a machine by CD-k.
+     *
+     * @param steps k, at least 1
+     */
+    public static ContrastiveDivergence of(Rbm machine, int steps) {
+        return new ContrastiveDivergence(machine, steps, null, x -> x);
+    }
+
+    /**
+     * Trains a machine by persistent contrastive divergence. The chains are a buffer, which a checkpoint holds.
+     *
+     * @param steps k, at least 1
+     * @param chains how many chains there are, at least 1; they begin at random
+     */
+    public static ContrastiveDivergence persistent(Rbm machine, int steps, int chains, Generator generator) {
+        if (chains < 1) {
+            throw TensorException.argument("contrastive divergence", "a persistent chain is needed, got " + chains,
+                    "give a number of chains, for example the batch size");
+        }
+        try (Scope scope = Scope.open("chains")) {
+            Tensor start = machine.sampleVisible(generator.bernoulli(0.5, chains, machine.hiddenBias().shape().dim(0))
+                    .to(machine.weight().master().dtype()), generator);
+            return new ContrastiveDivergence(machine, steps, Parameter.buffer(start), x -> x);
+        }
+    }
+
+    /** Returns a layer that trains the same machine on features of the data, which do not change. */
+    ContrastiveDivergence onFeatures(Layer of) {
+        return new ContrastiveDivergence(machine, steps, chains, of);
+    }
+
+    /** The mean difference of free energies: its gradient is that of contrastive divergence. Targets are not read. */
+    public static Loss loss() {
+        return (result, target) -> result.narrow(1, 0, 1).mean();
+    }
+
+    /** The mean squared error of a reconstruction. */
+    public static Metric reconstructionError() {
+        return Metric.of("reconstruction error", (result, target) -> result.narrow(1, 1, 1).sum().item());
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        Tensor v = unrecorded(() -> features.forward(x));
+        Tensor reconstruction = unrecorded(() -> machine.visible(machine.forward(v)));
+        Tensor error = unrecorded(() -> reconstruction.sub(v).square().mean(1));
+        Tensor samples = !Mode.isTraining() ? reconstruction : unrecorded(() -> chains == null
+                ? sampled(v, Mode.generator()) : moved(Mode.generator()));
+        Tensor model = machine.freeEnergy(samples);
+        Tensor difference = machine.freeEnergy(v).sub(samples.size(0) == v.size(0) ? model : model.mean());
+        return Shaping.stack(1, difference, error);
+    }
+
+    private static Tensor unrecorded(Supplier<Tensor> body) {
+        return Recorder.with(Recorder.NONE, body);
+    }
+
+    /** Takes Gibbs steps from {@code start}; what lies between is freed. */
+    private Tensor sampled(Tensor start, Generator generator) {
+        try (Scope scope = Scope.open("gibbs")) {
+            Tensor v = start;
+            for (int i = 0; i < steps; i++) {
+                v = machine.sampleVisible(machine.sampleHidden(v, generator), generator);
+            }
+            return scope.keep(v);
+        }
+    }
+
+    private Tensor moved(Generator generator) {
+        Tensor end = sampled(chains.value(), generator);
+        Tensor.apply(new Update.Assign(), chains.value(), end);
+        return end;
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.layer("machine", machine);
+        if (chains != null) {
+            visitor.parameter("chains", chains);
+        }
+    }
+}

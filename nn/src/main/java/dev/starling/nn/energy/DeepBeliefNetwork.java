@@ -1,0 +1,104 @@
+package dev.starling.nn.energy;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Sigmoid;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A stack of restricted Boltzmann machines, each of which is trained on the hidden units of the one below, greedily,
+ * from the data upwards; then the whole is fine-tuned as a network by backpropagation. (Hinton, Osindero and Teh, 2006;
+ * Bengio et al., 2007)
+ *
+ * <pre>{@code
+ * DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, generator, 784, 500, 500, 2000);
+ * for (Layer stage : network.stages(1)) {
+ *     Trainer.of(stage, ContrastiveDivergence.loss(), Sgd.over(stage).rate(0.1).build()).data(images).build().run();
+ * }
+ * Layer classifier = network.classifier(10, generator);   // shares the machines' weights
+ * }</pre>
+ *
+ * <p>The network is itself the layer {@code [N, visible]} to {@code [N, top]} of the top machine's probabilities.
+ */
+public final class DeepBeliefNetwork implements Layer {
+    private final List<Rbm> machines;
+    private final Sequential features;
+
+    private DeepBeliefNetwork(List<Rbm> machines) {
+        this.machines = List.copyOf(machines);
+        features = Sequential.of(features(machines.size()));
+    }
+
+    /**
+     * Makes a network; machines above the first have Bernoulli visible units.
+     *
+     * @param units the distribution of the data
+     * @param sizes the number of visible units, then of the hidden ones of each machine
+     * @throws TensorException if there are fewer than two sizes, or one is less than 1
+     */
+    public static DeepBeliefNetwork of(VisibleUnits units, Generator generator, long... sizes) {
+        if (sizes.length < 2) {
+            throw TensorException.argument("deep belief network", "two sizes or more make a machine, got "
+                    + sizes.length, "give the number of visible units and of each machine's hidden units");
+        }
+        List<Rbm> machines = new ArrayList<>();
+        for (int i = 1; i < sizes.length; i++) {
+            machines.add(Rbm.of(i == 1 ? units : VisibleUnits.BERNOULLI, sizes[i - 1], sizes[i], generator));
+        }
+        return new DeepBeliefNetwork(machines);
+    }
+
+    /** Returns the machines, the one that sees the data first. */
+    public List<Rbm> machines() {
+        return machines;
+    }
+
+    /**
+     * Returns what is to be trained, one after another: each machine by CD-k on the probabilities of the hidden units
+     * below it, which stay as they are. Each takes the data {@code [N, visible]} and is trained with {@link
+     * ContrastiveDivergence#loss}.
+     *
+     * @param steps k
+     */
+    public List<Layer> stages(int steps) {
+        List<Layer> stages = new ArrayList<>();
+        for (int i = 0; i < machines.size(); i++) {
+            stages.add(ContrastiveDivergence.of(machines.get(i), steps).onFeatures(Sequential.of(features(i))));
+        }
+        return stages;
+    }
+
+    /** Returns a classifier, {@code [N, visible]} to logits {@code [N, classes]}, which shares the machines' weights. */
+    public Sequential classifier(long classes, Generator generator) {
+        List<Layer> layers = features(machines.size());
+        layers.add(Linear.of(machines.getLast().hiddenBias().shape().dim(0), classes, generator));
+        return Sequential.of(layers);
+    }
+
+    /** The lowest machines as dense layers that share their weights. */
+    private List<Layer> features(int count) {
+        List<Layer> layers = new ArrayList<>();
+        for (Rbm machine : machines.subList(0, count)) {
+            layers.add(Linear.of(machine.weight(), machine.hiddenBias()));
+            layers.add(new Sigmoid());
+        }
+        return layers;
+    }
+
+    @Override
+    public Tensor forward(Tensor v) {
+        return features.forward(v);
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        for (int i = 0; i < machines.size(); i++) {
+            visitor.layer("machine" + i, machines.get(i));
+        }
+    }
+}
