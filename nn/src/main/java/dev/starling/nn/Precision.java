@@ -21,7 +21,8 @@ import java.util.function.Supplier;
  * <li>in 16 bits: the model's floating input, matrix products, convolutions, attention, activations, pooling, and all
  * that custom layers do with {@link Parameter#value}. Sums add up in f32 and are rounded once;
  * <li>in f32 on values of 16 bits: normalisation, with weights and statistics in f32; softmax and means inside;
- * <li>in f32: the model's result, and so loss and metrics; master weights, gradients of weights, and the update.
+ * <li>in f32: the model's result, and so loss and metrics; cross-entropy reads a result of 16 bits as it is, and
+ * computes in f32; master weights, gradients of weights, and the update.
  * </ul>
  *
  * <p>A custom layer that wants the weights themselves asks for {@link Parameter#master}, one that computes in f32 does
@@ -90,11 +91,16 @@ public final class Precision {
      * {@link #run}, weights are converted once for all calls.
      */
     public Tensor forward(Layer model, Tensor x) {
-        if (current() != this) {
-            return run(() -> forward(model, x));
-        }
-        Tensor y = model.forward(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
+        Tensor y = narrow(model, x);
         return y.dtype() == type ? y.to(DType.F32) : y;
+    }
+
+    /** As {@link #forward}, for a caller that itself computes in f32 with the result, which stays as the model gives it. */
+    public Tensor narrow(Layer model, Tensor x) {
+        if (current() != this) {
+            return run(() -> narrow(model, x));
+        }
+        return model.forward(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
     }
 
     /** Returns the precision in force on this thread: f32 outside of {@link #run}. */

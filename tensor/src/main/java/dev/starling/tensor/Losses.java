@@ -37,12 +37,12 @@ public final class Losses {
     /**
      * Cross-entropy between {@code softmax(logits)} and targets. (smoothing: Szegedy et al., 2015)
      *
-     * @param logits {@code [N, C]} or {@code [N, C, *d]}
+     * @param logits {@code [N, C]} or {@code [N, C, *d]}; beside classes, 16 bits are computed with in f32
      * @param target classes, i64 or i32 {@code [N]} or {@code [N, *d]}; or probabilities, floating like {@code logits}
      * @param smoothing share of the target that is spread evenly over all classes
      * @param ignored a class that marks targets to leave out, for example -100, or {@link #NONE_IGNORED}; the mean is
      *     over the kept, NaN if there are none
-     * @return a scalar, or shaped like class targets
+     * @return a scalar, or shaped like class targets; f32 for classes and logits of 16 bits
      */
     public static Tensor crossEntropy(Tensor logits, Tensor target, Reduce reduce, double smoothing, long ignored) {
         if (!(smoothing >= 0 && smoothing <= 1)) {

@@ -131,6 +131,11 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Slice(starts, steps, sizes), self());
     }
 
+    /** Returns the parts of {@code axis}, each without that dimension, as views. */
+    default Tensor[] unstack(int axis) {
+        return Tensor.apply(new View.Unstack(self().shape().axis(axis)), self());
+    }
+
     /** Returns this tensor with the order along {@code axes} reversed, as a view. */
     default Tensor flip(int... axes) {
         long[] starts = new long[self().rank()];

@@ -196,7 +196,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Spec[] inferred = Operands.check(op, inputs);
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
-            case View view -> new Tensor[] {view.view(inputs[0])};
+            case View view -> view.views(inputs[0]);
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
             default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()
                     .run(op, inputs, inferred);
@@ -237,8 +237,10 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     private static void done(Op op, Tensor[] inputs, Tensor[] outputs) {
-        if (op instanceof Update) {
-            inputs[0].storage.version++;
+        if (op instanceof Update update) {
+            for (int i = 0; i < inputs.length; i++) {
+                inputs[i].storage.version += update.changes(i) ? 1 : 0;
+            }
         }
         if (Recorder.CURRENT.isBound()) {
             Recorder.CURRENT.get().record(op, inputs, outputs);

@@ -7,9 +7,9 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.CrossEntropy;
 
 /**
- * Kernels of {@link CrossEntropy} operations: rows of logits are kept in registers ({@link Rows}), so that they are
- * read once; rows of more than 16384 classes, or 32768 in 16 bits, are read twice. A class that there is not is an
- * error.
+ * Kernels of {@link CrossEntropy} operations. Logits are read in their own type, and two numbers of each row are kept
+ * for the gradient, which reads the logits again. With smoothing, rows of more than 16384 classes, or 32768 in 16 bits,
+ * are read twice. A class that there is not is an error.
  */
 public final class CrossEntropyKernels {
     private final Launcher launcher;
@@ -28,41 +28,44 @@ public final class CrossEntropyKernels {
 
     /** Returns the results, or {@code null} where rows are too many or too long. */
     public Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs) {
-        Spec matrix = outputs[outputs.length - 1];
+        Spec matrix = in[op instanceof CrossEntropy.Loss ? 0 : 1].spec();
         if (matrix.shape().dim(0) > Layout.MAX_COUNT || matrix.shape().dim(1) > Layout.MAX_COUNT) {
             return null;
         }
         return switch (op) {
             case CrossEntropy.Loss o -> loss(o, in[0], in[1], outputs);
-            case CrossEntropy.Gradient o -> gradient(o, in[0], in[1], in[2], outputs[0]);
+            case CrossEntropy.Gradient o -> gradient(o, in, outputs[0]);
         };
     }
 
     private Tensor[] loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Spec[] outputs) {
         Tensor x = launcher.dense(logits);
         Tensor losses = Tensor.allocate(outputs[0]);
-        Tensor logs = Tensor.allocate(outputs[1]);
+        Tensor kept = Tensor.allocate(outputs[1]);
         Rows rows = rows(x);
         int fault = launcher.faults().note(op, 0, x.size(1) - 1, logits, target);
         Launch launch = launcher.launch(new CrossEntropyKernel("loss", x.dtype(), target.dtype(), rows));
-        launch.tensor(losses).tensor(logs).tensor(x);
+        launch.tensor(losses).tensor(kept).tensor(x);
         end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
         close(x, logits);
-        return new Tensor[] {losses, logs};
+        return new Tensor[] {losses, kept};
     }
 
-    private Tensor[] gradient(CrossEntropy.Gradient op, Tensor g, Tensor logProbabilities, Tensor target,
-            Spec output) {
-        Tensor logs = launcher.dense(logProbabilities);
+    private Tensor[] gradient(CrossEntropy.Gradient op, Tensor[] in, Spec output) {
+        Tensor g = in[0];
+        Tensor target = in[3];
+        Tensor x = launcher.dense(in[1]);
+        Tensor kept = launcher.dense(in[2]);
         Tensor dx = Tensor.allocate(output);
-        Rows rows = rows(logs);
-        int fault = launcher.faults().note(op, 0, logs.size(1) - 1, g, logProbabilities, target);
-        Launch launch = launcher.launch(new CrossEntropyKernel("gradient", g.dtype(), target.dtype(), rows));
-        launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(logs);
-        end(launch, target, logs, op.smoothing(), op.ignored());
+        Rows rows = rows(x);
+        int fault = launcher.faults().note(op, 0, x.size(1) - 1, in);
+        Launch launch = launcher.launch(new CrossEntropyKernel("gradient", x.dtype(), target.dtype(), rows));
+        launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(x).tensor(kept);
+        end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
-        close(logs, logProbabilities);
+        close(x, in[1]);
+        close(kept, in[2]);
         return new Tensor[] {dx};
     }
 

@@ -10,16 +10,23 @@ import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
 import dev.starling.tensor.spi.Chain;
+import java.util.Arrays;
 import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Elementwise operations as CUDA C++ over operands {@code a b c} and parameters {@code p q}; see elementwise.cu. */
+/**
+ * Elementwise operations as CUDA C++ over operands {@code a b c} and parameters {@code p q}, in chains {@code s.at[k]};
+ * see elementwise.cu. Parameters are arguments of the kernel: other values need no other kernel.
+ */
 final class ElementwiseExpressions {
     private static final double[] NONE = {};
     private static final Pattern NAME = Pattern.compile("\\b[abcpq]\\b");
 
     private ElementwiseExpressions() { }
+
+    /** A chain as an expression, and the values of its parameters. */
+    record Fused(String expression, double[] parameters) { }
 
     /** Returns the expression; its type is that to compute in, or i64. */
     static String of(Elementwise op, DType type) {
@@ -51,36 +58,35 @@ final class ElementwiseExpressions {
 
     /**
      * Returns a chain of up to three operands as one expression that rounds where its operations would; or {@code null}
-     * if they compute in several types, or a parameter is no finite number.
+     * if they compute in several types, or with parameters in integers.
      */
-    static String of(Chain chain) {
+    static Fused of(Chain chain) {
         int operands = chain.operands().size();
         String wide = Types.wide(chain.operands().getLast().dtype());
         StringBuilder body = new StringBuilder("[&] { ");
+        double[] all = NONE;
         for (int i = 0; i < chain.steps().size(); i++) {
             Chain.Step step = chain.steps().get(i);
             DType type = chain.spec(step.of().getLast()).dtype();
             double[] parameters = parameters(step.op());
-            for (double parameter : parameters) {
-                if (!Double.isFinite(parameter) || !type.isFloating()) {
-                    return null;
-                }
-            }
-            if (operands > 3 || !Types.wide(type).equals(wide)) {
+            if (operands > 3 || !Types.wide(type).equals(wide) || parameters.length > 0 && !type.isFloating()) {
                 return null;
             }
+            int first = all.length;
+            all = Arrays.copyOf(all, first + parameters.length);
+            System.arraycopy(parameters, 0, all, first, parameters.length);
             String expression = NAME.matcher(of(step.op(), type)).replaceAll(
-                    m -> Matcher.quoteReplacement(value(m.group().charAt(0), step.of(), parameters, operands)));
+                    m -> Matcher.quoteReplacement(value(m.group().charAt(0), step.of(), first, operands)));
             body.append(i == chain.steps().size() - 1 ? "return " + expression + "; " : "auto v" + (operands + i)
                     + " = widen(narrow<" + Types.of(step.result().dtype()) + ">(" + expression + ")); ");
         }
-        return body.append("}()").toString();
+        return new Fused(body.append("}()").toString(), all);
     }
 
-    /** What stands for {@code a b c p q} in a step. */
-    private static String value(char name, List<Integer> of, double[] parameters, int operands) {
+    /** What stands for {@code a b c p q} in a step whose parameters begin with number {@code first}. */
+    private static String value(char name, List<Integer> of, int first, int operands) {
         if (name >= 'p') {
-            return "C(" + Double.toHexString(parameters[name - 'p']) + ")";
+            return "s.at[" + (first + name - 'p') + "]";
         }
         int value = of.get(name - 'a');
         return value < operands ? String.valueOf((char) ('a' + value)) : "v" + value;

@@ -19,7 +19,8 @@ public final class ElementwiseKernels {
     /** How many vectors, or elements, of each operand a thread reads before it computes; one where they are long. */
     private static final int TURNS = 2;
     private static final int LONG_VECTOR = 16;
-    private static final double[] NO_PARAMETERS = {};
+    /** Parameters that every kernel has, used or not. */
+    private static final int LEAST_PARAMETERS = 2;
 
     private final Launcher launcher;
 
@@ -31,11 +32,12 @@ public final class ElementwiseKernels {
      * @param b type of the second operand, or {@code null}
      * @param c type of the third operand, or {@code null}
      * @param result type of the result
+     * @param parameters how many numbers it is given
      * @param width how many elements a vector has
      * @param flat whether all operands lie in one order without gaps
      */
-    private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result, int width,
-            boolean flat) implements Kernel {
+    private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result,
+            int parameters, int width, boolean flat) implements Kernel {
         @Override
         public KernelSource source() {
             DType last = c != null ? c : b != null ? b : a;
@@ -44,6 +46,7 @@ public final class ElementwiseKernels {
                     "TA", Types.of(a), "TB", Types.of(b != null ? b : a), "TC", Types.of(last),
                     "C", Types.wide(last), "LAYOUT", flat ? "Flat" : "Layout<1 + " + operands + ">",
                     "WIDTH", Integer.toString(width), "TURNS", Integer.toString(turns()),
+                    "PARAMETERS", Integer.toString(parameters),
                     "EXPRESSION", "(" + expression + ")");
         }
 
@@ -70,12 +73,12 @@ public final class ElementwiseKernels {
 
     /** Returns a chain as one kernel, or {@code null} if it has none. */
     public Chain.Kernel fuse(Chain chain) {
-        String expression = ElementwiseExpressions.of(chain);
+        ElementwiseExpressions.Fused fused = ElementwiseExpressions.of(chain);
         Spec result = chain.result();
-        return expression == null ? null : operands -> {
+        return fused == null ? null : operands -> {
             Tensor y = Tensor.allocate(result, strides(operands, result.shape()));
             if (y.count() > 0) {
-                apply(expression, NO_PARAMETERS, y, operands);
+                apply(fused.expression(), fused.parameters(), y, operands);
             }
             return y;
         };
@@ -101,13 +104,14 @@ public final class ElementwiseKernels {
         DType a = operands[1].dtype();
         DType b = operands.length > 2 ? operands[2].dtype() : null;
         DType c = operands.length > 3 ? operands[3].dtype() : null;
-        ElementwiseKernel kernel = new ElementwiseKernel(expression, a, b, c, operands[0].dtype(), width, flat);
+        ElementwiseKernel kernel = new ElementwiseKernel(expression, a, b, c, operands[0].dtype(),
+                Math.max(LEAST_PARAMETERS, parameters.length), width, flat);
         Launch launch = launcher.launch(kernel);
         for (int k = 0; k < 4; k++) {
             launch.i64(k < operands.length ? address(operands[k], offsets[k]) : 0);
         }
         DType type = operands[operands.length - 1].dtype();
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < kernel.parameters; i++) {
             parameter(launch, type, i < parameters.length ? parameters[i] : 0);
         }
         if (flat) {

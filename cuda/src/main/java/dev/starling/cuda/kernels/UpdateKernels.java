@@ -84,7 +84,7 @@ public final class UpdateKernels {
             }
         }
         for (int i = 0; i < ops.length; i++) {
-            giveBack(operands[i], flat[i]);
+            giveBack(ops[i], operands[i], flat[i]);
         }
     }
 
@@ -134,7 +134,7 @@ public final class UpdateKernels {
                 launch.bool(false);
             }
             if (rule.flag != null) {
-                launch.i32(rule.flag ? 1 : 0);
+                launch.i32(rule.flag ? 1 : 0).align(type == DType.F64 ? 8 : 4);
             }
             launch.blocks(table.blocks(), THREADS, 0);
         }
@@ -155,6 +155,7 @@ public final class UpdateKernels {
         return switch (op) {
             case Update.Assign _ -> new Rule("Assign");
             case Update.Blend(double decay, double weight) -> new Rule("Blend", decay, weight);
+            case Update.RunningStatistics o -> new Rule("RunningStatistics", o.weight(), o.epsilon(), o.unbiased());
             case Update.Sgd o when operands == 3 -> new Rule("Momentum",
                     new double[] {o.rate(), o.momentum(), 1 - o.dampening(), o.weightDecay()}, o.nesterov());
             case Update.Sgd o -> new Rule("Descent", o.rate(), o.weightDecay());
@@ -189,9 +190,9 @@ public final class UpdateKernels {
         return layout.isDense(0) && layout.isDense(1);
     }
 
-    private void giveBack(Tensor[] operands, Tensor[] flat) {
+    private void giveBack(Update op, Tensor[] operands, Tensor[] flat) {
         for (int k = 0; k < flat.length; k++) {
-            if (k != 1 && flat[k] != operands[k]) {
+            if (op.changes(k) && flat[k] != operands[k]) {
                 launcher.assign(operands[k], flat[k]);
             }
         }

@@ -14,60 +14,51 @@ DEVICE i32 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored,
     return wanted == ignored ? -1 : (i32) wanted;
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) loss(TX* __restrict__ losses, TX* __restrict__ logs,
-        const TX* logits, const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored,
-        Fault fault) {
+// Of each row the loss, its greatest logit, and the logarithm of the sum of exponentials of distances from that.
+extern "C" __global__ void __launch_bounds__(BLOCK) loss(C* __restrict__ losses, C* __restrict__ kept, const TX* logits,
+        const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault fault) {
     u32 line = ROW;
     u32 n = line < rows ? size : 0;
-    i64 first = (i64) (line < rows ? line : 0) * size;
+    const TX* x = logits + (i64) (line < rows ? line : 0) * size;
     i32 wanted = target_of(target + (line < rows ? line * step_target : 0), line, rows, size, ignored, fault);
     C even = (C) even_, sharp = (C) sharp_;
-    Row row(logits + first, 1, n);
+    Row row(x, 1, n);
     Exponentials all = exponentials<false>(row);
-    C log_sum = log(all.sum);
-    C sum = 0;
-    row.each([&](u32 v, u32 i, auto& x) {
-        for (int k = 0; k < x.width; k++) {
-            x.at[k] = x.at[k] - all.greatest - log_sum;
-        }
-        if (even != 0 || (u32) wanted - i < x.width) {
+    C log_sum = log(all.sum), sum = 0;
+    if (even != 0) {
+        row.each([&](u32 v, u32 i, auto& x) {
             for (int k = 0; k < x.width; k++) {
-                C share = i + k == (u32) wanted ? even + sharp : even;
-                sum -= share == 0 ? C(0) : share * x.at[k];
+                sum -= x.at[k] - all.greatest - log_sum;
             }
-        }
-        write_values(logs + first, 1, i, x);
-    });
-    sum = row_sum(sum);
+        });
+        sum = even * row_sum(sum);
+    }
     if (line < rows && LANE == 0) {
-        losses[line] = narrow<TX>(wanted < 0 ? C(0) : sum);
+        if (sharp != 0 && wanted >= 0) {
+            sum -= sharp * (widen(x[wanted]) - all.greatest - log_sum);
+        }
+        losses[line] = wanted < 0 ? C(0) : sum;
+        kept[2 * (i64) line] = all.greatest;
+        kept[2 * (i64) line + 1] = log_sum;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) gradient(TX* __restrict__ dx, const TX* g, i64 step_g,
-        const TX* logs, const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored,
-        Fault fault) {
+extern "C" __global__ void __launch_bounds__(BLOCK) gradient(TX* __restrict__ dx, const C* g, i64 step_g,
+        const TX* logits, const C* kept, const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_,
+        i64 ignored, Fault fault) {
     u32 line = ROW;
     if (line >= rows) {
         return;
     }
     i32 wanted = target_of(target + line * step_target, line, rows, size, ignored, fault);
-    C even = (C) even_, sharp = (C) sharp_, scale = widen(g[line * step_g]);
-    Row row(logs + (i64) line * size, 1, size);
+    C even = (C) even_, sharp = (C) sharp_, scale = g[line * step_g];
+    C greatest = kept[2 * (i64) line], log_sum = kept[2 * (i64) line + 1];
+    Row row(logits + (i64) line * size, 1, size);
     TX* to = dx + (i64) line * size;
-    if (wanted < 0) {
-        row.each([&](u32 v, u32 i, auto& x) {
-            for (int k = 0; k < x.width; k++) {
-                x.at[k] = 0;
-            }
-            write_values(to, 1, i, x);
-        });
-        return;
-    }
     row.each([&](u32 v, u32 i, auto& x) {
         for (int k = 0; k < x.width; k++) {
             C share = i + k == (u32) wanted ? even + sharp : even;
-            x.at[k] = (power_of_e(x.at[k]) - share) * scale;
+            x.at[k] = wanted < 0 ? C(0) : (power_of_e(x.at[k] - greatest - log_sum) - share) * scale;
         }
         write_values(to, 1, i, x);
     });

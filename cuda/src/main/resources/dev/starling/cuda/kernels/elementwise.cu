@@ -85,9 +85,13 @@ typedef TA TB;
 typedef TA TC;
 #endif
 
+// The expression's numbers.
+struct Parameters { C at[PARAMETERS]; };
+
 // The result of elements k.
-template <int W> DEVICE auto value_of(const Vec<TA, W>& as, const Vec<TB, W>& bs, const Vec<TC, W>& cs, int k, C p,
-        C q) {
+template <int W> DEVICE auto value_of(const Vec<TA, W>& as, const Vec<TB, W>& bs, const Vec<TC, W>& cs, int k,
+        const Parameters& s) {
+    C p = s.at[0], q = s.at[1];
     auto a_ = as.at[k];
     auto a = widen_at(as, k);
     auto b = widen_at(bs, k);
@@ -113,10 +117,11 @@ template <class T, int W> struct Read {
     __device__ __forceinline__ Vec<T, W> elements() const { return W > 1 ? either(all, one, same) : all; }
 };
 
-template <int W> DEVICE void write(TY* y, const Vec<TA, W>& a, const Vec<TB, W>& b, const Vec<TC, W>& c, C p, C q) {
-    decltype(value_of(a, b, c, 0, p, q)) values[W];
+template <int W> DEVICE void write(TY* y, const Vec<TA, W>& a, const Vec<TB, W>& b, const Vec<TC, W>& c,
+        const Parameters& s) {
+    decltype(value_of(a, b, c, 0, s)) values[W];
     for (int k = 0; k < W; k++) {
-        values[k] = value_of(a, b, c, k, p, q);
+        values[k] = value_of(a, b, c, k, s);
     }
     *(Vec<TY, W>*) y = narrow_all<TY>(values);
 }
@@ -134,8 +139,8 @@ struct Flat {
 
 // A thread walks over TURNS times WIDTH neighbours, all of which are read before the first is computed with; where
 // there are no more, the last ones are read again, so that nothing branches. Operands that there are not are the first.
-extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a, const TB* b, const TC* c, C p, C q,
-        LAYOUT layout) {
+extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a, const TB* b, const TC* c,
+        Parameters s, LAYOUT layout) {
     const int of_b = OPERANDS > 1 ? 2 : 1, of_c = OPERANDS > 2 ? 3 : 1;
     b = OPERANDS > 1 ? b : (const TB*) a;
     c = OPERANDS > 2 ? c : (const TC*) a;
@@ -154,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a
         }
         for (int t = 0; t < TURNS; t++) {
             if (begin + t * 256 * WIDTH < end) {
-                write(y + at[t][0], as[t].elements(), bs[t].elements(), cs[t].elements(), p, q);
+                write(y + at[t][0], as[t].elements(), bs[t].elements(), cs[t].elements(), s);
             }
         }
     }
@@ -162,6 +167,6 @@ extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a
     if (WIDTH > 1 && blockIdx.x == gridDim.x - 1 && threadIdx.x < rest) {
         layout.offsets(end + threadIdx.x, at[0]);
         write(y + at[0][0], *(const Vec<TA, 1>*) (a + at[0][1]), *(const Vec<TB, 1>*) (b + at[0][of_b]),
-                *(const Vec<TC, 1>*) (c + at[0][of_c]), p, q);
+                *(const Vec<TC, 1>*) (c + at[0][of_c]), s);
     }
 }

@@ -17,7 +17,8 @@ DEVICE bool precedes(u64 key, u32 place, u64 other_key, u32 other_place) {
 }
 
 // Sorts a run of a line of x; a line of n has so many runs that the last one may be shorter.
-extern "C" __global__ void sort_runs(u64* keys, u32* places, const T* x, u32 n, i64 step, Layout<1> lines) {
+extern "C" __global__ void __launch_bounds__(RUN / 2) sort_runs(u64* keys, u32* places, const T* x, u32 n, i64 step,
+        Layout<1> lines) {
     __shared__ u64 key[RUN];
     __shared__ u32 place[RUN];
     u32 runs = (n + RUN - 1) / RUN;

@@ -1,6 +1,6 @@
 // Steps in place, on all tensors of a table at once. Macros: type T, C to compute in, WIDTH of a vector, CHUNK of
 // elements for a block, ENTRIES of a table, RULE with its OPERANDS: 0 is the target, 1 the source or gradient, which
-// stays as it is, those that follow are state.
+// stays as it is, those that follow are state or, as ReadOnly says, other sources.
 
 // Where the operands of each entry begin, how many elements they have, and the first block that works on them.
 template <int N> struct Table {
@@ -26,6 +26,17 @@ template <class C> struct Assign {
 template <class C> struct Blend {
     C decay, weight;
     __device__ void operator()(C (&x)[2]) const { x[0] = decay * x[0] + weight * x[1]; }
+};
+
+template <class C> struct RunningStatistics {
+    C weight, epsilon, unbiased;
+    __device__ void operator()(C (&x)[4]) const {
+        C biased = C(1) / (x[3] * x[3]) - epsilon, variance = unbiased * (biased < 0 ? C(0) : biased);
+        if (!is_nan(variance) && !is_inf(variance) && !is_nan(x[1]) && !is_inf(x[1])) {
+            x[0] = (C(1) - weight) * x[0] + weight * x[1];
+            x[2] = (C(1) - weight) * x[2] + weight * variance;
+        }
+    }
 };
 
 template <class C> struct Descent {
@@ -54,6 +65,10 @@ template <class C> struct Adam {
     }
 };
 
+// A bit for each operand that is read only.
+template <class Rule> struct ReadOnly { static const u32 bits = 2; };
+template <class C> struct ReadOnly<RunningStatistics<C>> { static const u32 bits = 10; };
+
 // One step of W neighbours.
 template <int W, int N, class Rule> DEVICE void step(T* const (&at)[N], u32 i, const Rule& rule) {
     Vec<T, W> values[N];
@@ -71,7 +86,7 @@ template <int W, int N, class Rule> DEVICE void step(T* const (&at)[N], u32 i, c
         }
     }
     for (int k = 0; k < N; k++) {
-        if (k != 1) {
+        if (!(ReadOnly<Rule>::bits >> k & 1)) {
             *(Vec<T, W>*) (at[k] + i) = values[k];
         }
     }

@@ -51,8 +51,7 @@ final class TrainingCase implements Case {
         if (network.equals("gpt2")) {
             Layer model = Gpt2.of(sizes[5], sizes[1], sizes[2], (int) sizes[3], (int) sizes[4], generator);
             Tensor text = integers(generator, sizes[5], sizes[0], sizes[1] + 1);
-            Loss next = (logits, target) -> Loss.crossEntropy().of(logits.reshape(-1, sizes[5]), target.reshape(-1));
-            return new TrainingCase(model, AdamW.over(model).rate(3e-4).build(), next, batch,
+            return new TrainingCase(model, AdamW.over(model).rate(3e-4).build(), Loss.crossEntropyOfLast(), batch,
                     text.narrow(1, 0, sizes[1]).contiguous(), text.narrow(1, 1, sizes[1]).contiguous(),
                     Precision.of(type), captured);
         }

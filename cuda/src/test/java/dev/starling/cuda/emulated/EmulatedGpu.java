@@ -32,7 +32,8 @@ final class EmulatedGpu implements Gpu {
     private final Map<Long, Arena> lent = new ConcurrentHashMap<>();
     private final Map<Long, Long> sizes = new HashMap<>();
     private final MemorySegment shared = Arena.ofAuto().allocate(SHARED_BYTES, 128);
-    private final MemorySegment dimensions = Arena.ofAuto().allocate(16, 16);
+    private final MemorySegment dimensions = Arena.ofAuto().allocate(24, 8);
+    private final int seed;
 
     /** Work is done at once, but for what played libraries do in the background: they count it where the handle is. */
     private static final class Order implements Stream {
@@ -65,7 +66,12 @@ final class EmulatedGpu implements Gpu {
         private volatile Order order;
     }
 
-    private record Kernel(MethodHandle handle) implements Function { }
+    private record Kernel(String name, MethodHandle handle) implements Function { }
+
+    /** Makes a GPU that draws the order of blocks and warps from a seed. */
+    EmulatedGpu(int seed) {
+        this.seed = seed;
+    }
 
     @Override
     public String name() {
@@ -207,7 +213,7 @@ final class EmulatedGpu implements Gpu {
             Files.write(file, program);
             SymbolLookup library = SymbolLookup.libraryLookup(file, Arena.global());
             Files.delete(file);
-            return name -> new Kernel(Linker.nativeLinker().downcallHandle(library.find(name + "_launch").orElseThrow(
+            return name -> new Kernel(name, Linker.nativeLinker().downcallHandle(library.find(name + "_launch").orElseThrow(
                     () -> new GpuException("there is no kernel " + name)),
                     FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
                             ValueLayout.JAVA_LONG)));
@@ -228,16 +234,32 @@ final class EmulatedGpu implements Gpu {
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 1, grid.y());
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 2, grid.z());
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 3, grid.threads());
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 4, seed);
+        dimensions.setAtIndex(ValueLayout.JAVA_INT, 5, bytes);
         try {
-            int error = (int) ((Kernel) function).handle.invokeExact(dimensions.address(), shared.address(), arguments);
+            Kernel kernel = (Kernel) function;
+            int error = (int) kernel.handle.invokeExact(dimensions.address(), shared.address(), arguments);
             if (error != 0) {
-                throw new GpuException("some threads of a block wait for others that never come");
+                throw new GpuException("kernel " + kernel.name + ": " + words(error, grid, bytes));
             }
         } catch (RuntimeException e) {
             throw e;
         } catch (Throwable e) {
             throw new AssertionError(e);
         }
+    }
+
+    /** What the emulator's {@code Error} says. */
+    private static String words(int error, Grid grid, int bytes) {
+        int more = error >>> 4;
+        return switch (error & 15) {
+            case 1 -> "some threads of a block wait for others that never come";
+            case 2 -> "its parameters take " + more + " bytes, the launch has " + bytes;
+            case 3 -> "it takes at most " + more + " threads in a block, the launch has " + grid.threads();
+            case 4 -> "line " + (more >>> 8) + " of its source accesses an address that is no multiple of "
+                    + (more & 255);
+            default -> throw new AssertionError("error " + error);
+        };
     }
 
     @Override

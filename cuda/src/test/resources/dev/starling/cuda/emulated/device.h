@@ -243,7 +243,7 @@ static int run(const Node& node) {
     things["launches"]++;
     alignas(128) static char shared[227 << 10];
     const Grid& g = node.grid;
-    unsigned dimensions[4] = {g.x, g.y, g.z, g.threads};
+    unsigned dimensions[6] = {g.x, g.y, g.z, g.threads, 1, (unsigned) node.arguments.size()};
     // Where an argument lies is up to its alignment.
     alignas(16) char arguments[4096];
     memcpy(arguments, node.arguments.data(), node.arguments.size());

@@ -1,5 +1,8 @@
 // Runs kernels on the host: the threads of a block are fibers that take turns where they wait for each other, blocks
-// run one after the other. What is not here, kernels must not use. Headers are slow to read: none is included.
+// run one after the other. A seed draws the order of blocks, and that of warps and their lanes between two barriers.
+// Shared memory holds NaN and -1 when a block begins. An access to an address that its type does not allow, a block of
+// more threads than the kernel's bound, and arguments of another size than its parameters are errors.
+// What is not here, kernels must not use. Headers are slow to read: none is included.
 typedef __SIZE_TYPE__ size_t;
 
 #define __global__
@@ -8,7 +11,7 @@ typedef __SIZE_TYPE__ size_t;
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_memory")))
 #define __constant__ static
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
@@ -25,6 +28,8 @@ struct Fiber {
     Index thread;
     unsigned number;
     State state;
+    // Whether its stack is where the next thread begins.
+    bool idle;
 };
 // Those who wait for each other; a turn ends when all have come.
 struct Meeting { unsigned arrived, members, turn; };
@@ -39,8 +44,23 @@ static Index block, block_dim, grid_dim;
 static Meeting all, warps[MAX_THREADS / 32];
 static Slot slots[MAX_THREADS];
 static unsigned char* dynamic_shared;
-static unsigned long long progress;
+static unsigned long long progress, draws;
 static void (*entry)();
+// The first misaligned access: its line, 0 if there was none, and the alignment that its type asks for.
+static unsigned misaligned_line, misaligned_bytes;
+
+// All of the kernel's shared variables; the linker knows where they are, if there are any.
+extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
+
+// What kind of error ended a launch, below some number that tells more.
+enum Error { NEVER_COME = 1, ARGUMENTS = 2, THREADS = 3, MISALIGNED = 4 };
+
+// A number below n, by the launch's seed.
+static unsigned draw(unsigned n) {
+    draws = draws * 6364136223846793005ull + 1442695040888963407ull;
+    return (unsigned) ((draws >> 32) * n >> 32);
+}
 
 extern "C" void emulator_switch(void** from, void* to);
 #if defined(__x86_64__)
@@ -74,49 +94,98 @@ static void fiber_main() {
     for (;;) {
         entry();
         current->state = DONE;
+        current->idle = true;
         progress++;
         leave(all);
         leave(warps[current->number / 32]);
         yield();
     }
 }
-// Runs a block; returns whether all threads came to their end.
-static bool run_block(unsigned threads) {
-    all = {0, threads, 0};
-    for (unsigned w = 0; w * 32 < threads; w++) {
-        warps[w] = {0, threads - w * 32 < 32 ? threads - w * 32 : 32, 0};
-    }
-    unsigned started = 0, left = threads;
-    while (left > 0) {
-        unsigned long long before = progress;
-        for (unsigned t = 0; t < threads; t++) {
-            Fiber& f = fibers[t];
-            if (t >= started) {
-                f.state = RUNNING;
-                f.number = t;
-                f.thread = {t % block_dim.x, t / block_dim.x % block_dim.y, t / (block_dim.x * block_dim.y)};
-                if (!f.stack) {
-                    f.stack = (char*) __builtin_malloc(STACK);
-                    void** top = (void**) (f.stack + STACK - 64);
-                    *--top = nullptr;
-                    *--top = (void*) fiber_main;
-                    top -= 6;
-                    f.stack_pointer = top;
-                }
-                started++;
-                progress++;
-            }
+// Lets the lanes of a warp run until all of them wait for other warps; returns how many came to their end.
+static unsigned run_warp(unsigned first, unsigned lanes) {
+    unsigned ended = 0;
+    unsigned long long before;
+    do {
+        before = progress;
+        unsigned start = draw(lanes), back = draw(2);
+        for (unsigned k = 0; k < lanes; k++) {
+            Fiber& f = fibers[first + (start + (back ? lanes - k : k)) % lanes];
             if (f.state == RUNNING) {
                 current = &f;
                 emulator_switch(&scheduler_stack, f.stack_pointer);
-                left -= f.state == DONE;
+                ended += f.state == DONE;
             }
+        }
+    } while (progress != before);
+    return ended;
+}
+static void begin(Fiber& f, unsigned number) {
+    f.state = RUNNING;
+    f.number = number;
+    f.thread = {number % block_dim.x, number / block_dim.x % block_dim.y, number / (block_dim.x * block_dim.y)};
+    if (!f.stack || !f.idle) {
+        f.stack = f.stack ? f.stack : (char*) __builtin_malloc(STACK);
+        void** top = (void**) (f.stack + STACK - 64);
+        *--top = nullptr;
+        *--top = (void*) fiber_main;
+        top -= 6;
+        f.stack_pointer = top;
+    }
+    f.idle = false;
+}
+// Runs a block; returns whether all threads came to their end.
+static bool run_block(unsigned threads) {
+    __builtin_memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
+    all = {0, threads, 0};
+    unsigned count = (threads + 31) / 32, order[MAX_THREADS / 32];
+    for (unsigned w = 0; w < count; w++) {
+        warps[w] = {0, threads - w * 32 < 32 ? threads - w * 32 : 32, 0};
+    }
+    for (unsigned t = 0; t < threads; t++) {
+        begin(fibers[t], t);
+    }
+    unsigned left = threads;
+    while (left > 0) {
+        unsigned long long before = progress;
+        for (unsigned k = 0; k < count; k++) {
+            unsigned other = draw(k + 1);
+            order[k] = order[other];
+            order[other] = k;
+        }
+        for (unsigned k = 0; k < count; k++) {
+            unsigned first = order[k] * 32;
+            left -= run_warp(first, threads - first < 32 ? threads - first : 32);
         }
         if (left > 0 && progress == before) {
             return false;
         }
     }
     return true;
+}
+// Runs all blocks, from a drawn one on.
+static int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters) {
+    grid_dim = {dimensions[0], dimensions[1], dimensions[2]};
+    block_dim = {dimensions[3], 1, 1};
+    draws = dimensions[4];
+    misaligned_line = 0;
+    if (dimensions[3] > bound) {
+        return THREADS | bound << 4;
+    }
+    if (dimensions[5] != parameters) {
+        return ARGUMENTS | parameters << 4;
+    }
+    unsigned long long blocks = (unsigned long long) grid_dim.x * grid_dim.y * grid_dim.z;
+    unsigned long long start = draw(blocks < 1u << 31 ? (unsigned) blocks : 1u << 31);
+    for (unsigned long long k = 0; k < blocks; k++) {
+        unsigned long long i = (start + k) % blocks;
+        block = {(unsigned) (i % grid_dim.x), (unsigned) (i / grid_dim.x % grid_dim.y),
+            (unsigned) (i / grid_dim.x / grid_dim.y)};
+        if (!run_block(dimensions[3])) {
+            return misaligned_line == 0 ? NEVER_COME
+                    : MISALIGNED | misaligned_bytes << 4 | misaligned_line << 12;
+        }
+    }
+    return 0;
 }
 template <class T> T exchange(unsigned mask, T value, unsigned lane, bool valid) {
     static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
@@ -154,6 +223,27 @@ template <class... A> void call(void (*kernel)(A...), const char* arguments) {
     argument = arguments;
     Call{kernel, take<A>()...};
 }
+// Where the last of a kernel's parameters ends.
+template <class... A> constexpr unsigned size_of(void (*)(A...)) {
+    unsigned bytes = 0;
+    ((bytes = ((bytes + alignof(A) - 1) & -alignof(A)) + sizeof(A)), ...);
+    return bytes;
+}
+
+// What the compiler tells of an access whose address it checks.
+struct Access { const char* file; unsigned line, column; const void* type; unsigned char log_alignment, kind; };
+}
+
+extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismatch_v1(const emulator::Access* access,
+        size_t address) {
+    if (emulator::misaligned_line == 0) {
+        emulator::misaligned_line = access->line;
+        emulator::misaligned_bytes = 1u << access->log_alignment;
+    }
+    // The access itself might end the process.
+    for (;;) {
+        emulator::yield();
+    }
 }
 
 #define threadIdx (emulator::current->thread)
@@ -247,22 +337,14 @@ static inline double fma(double x, double y, double z) { return __builtin_fma(x,
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 
-// Makes a kernel callable from outside: dimensions are grid x y z and the number of threads.
-#define EMULATE(kernel) \
+// Makes a kernel callable from outside: dimensions are grid x y z, the number of threads, a seed, and the number of bytes
+// of arguments. The result is 0 or an Error.
+#define EMULATE(kernel, bound) \
     static const char* kernel##_arguments; \
     static void kernel##_thread() { emulator::call(kernel, kernel##_arguments); } \
     extern "C" int kernel##_launch(const unsigned* dimensions, void* shared, const char* arguments) { \
-        using namespace emulator; \
         kernel##_arguments = arguments; \
-        entry = kernel##_thread; \
-        dynamic_shared = (unsigned char*) shared; \
-        grid_dim = {dimensions[0], dimensions[1], dimensions[2]}; \
-        block_dim = {dimensions[3], 1, 1}; \
-        for (unsigned z = 0; z < grid_dim.z; z++) \
-            for (unsigned y = 0; y < grid_dim.y; y++) \
-                for (unsigned x = 0; x < grid_dim.x; x++) { \
-                    block = {x, y, z}; \
-                    if (!run_block(dimensions[3])) return 1; \
-                } \
-        return 0; \
+        emulator::entry = kernel##_thread; \
+        emulator::dynamic_shared = (unsigned char*) shared; \
+        return emulator::run_grid(dimensions, bound, emulator::size_of(kernel)); \
     }

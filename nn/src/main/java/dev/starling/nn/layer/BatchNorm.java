@@ -65,23 +65,12 @@ public final class BatchNorm implements Fusible {
                 bias.master(), epsilon));
     }
 
-    /**
-     * Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. A channel whose
-     * statistics are not finite is left out: one bad batch would spoil the layer for good.
-     */
+    /** Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. */
     private Tensor follow(Norms.Batch batch, Tensor x) {
-        try (Scope scope = Scope.open("running statistics")) {
-            double n = (double) x.count() / x.size(1);
-            Tensor variance = batch.variance(epsilon);
-            Tensor sound = variance.isFinite();
-            blend(runningMean, sound.where(batch.mean(), runningMean.value()));
-            blend(runningVariance, sound.where(variance.mul(n / (n - 1)), runningVariance.value()));
-            return null;
-        }
-    }
-
-    private void blend(Parameter running, Tensor statistics) {
-        Tensor.apply(new Update.Blend(1 - momentum, momentum), running.value(), statistics);
+        double n = (double) x.count() / x.size(1);
+        Tensor.apply(new Update.RunningStatistics(momentum, epsilon, n / (n - 1)), runningMean.value(), batch.mean(),
+                runningVariance.value(), batch.inverseDeviation());
+        return null;
     }
 
     @Override

@@ -59,15 +59,14 @@ public final class MultiHeadAttention implements Layer {
         long length = x.size(1);
         long width = x.size(2);
         long head = width / heads;
-        Tensor all = project.apply(x).reshape(n, length, 3, heads, head).permute(2, 0, 3, 1, 4);
+        Tensor[] parts = project.apply(x).reshape(n, length, 3, heads, head).unstack(2);
+        for (int i = 0; i < parts.length; i++) {
+            parts[i] = parts[i].permute(0, 2, 1, 3);
+        }
         double p = Mode.isTraining() ? dropout : 0;
-        Tensor mixed = Functions.scaledDotProductAttention(part(all, 0), part(all, 1), part(all, 2), mask, causal, p,
+        Tensor mixed = Functions.scaledDotProductAttention(parts[0], parts[1], parts[2], mask, causal, p,
                 1 / Math.sqrt(head), p > 0 ? Mode.generator() : null);
         return out.apply(mixed.permute(0, 2, 1, 3).reshape(n, length, width));
-    }
-
-    private static Tensor part(Tensor all, int which) {
-        return all.narrow(0, which, 1).squeeze(0);
     }
 
     @Override

@@ -1,5 +1,6 @@
 package dev.starling.nn.train;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 import java.util.List;
@@ -30,8 +31,10 @@ final class Averages {
     void add(double loss, Tensor result, Tensor target, long n) {
         step[0] += n;
         step[1] += loss * n;
+        boolean narrow = last.length > 0 && result.dtype().isFloating() && result.dtype().bytes() == 2;
+        Tensor measured = narrow ? result.to(DType.F32) : result;
         for (int i = 0; i < last.length; i++) {
-            step[2 + i] += metrics.get(i).sumOver(result, target);
+            step[2 + i] += metrics.get(i).sumOver(measured, target);
         }
     }
 

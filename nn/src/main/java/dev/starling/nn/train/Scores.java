@@ -56,7 +56,10 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                     if (batch.size() > 0) {
                         try (Scope scope = Scope.open("evaluation")) {
                             Tensor target = batch.target().to(device);
-                            Tensor result = Precision.current().forward(model, batch.input().to(device));
+                            Tensor input = batch.input().to(device);
+                            Precision precision = Precision.current();
+                            Tensor result = loss.widens() ? precision.narrow(model, input)
+                                    : precision.forward(model, input);
                             averages.add(loss.of(result, target).item(), result, target, batch.size());
                         }
                     }

@@ -407,7 +407,7 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     private Tensor forward() {
-        result = precision.forward(model, input);
+        result = loss.widens() ? precision.narrow(model, input) : precision.forward(model, input);
         value = loss.of(result, target);
         Tensor total = weight == 1 ? value : value.mul(weight);
         return scale == null ? total : scale.multiply(total);

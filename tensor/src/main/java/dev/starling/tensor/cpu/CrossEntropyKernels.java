@@ -6,7 +6,6 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.cpu.rows.Rows;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.CrossEntropy;
@@ -24,13 +23,13 @@ final class CrossEntropyKernels {
     }
 
     static Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs, SoftmaxRows rows) {
-        if (in[0].dtype() != DType.F32 || outputs[0].dtype() != DType.F32 || in[0].count() == 0
-                || outputs[0].shape().count() == 0) {
+        if (in[0].dtype() != DType.F32 || in[1].dtype().isFloating() && in[1].dtype() != DType.F32
+                || in[0].count() == 0 || outputs[0].shape().count() == 0) {
             return null;
         }
         return switch (op) {
             case CrossEntropy.Loss o -> loss(o, in[0], in[1], outputs, rows);
-            case CrossEntropy.Gradient o -> gradient(o, in[0], in[1], in[2], outputs[0], rows);
+            case CrossEntropy.Gradient o -> gradient(o, in, outputs[0], rows);
         };
     }
 
@@ -39,55 +38,61 @@ final class CrossEntropyKernels {
         int classes = Math.toIntExact(logits.size(1));
         Tensor x = Layout.dense(logits);
         Tensor losses = Tensor.allocate(outputs[0]);
-        Tensor logProbabilities = Tensor.allocate(outputs[1]);
+        Tensor kept = Tensor.allocate(outputs[1]);
         long from = x.address();
         long loss = losses.address();
-        long logs = logProbabilities.address();
+        long row = kept.address();
         double even = op.smoothing() / classes;
         double sharp = 1 - op.smoothing();
         Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), (first, end) -> {
-            rows.logSoftmax(from + 4 * first * classes, logs + 4 * first * classes, (int) (end - first), classes);
-            for (long row = first; row < end; row++) {
-                long wanted = wanted(target, row);
-                long at = logs + 4 * row * classes;
+            rows.logSums(from + 4 * first * classes, row + 8 * first, (int) (end - first), classes);
+            for (long r = first; r < end; r++) {
+                long wanted = wanted(target, r);
+                long at = from + 4 * r * classes;
+                float greatest = get(row + 8 * r);
+                float log = get(row + 8 * r + 4);
                 double l = 0;
                 if (wanted != op.ignored()) {
-                    l -= sharp == 0 ? 0 : sharp * get(at + 4 * wanted);
-                    l -= even == 0 ? 0 : even * Rows.FASTEST.sum(at, classes);
+                    l -= sharp == 0 ? 0 : sharp * (get(at + 4 * wanted) - greatest - log);
+                    l -= even == 0 ? 0 : even * (rows.distances(at, greatest, classes) - (double) classes * log);
                 }
-                set(loss + 4 * row, l);
+                set(loss + 4 * r, l);
             }
         });
         Layout.release(x, logits);
-        return new Tensor[] {losses, logProbabilities};
+        return new Tensor[] {losses, kept};
     }
 
-    private static Tensor[] gradient(CrossEntropy.Gradient op, Tensor g, Tensor logProbabilities, Tensor target,
-            Spec output, SoftmaxRows rows) {
-        check(op, target, op.ignored(), g, logProbabilities);
-        int classes = Math.toIntExact(logProbabilities.size(1));
-        Tensor dense = Layout.dense(logProbabilities);
+    private static Tensor[] gradient(CrossEntropy.Gradient op, Tensor[] in, Spec output, SoftmaxRows rows) {
+        Tensor g = in[0];
+        Tensor target = in[3];
+        check(op, target, op.ignored(), g, in[1]);
+        int classes = Math.toIntExact(in[1].size(1));
+        Tensor x = Layout.dense(in[1]);
+        Tensor kept = Layout.dense(in[2]);
         Tensor result = Tensor.allocate(output);
-        long logs = dense.address();
+        long from = x.address();
+        long row = kept.address();
         long dx = result.address();
         long scale = g.address();
         long scaleStride = 4 * g.strides()[0];
         double even = op.smoothing() / classes;
         Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), (first, end) -> {
-            rows.expGradient(logs + 4 * first * classes, (float) even, scale + first * scaleStride, scaleStride,
-                    dx + 4 * first * classes, (int) (end - first), classes);
-            for (long row = first; row < end; row++) {
-                long wanted = wanted(target, row);
+            rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
+                    scaleStride, dx + 4 * first * classes, (int) (end - first), classes);
+            for (long r = first; r < end; r++) {
+                long wanted = wanted(target, r);
                 if (wanted == op.ignored()) {
-                    ALL.asSlice(dx + 4 * row * classes, 4L * classes).fill((byte) 0);
+                    ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
                 } else {
-                    long at = 4 * (row * classes + wanted);
-                    double p = Math.exp(get(logs + at));
-                    set(dx + at, (p - even - (1 - op.smoothing())) * get(scale + row * scaleStride));
+                    long at = 4 * (r * classes + wanted);
+                    double p = Math.exp(get(from + at) - get(row + 8 * r) - get(row + 8 * r + 4));
+                    set(dx + at, (p - even - (1 - op.smoothing())) * get(scale + r * scaleStride));
                 }
             }
         });
-        Layout.release(dense, logProbabilities);
+        Layout.release(x, in[1]);
+        Layout.release(kept, in[2]);
         return new Tensor[] {result};
     }
 

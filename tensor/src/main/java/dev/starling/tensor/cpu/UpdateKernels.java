@@ -33,6 +33,7 @@ final class UpdateKernels {
         return switch (op) {
             case Update.Assign assign -> assign(assign, inputs);
             case Update.Blend blend -> blend(blend, inputs, type);
+            case Update.RunningStatistics running -> runningStatistics(running, inputs, type);
             case Update.Sgd sgd -> sgd(sgd, inputs, type);
             case Update.Adam adam -> adam(adam, inputs, type);
         };
@@ -62,6 +63,35 @@ final class UpdateKernels {
         launch.parameter(1, op.weight());
         run(launch, inputs[0], inputs[1], inputs[0]);
         return DONE;
+    }
+
+    private static Tensor[] runningStatistics(Update.RunningStatistics op, Tensor[] inputs, DType type) {
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, false, false), f -> runningStatistics(type));
+        Launch launch = Launch.of(loop);
+        launch.parameter(0, op.epsilon());
+        launch.parameter(1, op.unbiased());
+        launch.parameter(2, 1 - op.weight());
+        launch.parameter(3, op.weight());
+        run(launch, inputs[0], inputs[1], inputs[2], inputs[3], inputs[0], inputs[2]);
+        return DONE;
+    }
+
+    private static Expression runningStatistics(DType type) {
+        Expression.Builder b = new Expression.Builder();
+        Value mean = b.input(type);
+        Value batchMean = b.input(type);
+        Value variance = b.input(type);
+        Value square = b.apply(Opcode.RECIPROCAL, b.apply(Opcode.SQUARE, b.input(type)));
+        Value biased = b.apply(Opcode.MAXIMUM, b.apply(Opcode.SUB, square, b.parameter(type)), b.constant(type, 0));
+        Value batchVariance = b.apply(Opcode.MUL, biased, b.parameter(type));
+        Value sound = b.apply(Opcode.AND, b.apply(Opcode.IS_FINITE, batchVariance),
+                b.apply(Opcode.IS_FINITE, batchMean));
+        Value kept = b.parameter(type);
+        Value weight = b.parameter(type);
+        Value nextMean = b.apply(Opcode.FMA, batchMean, weight, b.apply(Opcode.MUL, mean, kept));
+        Value nextVariance = b.apply(Opcode.FMA, batchVariance, weight, b.apply(Opcode.MUL, variance, kept));
+        return b.output(b.apply(Opcode.WHERE, sound, nextMean, mean))
+                .output(b.apply(Opcode.WHERE, sound, nextVariance, variance)).build();
     }
 
     private static Tensor[] sgd(Update.Sgd op, Tensor[] inputs, DType type) {

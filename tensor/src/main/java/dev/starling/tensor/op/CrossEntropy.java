@@ -1,15 +1,21 @@
 package dev.starling.tensor.op;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Cross-entropy between the softmax of logits and class indices. */
+/**
+ * Cross-entropy between the softmax of logits and class indices. Logits of 16 bits are computed with in f32: losses and
+ * what is kept of a row are f32, so that no copy of the logits in f32 is needed.
+ */
 public sealed interface CrossEntropy extends Op {
     /**
-     * Operands {@code (logits [N, C], target i64 [N])} give {@code (loss [N], log-probabilities [N, C])} with
+     * Operands {@code (logits [N, C], target i64 [N])} give {@code (loss [N], row [N, 2])} with
      * {@code loss = -Σ q·log p}, where {@code q} is {@code 1 - smoothing} on the target plus {@code smoothing/C} on
-     * every class. A row whose target is {@code ignored} has loss and gradient 0. (Szegedy et al., 2015)
+     * every class. A row whose target is {@code ignored} has loss and gradient 0. Of each row its greatest logit and
+     * the logarithm of {@code Σ exp(logit - greatest)} are kept: {@code log p = logit - greatest - logarithm}.
+     * (Szegedy et al., 2015)
      *
      * @param smoothing between 0 and 1
      * @param ignored a target to leave out, for example -100
@@ -31,35 +37,38 @@ public sealed interface CrossEntropy extends Op {
                     () -> "targets must be [" + in[0].shape().dim(0) + "], one class a row",
                     "use class indices, not one-hot rows",
                     in);
-            return new Spec[] {in[0].with(in[1].shape()), in[0]};
+            Spec losses = in[0].with(in[1].shape()).with(wide(in[0].dtype()));
+            return new Spec[] {losses, losses.with(Shape.of(in[0].shape().dim(0), 2))};
         }
 
         @Override
         public Tensor[] vjp(Backward b) {
-            Tensor logProbabilities = b.out(1);
-            if (b.recorded()) {
-                logProbabilities = b.in(0).logSoftmax(1);
-            } else if (b.gradients()[1] == null) {
-                return new Tensor[] {Tensor.compute(new Gradient(smoothing, ignored), b.grad(), logProbabilities,
+            if (!b.recorded() && b.gradients()[1] == null) {
+                return new Tensor[] {Tensor.compute(new Gradient(smoothing, ignored), b.grad(), b.in(0), b.out(1),
                         b.in(1)),
                     null};
             }
-            long classes = b.in(0).size(1);
+            Tensor logits = b.in(0).to(b.out(0).dtype());
+            long classes = logits.size(1);
             Tensor kept = b.in(1).ne(ignored);
             Tensor safe = Where.select(kept, b.in(1), null);
-            Tensor q = safe.oneHot(classes).to(b.in(0).dtype()).mul(1 - smoothing).add(smoothing / classes);
-            Tensor g = b.grad().mul(kept.to(b.in(0).dtype())).unsqueeze(1);
-            Tensor dx = logProbabilities.exp().sub(q).mul(g);
+            Tensor q = safe.oneHot(classes).to(logits.dtype()).mul(1 - smoothing).add(smoothing / classes);
+            Tensor g = b.grad().mul(kept.to(logits.dtype())).unsqueeze(1);
+            Tensor p = logits.softmax(1);
+            Tensor dx = p.sub(q).mul(g);
             if (b.gradients()[1] != null) {
-                Tensor h = b.gradients()[1];
-                dx = dx.add(h.sub(logProbabilities.exp().mul(h.sum(true, 1))));
+                Tensor ofGreatest = b.gradients()[1].narrow(1, 0, 1);
+                Tensor ofLogarithm = b.gradients()[1].narrow(1, 1, 1);
+                Tensor greatest = logits.argmax(1).oneHot(classes).to(logits.dtype());
+                dx = dx.add(p.mul(ofLogarithm)).add(greatest.mul(ofGreatest.sub(ofLogarithm)));
             }
-            return new Tensor[] {dx, null};
+            return new Tensor[] {dx.to(b.in(0).dtype()), null};
         }
     }
 
     /**
-     * Operands {@code (g [N], log-probabilities [N, C], target)}: (p - q)·g.
+     * Operands {@code (g [N], logits [N, C], row [N, 2], target [N])}, where {@code row} is what {@link Loss} kept:
+     * (p - q)·g, like the logits.
      *
      * @param smoothing as in {@link Loss}
      * @param ignored as in {@link Loss}
@@ -72,15 +81,19 @@ public sealed interface CrossEntropy extends Op {
 
         @Override
         public Spec[] infer(Spec... in) {
-            Check.operands(this, in, 3, 3);
-            Check.floating(this, in[0], in[1]);
+            Check.operands(this, in, 4, 4);
+            Check.floating(this, in[0], in[1], in[2]);
             check(this, smoothing, in);
-            Check.sameType(this, in[0], in[1]);
             Check.rank(this, in[1], 2, in);
-            Check.index(this, in[2], in);
+            Check.index(this, in[3], in);
+            DType wide = wide(in[1].dtype());
+            Check.argument(in[0].dtype() == wide && in[2].dtype() == wide, this,
+                    "g and row must be " + wide + " beside logits of " + in[1].dtype(), "convert them", in);
             Shape rows = Shape.of(in[1].shape().dim(0));
-            Check.shape(in[0].shape().equals(rows) && in[2].shape().equals(rows), this,
-                    () -> "g and targets must be " + rows, "pass the gradient of the loss, and its targets", in);
+            Check.shape(in[0].shape().equals(rows) && in[3].shape().equals(rows)
+                    && in[2].shape().equals(Shape.of(rows.dim(0), 2)), this,
+                    () -> "g and target must be " + rows + " and row [" + rows.dim(0) + ", 2]",
+                    "use what the loss was given and gave", in);
             return new Spec[] {in[1]};
         }
 
@@ -93,5 +106,9 @@ public sealed interface CrossEntropy extends Op {
     private static void check(Op op, double smoothing, Spec... in) {
         Check.argument(smoothing >= 0 && smoothing <= 1, op,
                 () -> "0 <= smoothing <= 1 must hold, got " + smoothing, "change smoothing", in);
+    }
+
+    private static DType wide(DType type) {
+        return type.bytes() == 2 ? DType.F32 : type;
     }
 }

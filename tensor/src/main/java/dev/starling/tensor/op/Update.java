@@ -2,8 +2,17 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 
-/** Changes its first operand in place, and returns nothing: assignments and optimiser steps. Not differentiable. */
+/** Changes operands in place, and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
 public sealed interface Update extends Op {
+    /** Tells whether the operation changes operand {@code i}; the first one is always changed. */
+    default boolean changes(int i) {
+        return switch (this) {
+            case Assign _, Blend _ -> i == 0;
+            case RunningStatistics _ -> i % 2 == 0;
+            case Sgd _, Adam _ -> i != 1;
+        };
+    }
+
     @Override
     default boolean differentiable() {
         return false;
@@ -11,7 +20,7 @@ public sealed interface Update extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
-        int least = this instanceof Adam ? 4 : 2;
+        int least = this instanceof Adam || this instanceof RunningStatistics ? 4 : 2;
         Check.operands(this, in, least, this instanceof Sgd ? 3 : least);
         Check.argument(!(this instanceof Sgd s) || in.length == 3 || s.momentum() == 0, this,
                 "momentum needs a velocity", "pass it, or a momentum of 0", in);
@@ -43,6 +52,18 @@ public sealed interface Update extends Op {
      * @param weight of the new value
      */
     record Blend(double decay, double weight) implements Update { }
+
+    /**
+     * Operands {@code (mean, batchMean, variance, inverseDeviation)} of one shape; changes the first and the third:
+     * {@code mean = (1 - weight)·mean + weight·batchMean; variance = (1 - weight)·variance + weight·v}, where
+     * {@code v = unbiased·max(1/inverseDeviation² - epsilon, 0)}. An element whose {@code v} or {@code batchMean} is
+     * not finite stays as it is: one bad batch would spoil the statistics for good. (Ioffe and Szegedy, 2015)
+     *
+     * @param weight of the batch's statistics, the momentum of PyTorch
+     * @param epsilon as of {@link Normalization.BatchNorm}
+     * @param unbiased n/(n - 1), for n values a channel
+     */
+    record RunningStatistics(double weight, double epsilon, double unbiased) implements Update { }
 
     /**
      * Operands {@code (parameter, gradient)} or, with momentum, {@code (parameter, gradient, velocity)}:

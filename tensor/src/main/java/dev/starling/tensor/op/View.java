@@ -7,8 +7,57 @@ import java.util.Arrays;
 
 /** Operations that look at the operand's memory through other sizes and strides: no element moves. */
 public sealed interface View extends Op {
-    /** Makes the view. */
+    /** Makes the view, the first one of several. */
     Tensor view(Tensor operand);
+
+    /** Makes all views: one but of {@link Unstack}. */
+    default Tensor[] views(Tensor operand) {
+        return new Tensor[] {view(operand)};
+    }
+
+    /**
+     * The parts of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The parts' gradients
+     * become the operand's in one copy.
+     *
+     * @param axis the dimension, counted from the front, of size 1 or more
+     */
+    record Unstack(int axis) implements View {
+        @Override
+        public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
+            Check.argument(axis >= 0 && axis < in[0].shape().rank() && in[0].shape().dim(axis) > 0, this,
+                    "needs a dimension " + axis + " of size 1 or more", "choose another dimension", in);
+            Spec[] parts = new Spec[Math.toIntExact(in[0].shape().dim(axis))];
+            Arrays.fill(parts, in[0].with(in[0].shape().without(axis)));
+            return parts;
+        }
+
+        @Override
+        public Tensor view(Tensor x) {
+            return part(x, 0);
+        }
+
+        @Override
+        public Tensor[] views(Tensor x) {
+            Tensor[] parts = new Tensor[Math.toIntExact(x.size(axis))];
+            Arrays.setAll(parts, i -> part(x, i));
+            return parts;
+        }
+
+        private Tensor part(Tensor x, int i) {
+            long[] strides = new long[x.rank() - 1];
+            System.arraycopy(x.strides(), 0, strides, 0, axis);
+            System.arraycopy(x.strides(), axis + 1, strides, axis, strides.length - axis);
+            return x.view(x.shape().without(axis), strides, x.offset() + i * x.strides()[axis]);
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            Tensor[] parts = new Tensor[b.outputs().length];
+            Arrays.setAll(parts, i -> b.grad(i).unsqueeze(axis));
+            return new Tensor[] {Tensor.compute(new Movement.Concat(axis), parts)};
+        }
+    }
 
     /**
      * The same elements in row-major order under other sizes. The operand's strides must allow it; {@link

@@ -79,9 +79,11 @@ final class Capture implements Interceptor {
         for (int i = 0; i < in.length; i++) {
             operands[i] = operand(op, in[i]);
         }
-        if (op instanceof Update && group.get(operands[0]) < inputs) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[0].spec()),
-                    op.name() + " must not change an input", "change a copy");
+        for (int i = 0; i < in.length; i++) {
+            if (op instanceof Update update && update.changes(i) && group.get(operands[i]) < inputs) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[i].spec()),
+                        op.name() + " must not change an input", "change a copy");
+            }
         }
         if (op instanceof Random random) {
             draw(random, out[0]);

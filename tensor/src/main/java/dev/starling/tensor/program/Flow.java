@@ -84,8 +84,8 @@ final class Flow {
         }
         boolean[] changed = new boolean[constant.length];
         for (Node node : nodes) {
-            if (node.op instanceof Update) {
-                changed[capture.group.get(node.inputs[0])] = true;
+            for (int value : node.changed()) {
+                changed[capture.group.get(value)] = true;
             }
         }
         for (Node node : nodes) {

@@ -61,14 +61,10 @@ final class Fusion {
                 fold(i);
             }
         }
-        for (int i = 0; i < result.length; i++) {
-            if (!folded[i] && isElementwise(i) && hasParts(i)) {
-                Node fused = fuse(i);
-                if (fused == null) {
-                    release(i);
-                } else {
-                    result[i] = fused;
-                }
+        // Backwards: what is cut off a chain comes before its end, and may be one of its own.
+        for (int i = result.length - 1; i >= 0; i--) {
+            if (!folded[i] && isElementwise(i)) {
+                result[i] = fused(i);
             }
         }
         int[] before = new int[result.length + 1];
@@ -115,10 +111,10 @@ final class Fusion {
     /** Tells whether an update between the two nodes changes the memory of one of these values. */
     private boolean isChanged(List<Integer> values, int from, int to) {
         for (int i = first(from); i < to; i++) {
-            if (nodes.get(i).op instanceof Update) {
-                int changed = group.get(nodes.get(i).inputs[0]);
-                for (int value : values) {
-                    if (group.get(value) == changed) {
+            for (int value : nodes.get(i).changed()) {
+                int changed = group.get(value);
+                for (int read : values) {
+                    if (group.get(read) == changed) {
                         return true;
                     }
                 }
@@ -138,7 +134,7 @@ final class Fusion {
     private void collect(int i, List<Integer> operands, List<Integer> steps) {
         for (int value : nodes.get(i).inputs) {
             int part = maker[value];
-            if (part >= 0 && folded[part] && users[value] == 1) {
+            if (isFolded(value)) {
                 if (!steps.contains(part)) {
                     collect(part, operands, steps);
                 }
@@ -150,13 +146,39 @@ final class Fusion {
     }
 
     private boolean hasParts(int i) {
-        return Arrays.stream(nodes.get(i).inputs).anyMatch(v -> maker[v] >= 0 && folded[maker[v]] && users[v] == 1);
+        return Arrays.stream(nodes.get(i).inputs).anyMatch(this::isFolded);
     }
 
-    private void release(int i) {
+    private boolean isFolded(int value) {
+        return maker[value] >= 0 && folded[maker[value]] && users[value] == 1;
+    }
+
+    /** Returns a node that also does what leads to it, without what the device refuses to do in one kernel with it. */
+    private Node fused(int i) {
+        while (hasParts(i)) {
+            Node fused = fuse(i);
+            if (fused != null) {
+                return fused;
+            }
+            cut(i);
+        }
+        return nodes.get(i);
+    }
+
+    /** Takes a chain that is refused apart before the first of its steps with which it is. */
+    private void cut(int i) {
         List<Integer> steps = new ArrayList<>();
         collect(i, new ArrayList<>(), steps);
-        steps.forEach(step -> folded[step] = false);
+        for (int step : steps) {
+            if (hasParts(step) && (step == i || fuse(step) == null)) {
+                for (int value : nodes.get(step).inputs) {
+                    if (isFolded(value)) {
+                        folded[maker[value]] = false;
+                    }
+                }
+                return;
+            }
+        }
     }
 
     private Node fuse(int i) {

@@ -12,9 +12,12 @@ import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /** An operation of a program: its operands and results as numbers of values, and, once planned, as tensors. */
 final class Node {
+    private static final int[] NONE = {};
+
     final Op op;
     final int[] inputs;
     final int[] outputs;
@@ -45,6 +48,12 @@ final class Node {
     /** Returns a node in this one's place that also does what leads to it from other operands. */
     Node fused(int[] from, Chain.Kernel kernel) {
         return new Node(op, from, outputs, specs, device, kernel);
+    }
+
+    /** Returns the values whose memory the operation changes. */
+    int[] changed() {
+        return op instanceof Update update
+                ? IntStream.range(0, inputs.length).filter(update::changes).map(i -> inputs[i]).toArray() : NONE;
     }
 
     /** Tells whether there is nothing to do in a run but the first. */

@@ -102,8 +102,8 @@ public final class Program implements AutoCloseable {
         for (Node node : nodes) {
             one &= node.isIdle() || node.device == device && !(node.op instanceof Transfer);
         }
-        changed = nodes.stream().filter(node -> node.op instanceof Update)
-                .map(node -> values[capture.group.get(node.inputs[0])]).filter(Objects::nonNull).distinct()
+        changed = nodes.stream().flatMapToInt(node -> Arrays.stream(node.changed()))
+                .mapToObj(value -> values[capture.group.get(value)]).filter(Objects::nonNull).distinct()
                 .toArray(Tensor[]::new);
         recordable = one && !device.backend().hostVisible();
         for (int i = 0; i < inputs.length; i++) {

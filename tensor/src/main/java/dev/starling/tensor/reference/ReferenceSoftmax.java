@@ -42,7 +42,7 @@ final class ReferenceSoftmax {
     static void run(CrossEntropy op, Tensor[] in, Tensor[] out) {
         switch (op) {
             case CrossEntropy.Loss o -> loss(o, in[0], in[1], out[0], out[1]);
-            case CrossEntropy.Gradient o -> gradient(o, in[0], in[1], in[2], out[0]);
+            case CrossEntropy.Gradient o -> gradient(o, in, out[0]);
         }
     }
 
@@ -79,42 +79,42 @@ final class ReferenceSoftmax {
         return sum;
     }
 
-    private static void loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Tensor loss, Tensor logProbabilities) {
+    private static void loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Tensor loss, Tensor row) {
         Elements x = Elements.of(logits);
         Elements classes = Elements.of(target);
         Elements losses = Elements.of(loss);
-        Elements logs = Elements.of(logProbabilities);
+        Elements kept = Elements.of(row);
         int size = Math.toIntExact(logits.size(1));
-        for (long row = 0; row < target.count(); row++) {
-            boolean ignored = classes.getLong(row) == op.ignored();
-            long wanted = ignored ? -1 : checked(op, classes.getLong(row), size, row, logits, target);
-            double greatest = greatest(x, row * size, size);
-            double logSum = logSum(x, row * size, size, greatest);
+        for (long r = 0; r < target.count(); r++) {
+            boolean ignored = classes.getLong(r) == op.ignored();
+            long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, logits, target);
+            double greatest = greatest(x, r * size, size);
+            double logSum = logSum(x, r * size, size, greatest);
             double sum = 0;
             for (int c = 0; c < size; c++) {
-                double log = x.get(row * size + c) - greatest - logSum;
                 double q = share(op.smoothing(), size, c == wanted);
-                sum -= q == 0 ? 0 : q * log;
-                logs.set(row * size + c, log);
+                sum -= q == 0 ? 0 : q * (x.get(r * size + c) - greatest - logSum);
             }
-            losses.set(row, ignored ? 0 : sum);
+            losses.set(r, ignored ? 0 : sum);
+            kept.set(2 * r, greatest);
+            kept.set(2 * r + 1, logSum);
         }
     }
 
-    private static void gradient(CrossEntropy.Gradient op, Tensor g, Tensor logProbabilities, Tensor target,
-            Tensor out) {
-        Elements gradients = Elements.of(g);
-        Elements logs = Elements.of(logProbabilities);
-        Elements classes = Elements.of(target);
+    private static void gradient(CrossEntropy.Gradient op, Tensor[] in, Tensor out) {
+        Elements gradients = Elements.of(in[0]);
+        Elements x = Elements.of(in[1]);
+        Elements kept = Elements.of(in[2]);
+        Elements classes = Elements.of(in[3]);
         Elements y = Elements.of(out);
         int size = Math.toIntExact(out.size(1));
-        for (long row = 0; row < target.count(); row++) {
-            boolean ignored = classes.getLong(row) == op.ignored();
-            long wanted = ignored ? -1 : checked(op, classes.getLong(row), size, row, g, logProbabilities, target);
+        for (long r = 0; r < in[3].count(); r++) {
+            boolean ignored = classes.getLong(r) == op.ignored();
+            long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, in);
             for (int c = 0; c < size; c++) {
                 double q = share(op.smoothing(), size, c == wanted);
-                double p = Math.exp(logs.get(row * size + c));
-                y.set(row * size + c, ignored ? 0 : (p - q) * gradients.get(row));
+                double p = Math.exp(x.get(r * size + c) - kept.get(2 * r) - kept.get(2 * r + 1));
+                y.set(r * size + c, ignored ? 0 : (p - q) * gradients.get(r));
             }
         }
     }

@@ -18,8 +18,24 @@ final class ReferenceUpdate {
                     target.set(i, o.decay() * target.get(i) + o.weight() * source.get(i));
                 }
             }
+            case Update.RunningStatistics o -> runningStatistics(o, in);
             case Update.Sgd o -> sgd(o, in);
             case Update.Adam o -> adam(o, in);
+        }
+    }
+
+    private static void runningStatistics(Update.RunningStatistics op, Tensor[] in) {
+        Elements mean = Elements.of(in[0]);
+        Elements batchMean = Elements.of(in[1]);
+        Elements variance = Elements.of(in[2]);
+        Elements inverseDeviation = Elements.of(in[3]);
+        for (long i = 0; i < in[0].count(); i++) {
+            double deviation = 1 / inverseDeviation.get(i);
+            double batchVariance = op.unbiased() * Math.max(deviation * deviation - op.epsilon(), 0);
+            if (Double.isFinite(batchVariance) && Double.isFinite(batchMean.get(i))) {
+                mean.set(i, (1 - op.weight()) * mean.get(i) + op.weight() * batchMean.get(i));
+                variance.set(i, (1 - op.weight()) * variance.get(i) + op.weight() * batchVariance);
+            }
         }
     }
 

@@ -46,7 +46,7 @@ final class BadIndices {
         Operand logits = Operand.of(DType.F32, Values.NORMAL, 4, 3);
         calls.add(call(new CrossEntropy.Loss(0, -100), logits, target));
         calls.add(call(new CrossEntropy.Gradient(0, -100), Operand.of(DType.F32, Values.NORMAL, 4), logits,
-            target));
+            Operand.of(DType.F32, Values.NORMAL, 4, 2), target));
         Operand places = Operand.literal(DType.I32, new double[] {0, 4, 3, 16}, 1, 1, 2, 2);
         calls.add(call(new Pooling.MaxPoolGradient(Pooling.Window.of(2, 2, 2, 0), Shape.of(1, 1, 4, 4)),
                 Operand.of(DType.F32, Values.NORMAL, 1, 1, 2, 2), places));

@@ -280,6 +280,9 @@ final class KnownValues {
             return x;
         }, 1, 1, 2, 3);
         known("blend", () -> updated(new Update.Blend(0.9, 0.1), 0, f64(1), f64(2)), 1.1);
+        Update running = new Update.RunningStatistics(0.1, 0.5, 1.25);
+        known("running mean", () -> updated(running, 0, f64(1, 1), f64(2, 2), f64(3, 3), f64(0.5, 0)), 1.1, 1);
+        known("running variance", () -> updated(running, 2, f64(1, 1), f64(2, 2), f64(3, 3), f64(0.5, 0)), 3.1375, 3);
         known("sgd", () -> updated(new Update.Sgd(0.1, 0, 0, 0.5, false), 0, f64(1), f64(2)), 0.75);
         known("momentum", () -> updated(new Update.Sgd(0.1, 0.9, 0, 0, false), 0, f64(1), f64(2), f64(3)), 0.53);
         known("velocity", () -> updated(new Update.Sgd(0.1, 0.9, 0.5, 0, false), 2, f64(1), f64(2), f64(3)), 3.7);

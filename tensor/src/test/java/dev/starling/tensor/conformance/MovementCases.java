@@ -85,6 +85,9 @@ final class MovementCases {
         cases.add(Case.of(new View.Reshape(Shape.of(3, 20)), Tolerance.BITS,
                 Operand.of(DType.F32, Values.NORMAL, 3, 4, 5).with(Layout.REVERSED)));
         add(cases, new View.Permute(2, 0, 1), Values.NORMAL, 3, 4, 5);
+        for (int axis = 0; axis < 3; axis++) {
+            add(cases, new View.Unstack(axis), Values.NORMAL, 3, 2, 4);
+        }
         add(cases, new View.Permute(0, 3, 1, 2), Values.NORMAL, 2, 3, 4, 5);
         add(cases, new View.Expand(Shape.of(2, 3, 5)), Values.NORMAL, 3, 1);
         add(cases, new View.Expand(Shape.of(2, 0)), Values.NORMAL, 2, 1);

@@ -99,6 +99,7 @@ final class NormalizationCases {
 
     private static Stream<Case> crossEntropy(DType type) {
         List<Case> cases = new ArrayList<>();
+        DType wide = type.bytes() == 2 ? DType.F32 : type;
         double[] target = {3, 0, -100, 16, 7};
         for (double smoothing : new double[] {0, 0.1}) {
             for (DType index : ConformanceCases.INDICES) {
@@ -107,7 +108,8 @@ final class NormalizationCases {
                         Operand.of(type, Values.NORMAL, 5, 17), classes), Layout.TRANSPOSED, Layout.STEPPED)
                         .forEach(cases::add);
                 inLayouts(Case.of(new CrossEntropy.Gradient(smoothing, -100), Tolerance.CLOSE.cancelling(4),
-                        Operand.of(type, Values.NORMAL, 5), Operand.of(type, Values.NORMAL, 5, 17), classes),
+                        Operand.of(wide, Values.NORMAL, 5), Operand.of(type, Values.NORMAL, 5, 17),
+                        Operand.of(wide, Values.POSITIVE, 5, 2), classes),
                         Layout.TRANSPOSED, Layout.STEPPED).forEach(cases::add);
             }
         }

@@ -50,6 +50,7 @@ final class UpdateCases {
         Tolerance tolerance = Tolerance.CLOSE.cancelling(4);
         dense.add(Case.of(new Update.Blend(0.9, 0.1), tolerance, x, x));
         dense.add(Case.of(new Update.Blend(1, 1), tolerance, x, x));
+        dense.add(Case.of(new Update.RunningStatistics(0.1, 1e-3, 1.25), tolerance, x, x, square, square));
         dense.add(Case.of(new Update.Sgd(0.1, 0, 0, 0.01, false), tolerance, x, x));
         dense.add(Case.of(new Update.Sgd(0.1, 0.9, 0, 0, false), tolerance, x, x, x));
         dense.add(Case.of(new Update.Sgd(0.1, 0.9, 0.2, 0.01, false), tolerance, x, x, x));

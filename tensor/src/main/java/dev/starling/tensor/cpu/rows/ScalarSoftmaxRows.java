@@ -80,10 +80,35 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     }
 
     @Override
-    public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
-        for (int r = 0; r < rows; r++, y += 4L * columns, dx += 4L * columns) {
+    public void logSums(long x, long y, int rows, int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns) {
+            float greatest = greatest(x, columns);
+            double sum = 0;
             for (int c = 0; c < columns; c++) {
-                set(dx, c, (Math.exp(get(y, c)) - shift) * get(scale + r * scaleStride, 0));
+                sum += Math.exp(get(x, c) - greatest);
+            }
+            set(y, 2 * r, greatest);
+            set(y, 2 * r + 1, Math.log(sum));
+        }
+    }
+
+    @Override
+    public double distances(long x, float greatest, int columns) {
+        double sum = 0;
+        for (int c = 0; c < columns; c++) {
+            sum += get(x, c) - greatest;
+        }
+        return sum;
+    }
+
+    @Override
+    public void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows,
+            int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns, dx += 4L * columns) {
+            float greatest = get(logSums, 2 * r);
+            float log = get(logSums, 2 * r + 1);
+            for (int c = 0; c < columns; c++) {
+                set(dx, c, (Math.exp(get(x, c) - greatest - log) - shift) * get(scale + r * scaleStride, 0));
             }
         }
     }

@@ -20,6 +20,15 @@ public interface SoftmaxRows {
     /** Writes g - eʸ·Σg. */
     void logSoftmaxGradient(long y, long g, long dx, int rows, int columns);
 
-    /** Writes (eʸ - shift)·scale[row]; scales lie {@code scaleStride} bytes apart. */
-    void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns);
+    /** Writes of each row the greatest x and ln Σ e^(x - greatest), side by side. */
+    void logSums(long x, long y, int rows, int columns);
+
+    /** Returns Σ (x - greatest) of one row. */
+    double distances(long x, float greatest, int columns);
+
+    /**
+     * Writes (e^(x - greatest - log) - shift)·scale[row], where {@code logSums} has the greatest and the logarithm of
+     * each row; scales lie {@code scaleStride} bytes apart.
+     */
+    void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows, int columns);
 }

@@ -50,9 +50,35 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     }
 
     @Override
-    public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
-        for (int r = 0; r < rows; r++, y += 4L * columns, scale += scaleStride, dx += 4L * columns) {
-            expGradient(y, shift, ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, scale), dx, columns);
+    public void logSums(long x, long y, int rows, int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns, y += 8) {
+            float greatest = greatest(x, columns);
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, greatest);
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + 4, (float) Math.log(sumOfExponentials(x, columns, greatest)));
+        }
+    }
+
+    @Override
+    public double distances(long x, float greatest, int columns) {
+        FloatVector sum = FloatVector.zero(S);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest));
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest), m);
+        }
+        return LaneSum.of(sum);
+    }
+
+    @Override
+    public void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows,
+            int columns) {
+        for (int r = 0; r < rows; r++, x += 4L * columns, logSums += 8, scale += scaleStride, dx += 4L * columns) {
+            expGradient(x, ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, logSums),
+                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, logSums + 4), shift,
+                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, scale), dx, columns);
         }
     }
 
@@ -86,6 +112,19 @@ final class VectorSoftmaxRows implements SoftmaxRows {
             FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest));
             sum = sum.add(e, m);
             e.intoMemorySegment(ALL, y + 4L * full, ORDER, m);
+        }
+        return LaneSum.of(sum);
+    }
+
+    private static float sumOfExponentials(long x, int columns, float greatest) {
+        FloatVector sum = FloatVector.zero(S);
+        int full = S.loopBound(columns);
+        for (int c = 0; c < full; c += LANES) {
+            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest)));
+        }
+        if (full < columns) {
+            VectorMask<Float> m = S.indexInRange(full, columns);
+            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest)), m);
         }
         return LaneSum.of(sum);
     }
@@ -172,16 +211,18 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
-    private static void expGradient(long y, float shift, float scale, long dx, int columns) {
+    private static void expGradient(long x, float greatest, float log, float shift, float scale, long dx,
+            int columns) {
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * c, ORDER));
-            e.sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * c, ORDER);
+            VectorExp.exp(v.sub(greatest).sub(log)).sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * c, ORDER);
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, y + 4L * full, ORDER, m));
-            e.sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
+            FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
+            VectorExp.exp(v.sub(greatest).sub(log)).sub(shift).mul(scale)
+                    .intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }
 }
