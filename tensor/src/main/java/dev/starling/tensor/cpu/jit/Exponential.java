@@ -64,37 +64,43 @@ final class Exponential {
         return body.mul(body.mul(r, r), body.polynomial(r, isBrief ? EXP_BRIEF : EXP));
     }
 
-    /** {@code e^x * 2^shift}, scaled in two steps so that results below 2^-1022 and the greatest ones come out. */
-    private int exp(int x, int shift) {
-        Reduced reduced = reduce(x);
-        int power = body.add(body.add(reduced.rest, tail(reduced.rest)), body.f64(1));
+    /** {@code e^r * 2^n * factor}, scaled in two steps so that results below 2^-1022 and the greatest ones come out. */
+    private int scale(Reduced reduced, int rest, int shift, int factor) {
+        int power = body.add(body.add(rest, tail(rest)), body.f64(1));
         int n = shift == 0 ? reduced.integer : body.add(reduced.integer, body.i64(shift));
         if (isBrief) {
             return body.mul(power, powerOfTwo(n));
         }
         int half = integer(body.fma(reduced.n, body.f64(0.5), body.f64(ROUNDER)));
-        return body.mul(body.mul(power, powerOfTwo(half)), powerOfTwo(body.sub(n, half)));
+        int scaled = body.mul(power, powerOfTwo(half));
+        return body.mul(factor < 0 ? scaled : body.mul(scaled, factor), powerOfTwo(body.sub(n, half)));
     }
 
-    /** Brief: for |x| up to 700. */
+    private int exp(int x, int shift, int factor) {
+        Reduced reduced = reduce(x);
+        return scale(reduced, reduced.rest, shift, factor);
+    }
+
     int exp(int x) {
-        return exp(isBrief ? x : body.clamp(x, -746, 710), 0);
+        return exp(body.clamp(x, -800, 710), 0, -1);
+    }
+
+    /** {@code factor * e^x}; the factor at most 800 in magnitude, x not positive. */
+    int exp(int x, int factor) {
+        return exp(body.clamp(x, -800, 710), 0, factor);
     }
 
     /** {@code e^(x.high + x.low)}. */
     int exp(Pair x) {
         double limit = isBrief ? 200 : 800;
         int bounded = body.clamp(x.high(), -limit, limit);
+        Reduced reduced = reduce(bounded);
         if (isBrief) {
-            return exp(bounded, 0);
+            return scale(reduced, reduced.rest, 0, -1);
         }
         int isBounded = body.less(body.abs(x.high()), body.f64(limit));
-        Reduced reduced = reduce(bounded);
         int lost = body.add(reduced.lost, body.select(isBounded, x.low(), body.f64(0)));
-        int rest = body.add(reduced.rest, lost);
-        int power = body.add(body.add(rest, tail(rest)), body.f64(1));
-        int half = integer(body.fma(reduced.n, body.f64(0.5), body.f64(ROUNDER)));
-        return body.mul(body.mul(power, powerOfTwo(half)), powerOfTwo(body.sub(reduced.integer, half)));
+        return scale(reduced, body.add(reduced.rest, lost), 0, -1);
     }
 
     int expm1(int x) {
@@ -108,7 +114,7 @@ final class Exponential {
 
     /** {@code e^|x| / 2}. */
     private int half(int x) {
-        return exp(body.clampAbove(body.abs(x), isBrief ? 200 : 712), -1);
+        return exp(body.clampAbove(body.abs(x), isBrief ? 200 : 712), -1, -1);
     }
 
     int sinh(int x) {
@@ -126,7 +132,7 @@ final class Exponential {
 
     int tanh(int x) {
         int a = body.abs(x);
-        int power = exp(body.clampAbove(body.add(a, a), 40), 0);
+        int power = exp(body.clampAbove(body.add(a, a), 40), 0, -1);
         int large = body.sub(body.f64(1), body.div(body.f64(2), body.add(power, body.f64(1))));
         int square = body.mul(a, a);
         int small = body.fma(body.mul(a, square), body.polynomial(square, TANH), a);

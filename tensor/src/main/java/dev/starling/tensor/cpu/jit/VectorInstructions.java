@@ -20,8 +20,8 @@ import java.util.Locale;
 import java.util.function.IntConsumer;
 
 /**
- * A vector at a time, by the Vector API. All values have the same number of elements; bools are masks of the I32
- * species, cast where another lane needs them.
+ * A vector at a time, by the Vector API. All values have the same number of elements; bools are masks of the I32 or the
+ * I64 species, as wide as what was compared, and cast where another lane needs them.
  */
 final class VectorInstructions implements InstructionSet {
     private static final String PACKAGE = "jdk.incubator.vector";
@@ -78,11 +78,13 @@ final class VectorInstructions implements InstructionSet {
     }
 
     private final CodeBuilder code;
+    private final LoopBody body;
     private final int width;
     private final ScalarInstructions scalar;
 
-    VectorInstructions(CodeBuilder code, int width) {
+    VectorInstructions(CodeBuilder code, LoopBody body, int width) {
         this.code = code;
+        this.body = body;
         this.width = width;
         scalar = new ScalarInstructions(code);
     }
@@ -151,6 +153,24 @@ final class VectorInstructions implements InstructionSet {
     private void castMask(Element to) {
         species(to);
         code.invokevirtual(MASK, "cast", MethodTypeDesc.of(MASK, SPECIES));
+    }
+
+    /** The species of the mask that holds a bool. */
+    private Element mask(int value) {
+        Node node = body.nodes().get(value);
+        return switch (node.primitive()) {
+            case EQ, NE, LT, LE -> body.lane(node.a()).bytes == 8 ? Element.LONG : Element.INT;
+            case AND, OR, XOR, NOT -> mask(node.a());
+            case SELECT -> mask(node.b());
+            default -> Element.INT;
+        };
+    }
+
+    private void pushMask(IntConsumer push, int value, Element to) {
+        push.accept(value);
+        if (mask(value) != to) {
+            castMask(to);
+        }
     }
 
     private void byteOrder() {
@@ -254,7 +274,7 @@ final class VectorInstructions implements InstructionSet {
             case AND, OR, XOR -> {
                 if (isMask) {
                     push.accept(node.a());
-                    push.accept(node.b());
+                    pushMask(push, node.b(), mask(node.a()));
                     code.invokevirtual(MASK, lower(node), MethodTypeDesc.of(MASK, MASK));
                 } else {
                     push.accept(node.a());
@@ -334,28 +354,27 @@ final class VectorInstructions implements InstructionSet {
         operator(node.primitive().name(), COMPARISON);
         push.accept(node.b());
         code.invokevirtual(element.vector, "compare", MethodTypeDesc.of(MASK, COMPARISON, VECTOR));
-        if (element != Element.INT) {
-            castMask(Element.INT);
+        Element mask = element.bits == 64 ? Element.LONG : Element.INT;
+        if (element != mask) {
+            castMask(mask);
         }
     }
 
     private void select(Node node, Element element, IntConsumer push) {
         if (node.lane() == Lane.BOOL) {
-            push.accept(node.a());
+            Element mask = mask(node.b());
+            pushMask(push, node.a(), mask);
             push.accept(node.b());
             code.invokevirtual(MASK, "and", MethodTypeDesc.of(MASK, MASK));
-            push.accept(node.c());
-            push.accept(node.a());
+            pushMask(push, node.c(), mask);
+            pushMask(push, node.a(), mask);
             code.invokevirtual(MASK, "andNot", MethodTypeDesc.of(MASK, MASK));
             code.invokevirtual(MASK, "or", MethodTypeDesc.of(MASK, MASK));
             return;
         }
         push.accept(node.c());
         push.accept(node.b());
-        push.accept(node.a());
-        if (element != Element.INT) {
-            castMask(element);
-        }
+        pushMask(push, node.a(), element);
         code.invokevirtual(element.vector, "blend", MethodTypeDesc.of(element.vector, VECTOR, MASK));
     }
 }
