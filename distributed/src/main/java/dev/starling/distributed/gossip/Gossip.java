@@ -28,7 +28,8 @@ import org.agrona.ExpandableArrayBuffer;
  * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
  * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016) At the end of the last epoch those who are
  * done wait for the others, up to the group's patience, and all take the mean of their last weights, as all of them
- * count the same then.
+ * count the same then. A parameter that is frozen in one worker stays as it is there. Weights that are infinite or NaN
+ * are not mixed in.
  *
  * <p>All begin with the weights of rank 0, or of whoever comes next if that one is lost before anybody had them. A
  * lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
@@ -249,7 +250,7 @@ public final class Gossip implements DistributionStrategy {
         }
         await("send its last weights", peer -> !peer.done || peer.concluded && !peer.owesNews && !stagingBusy);
         double count = 1;
-        for (Peer peer : peers.stream().filter(p -> p.concluded).toList()) {
+        for (Peer peer : peers.stream().filter(p -> p.concluded && WeightLayout.isFinite(p.heard)).toList()) {
             layout.mix(peer.heard, count / (count + 1));
             count++;
         }
@@ -309,7 +310,15 @@ public final class Gossip implements DistributionStrategy {
             if (!peer.arrived) {
                 continue;
             }
-            if (peer.notes != null && !seeded) {
+            boolean isFinite = WeightLayout.isFinite(peer.heard);
+            if (!isFinite && !seeded) {
+                throw new DistributedException("rank " + peer.member.rank() + " sent weights to start with that are "
+                        + "infinite or NaN; look at its model");
+            }
+            if (!isFinite) {
+                LOG.log(Level.WARNING, "rank {0} sent weights that are infinite or NaN; they are not mixed in",
+                        peer.member.rank());
+            } else if (peer.notes != null && !seeded) {
                 layout.mix(peer.heard, 0);
                 state.restore(Notes.decode(peer.notes));
                 seeded = true;

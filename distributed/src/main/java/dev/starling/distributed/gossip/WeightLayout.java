@@ -79,12 +79,29 @@ final class WeightLayout {
         }
     }
 
-    /** Mixes a slot into the weights, which keep {@code own} of themselves. */
+    /** Tells whether all that was heard is finite. */
+    static boolean isFinite(Tensor[] slot) {
+        for (Tensor heard : slot) {
+            if (!heard.device().backend().isFinite(heard)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /**
+     * Mixes a slot into the weights, which keep {@code own} of themselves; frozen ones stay as they are, unless
+     * {@code own} is 0, which makes all weights those of the slot.
+     */
     void mix(Tensor[] slot, double own) {
         for (int i = 0; i < slot.length; i++) {
+            Parameter tensor = tensors.get(i);
+            if (own > 0 && !tensor.isBuffer() && !tensor.requiresGradient()) {
+                continue;
+            }
             try (Scope scope = Scope.open("mix")) {
-                Tensor weights = tensors.get(i).value();
-                Tensor heard = slot[i].to(weights.device());
+                Tensor weights = tensor.value();
+                Tensor heard = slot[i].to(weights.device()).to(weights.dtype());
                 Tensor.apply(own == 0 ? new Update.Assign() : new Update.Blend(own, 1 - own), weights, heard);
             }
         }

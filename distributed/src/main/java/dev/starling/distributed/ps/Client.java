@@ -325,8 +325,12 @@ final class Client {
 
     private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
         int kind = length < 8 ? 0 : buffer.getInt(offset, ORDER);
-        if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION) {
-            if (length >= Message.REPLY_HEADER) {
+        if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION || kind == Message.NOT_FINITE) {
+            if (length >= Message.REPLY_HEADER && kind == Message.NOT_FINITE) {
+                failure = new DistributedException("server " + buffer.getInt(offset + Message.SERVER, ORDER)
+                        + " refused a gradient of worker " + worker + " that is infinite or NaN; find the first "
+                        + "operation that is not finite with Tape.detectAnomalies");
+            } else if (length >= Message.REPLY_HEADER) {
                 answer(buffer, offset, length);
             }
             return;

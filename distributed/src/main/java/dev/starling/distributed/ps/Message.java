@@ -55,6 +55,8 @@ final class Message {
     static final int DONE = 1;
     /** The server does not know this session: the worker was taken for dead, or the server lost its state. */
     static final int UNKNOWN_SESSION = 2;
+    /** The push has a number that is infinite or NaN: nothing was changed, and nothing will come of it. */
+    static final int NOT_FINITE = 3;
 
     static final int STATUS = 0;
     static final int REPLY_WORKER = 4;

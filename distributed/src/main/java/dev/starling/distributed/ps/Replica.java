@@ -105,9 +105,20 @@ final class Replica implements AutoCloseable {
 
     /** Copies the weights that came into the model. */
     void adopt() {
+        adopt(false);
+    }
+
+    /** Copies the weights that came into the model, but for parameters that are frozen here. */
+    void adoptTrained() {
+        adopt(true);
+    }
+
+    private void adopt(boolean trainedOnly) {
         try (Scope scope = Scope.open("weights")) {
             for (int i = 0; i < weights.length; i++) {
-                parameters.get(i).set(weights[i]);
+                if (!trainedOnly || parameters.get(i).requiresGradient()) {
+                    parameters.get(i).set(weights[i]);
+                }
             }
         }
     }

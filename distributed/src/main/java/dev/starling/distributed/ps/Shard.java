@@ -12,6 +12,9 @@ import java.util.List;
  * thread at a time; the same requests in the same order give the same bits.
  */
 final class Shard implements AutoCloseable {
+    /** The bits of the least f32 number that is not finite. */
+    private static final int INFINITY = 0x7F80_0000;
+
     private static final long MAGIC = 0x31_53_50_4c_52_54_53L;
 
     private final Plan plan;
@@ -189,6 +192,13 @@ final class Shard implements AutoCloseable {
             return;
         }
         boolean isRows = e.kind == Message.PUSH_ROWS;
+        // A parameter server is the last that can keep a weight from it, whoever sends it.
+        if (!isFinite(e.gradient, isRows ? e.count * tableOf(e.unit).width() : e.count)) {
+            e.status = Message.NOT_FINITE;
+            e.reply(e.worker, e.session, e.sequence);
+            refused++;
+            return;
+        }
         boolean isLast = !isRows || (e.flags & Message.LAST) != 0;
         long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
         if (e.sequence > next) {
@@ -219,10 +229,18 @@ final class Shard implements AutoCloseable {
         release(e);
     }
 
+    private static boolean isFinite(float[] values, int n) {
+        int most = 0;
+        for (int i = 0; i < n; i++) {
+            most = Math.max(most, Float.floatToRawIntBits(values[i]) & Integer.MAX_VALUE);
+        }
+        return most < INFINITY;
+    }
+
     private void step(Request e, boolean hasGradient) {
-        versions[e.unit]++;
         e.recordKind = hasGradient ? Journal.GRADIENT : Journal.NO_GRADIENT;
         if (hasGradient) {
+            versions[e.unit]++;
             e.recorded = lengthOf(e.unit);
             step(e.unit, e.gradient, e.rate);
         }
@@ -379,7 +397,6 @@ final class Shard implements AutoCloseable {
                 versions[unit]++;
                 step(unit, floats(r, at, count), r.getDouble(Journal.RATE));
             }
-            case Journal.NO_GRADIENT -> versions[unit]++;
             case Journal.WEIGHTS -> {
                 weights[unit] = floats(r, at, count);
                 isReady[unit] = true;

@@ -31,6 +31,9 @@ import java.util.List;
  * run is that of a single process on the same batches, to within rounding. Batch normalisation sees a rank's part of
  * the batch only; running statistics are averaged before the model is measured or saved.
  *
+ * <p>Parameters are frozen and unfrozen on all ranks between the same two steps; else all ranks throw. Where a sum of
+ * gradients is infinite or NaN, all ranks refuse the step.
+ *
  * <p>If all ranks are on one host and have a GPU each, and there is NCCL, gradients never leave the GPUs; which sums
  * of bf16 are then rounded between ranks is NCCL's choice. Otherwise a GPU copies them to memory that is registered
  * with the transport, and the sums back, beside the backward pass.
@@ -49,12 +52,16 @@ import java.util.List;
  */
 public final class RingAllReduce implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    /** Says in the vector that a parameter is frozen; more than there are ranks. */
+    private static final int FROZEN = 4096;
 
     private final Group group;
     private final Builder how;
     private final Duration patience;
     private TrainingState state;
     private List<Parameter> parameters;
+    /** By parameter, whether it was frozen in the last step. */
+    private boolean[] frozen;
     private int rank;
     private int world;
     private Share share;
@@ -109,6 +116,7 @@ public final class RingAllReduce implements DistributionStrategy {
     public void start(TrainingState newState) {
         state = newState;
         parameters = newState.optimizer().parameters();
+        frozen = new boolean[parameters.size()];
         form();
     }
 
@@ -205,8 +213,9 @@ public final class RingAllReduce implements DistributionStrategy {
             recover(e);
             return false;
         }
+        hearOfFrozen();
         for (int i = 0; i < gradients.length; i++) {
-            gradients[i] = buckets.vector(1 + i) > 0 ? buckets.reduced(i) : null;
+            gradients[i] = buckets.vector(1 + i) % FROZEN > 0 ? buckets.reduced(i) : null;
         }
         hear();
         return true;
@@ -216,7 +225,7 @@ public final class RingAllReduce implements DistributionStrategy {
     private void tell() {
         buckets.vector(0, wantsToStop ? 1 : 0);
         for (int i = 0; i < parameters.size(); i++) {
-            buckets.vector(1 + i, buckets.isFilled(i) ? 1 : 0);
+            buckets.vector(1 + i, !parameters.get(i).requiresGradient() ? FROZEN : buckets.isFilled(i) ? 1 : 0);
         }
         for (int r = 0; r < world; r++) {
             buckets.vector(1 + parameters.size() + r, 0);
@@ -224,6 +233,23 @@ public final class RingAllReduce implements DistributionStrategy {
         if (throughput != null) {
             throughput.pause(System.nanoTime());
             buckets.vector(1 + parameters.size() + rank, throughput.rate());
+        }
+    }
+
+    /** Requires that the same parameters are frozen on all ranks, or ranks would come to differ. */
+    private void hearOfFrozen() {
+        for (int i = 0; i < parameters.size(); i++) {
+            int count = (int) buckets.vector(1 + i) / FROZEN;
+            if (count > 0 && count < world) {
+                throw new DistributedException(state.optimizer().path(i) + " is frozen on " + count + " of " + world
+                        + " ranks" + (parameters.get(i).requiresGradient() ? ", not" : ", also") + " on rank "
+                        + rank + "; freeze and unfreeze parameters on all ranks between the same two steps");
+            }
+            if (count > 0 != frozen[i]) {
+                frozen[i] = count > 0;
+                // Gradients come in another order from now on.
+                order = null;
+            }
         }
     }
 

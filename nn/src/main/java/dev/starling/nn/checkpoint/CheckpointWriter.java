@@ -43,7 +43,7 @@ public final class CheckpointWriter implements AutoCloseable {
      * Begins to save a state, which may change as soon as this returns. The write before must have been asked for with
      * {@link #await}.
      *
-     * @param tensors the same names, types and shapes every time
+     * @param tensors the same names and shapes every time
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes) {
         save(step, tensors, notes, Parts.NONE);
@@ -52,7 +52,7 @@ public final class CheckpointWriter implements AutoCloseable {
     /**
      * Begins to save a state of which other processes write parts.
      *
-     * @param tensors the same names, types and shapes every time; may change as soon as this returns
+     * @param tensors the same names and shapes every time; may change as soon as this returns
      * @param others are waited for by the thread that writes
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes, Parts others) {
@@ -62,8 +62,11 @@ public final class CheckpointWriter implements AutoCloseable {
         try (Scope scope = Scope.open("snapshot")) {
             tensors.forEach((name, p) -> {
                 Parameter copy = copies.get(name);
-                if (copy == null) {
-                    copies.put(name, Parameter.buffer(p.value().to(Device.cpu())));
+                if (copy == null || copy.value().dtype() != p.value().dtype()) {
+                    Parameter before = copies.put(name, Parameter.buffer(p.value().to(Device.cpu())));
+                    if (before != null) {
+                        before.close();
+                    }
                 } else {
                     copy.set(p.value());
                 }

@@ -11,7 +11,8 @@ import java.util.function.Predicate;
 
 /**
  * Adam: steps scaled by running means of the gradient and of its square; see {@link Update.Adam}. {@link AdamW} makes
- * it with decoupled weight decay.
+ * it with decoupled weight decay. The means' correction counts the steps of each parameter by itself: one that is
+ * unfrozen late begins as others did.
  */
 public final class Adam implements Optimizer {
     private final Slots slots;
@@ -41,7 +42,7 @@ public final class Adam implements Optimizer {
     public void step(Tensor guard, Tensor[] gradients) {
         Update.Adam plain = how.op(rate(), 0, steps + 1);
         Update.Adam decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay, steps + 1);
-        slots.step(this, plain, decaying, guard, gradients);
+        slots.step(this, i -> slots.missed[i] > 0 ? rule(i) : slots.decays[i] ? decaying : plain, guard, gradients);
         steps++;
     }
 
@@ -57,7 +58,7 @@ public final class Adam implements Optimizer {
 
     @Override
     public Update rule(int parameter) {
-        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0, steps + 1);
+        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0, steps + 1 - slots.missed[parameter]);
     }
 
     @Override
@@ -87,6 +88,18 @@ public final class Adam implements Optimizer {
 
     @Override
     public void resume(long taken) {
+        slots.resume(taken, steps);
+        steps = taken;
+    }
+
+    @Override
+    public long[] missed() {
+        return slots.missed.clone();
+    }
+
+    @Override
+    public void resume(long taken, long[] missed) {
+        slots.resume(missed);
         steps = taken;
     }
 

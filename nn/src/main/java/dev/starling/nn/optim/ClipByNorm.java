@@ -151,6 +151,16 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
+    public long[] missed() {
+        return inner.missed();
+    }
+
+    @Override
+    public void resume(long steps, long[] missed) {
+        inner.resume(steps, missed);
+    }
+
+    @Override
     public void close() {
         inner.close();
         if (norm != null) {

@@ -119,6 +119,23 @@ public interface Optimizer extends AutoCloseable {
     /** Returns what was learned about the parameters, by path: all that a checkpoint must hold, with {@link #steps}. */
     Map<String, Parameter> state();
 
+    /**
+     * Returns in how many of the steps each parameter stayed as it was, since it was frozen or had no gradient, if that
+     * matters to the steps to come; empty if not.
+     */
+    default long[] missed() {
+        return new long[0];
+    }
+
+    /**
+     * Goes on from a checkpoint, as {@link #resume(long)} does.
+     *
+     * @param missed what {@link #missed} returned; empty if no parameter had missed any
+     */
+    default void resume(long steps, long[] missed) {
+        resume(steps);
+    }
+
     /** Goes on from a checkpoint, after {@link #state} was filled: as if {@code steps} steps had been taken. */
     void resume(long steps);
 

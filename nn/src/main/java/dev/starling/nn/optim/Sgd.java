@@ -36,7 +36,7 @@ public final class Sgd implements Optimizer {
     public void step(Tensor guard, Tensor[] gradients) {
         Update.Sgd plain = how.op(rate(), 0);
         Update.Sgd decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay);
-        slots.step(this, plain, decaying, guard, gradients);
+        slots.step(this, i -> slots.decays[i] ? decaying : plain, guard, gradients);
         steps++;
     }
 

@@ -11,9 +11,11 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntFunction;
 import java.util.function.Predicate;
 
 /**
@@ -25,6 +27,10 @@ final class Slots implements AutoCloseable {
     /** By parameter, whether weight decay applies to it. */
     final boolean[] decays;
     final List<String> paths;
+    /** By parameter, in how many steps it stayed as it was. */
+    final long[] missed;
+    /** By parameter, whether the last step was one of these. */
+    private final boolean[] sat;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
     private final List<Parameter[]> kept = new ArrayList<>();
     /** On a device that the host cannot see into: finite if the last step's gradients were; {@code null} elsewhere. */
@@ -48,6 +54,8 @@ final class Slots implements AutoCloseable {
         }
         parameters = List.copyOf(trained);
         paths = names;
+        missed = new long[names.size()];
+        sat = new boolean[names.size()];
         decays = new boolean[names.size()];
         for (int i = 0; i < decays.length; i++) {
             decays[i] = !exempt.test(names.get(i));
@@ -71,18 +79,25 @@ final class Slots implements AutoCloseable {
      * Carries out an operation on each parameter that has a gradient and is not frozen, with what was {@link #add}ed
      * for it; on none if a gradient has an element that is infinite or NaN.
      *
-     * @param plain for those that are exempt from weight decay
+     * @param rule the operation of a parameter's number
      */
-    void step(Optimizer of, Update plain, Update decaying, Tensor guard, Tensor[] gradients) {
+    void step(Optimizer of, IntFunction<Update> rule, Tensor guard, Tensor[] gradients) {
         check(gradients);
         int count = 0;
         for (int i = 0; i < gradients.length; i++) {
             count += moves(i, gradients) ? 1 : 0;
         }
-        if (count == 0) {
-            judged = null;
-            return;
+        judged = null;
+        if (count > 0) {
+            move(of, rule, guard, gradients, count);
         }
+        for (int i = 0; i < gradients.length; i++) {
+            sat[i] = !moves(i, gradients);
+            missed[i] += sat[i] ? 1 : 0;
+        }
+    }
+
+    private void move(Optimizer of, IntFunction<Update> rule, Tensor guard, Tensor[] gradients, int count) {
         Update[] ops = new Update[count];
         // A recorder may keep them.
         Tensor[][] operands = new Tensor[count][2 + kept.size()];
@@ -90,7 +105,7 @@ final class Slots implements AutoCloseable {
             if (moves(i, gradients)) {
                 follow(i);
                 Tensor parameter = parameters.get(i).value();
-                ops[n] = decays[i] ? decaying : plain;
+                ops[n] = rule.apply(i);
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());
@@ -100,13 +115,28 @@ final class Slots implements AutoCloseable {
             }
         }
         if (operands[0][0].device().backend().hostVisible()) {
-            judged = null;
             requireFinite(of, gradients);
             Tensor.applyAll(ops, operands, guard);
         } else {
             try (Scope scope = Scope.open("guard")) {
                 Tensor.applyAll(ops, operands, judge(operands, guard, gradients));
             }
+        }
+    }
+
+    /** Goes back by the step that was the last, if that is what {@code taken} says. */
+    void resume(long taken, long steps) {
+        for (int i = 0; taken == steps - 1 && i < sat.length; i++) {
+            missed[i] -= sat[i] ? 1 : 0;
+            sat[i] = false;
+        }
+    }
+
+    /** Goes on from counts, of which there may be none. */
+    void resume(long[] counts) {
+        Arrays.fill(sat, false);
+        for (int i = 0; i < missed.length; i++) {
+            missed[i] = i < counts.length ? counts[i] : 0;
         }
     }
 

@@ -14,6 +14,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Collectors;
+import java.util.stream.LongStream;
+import java.util.stream.Stream;
 
 /**
  * All that a run needs to go on as if it had never stopped: tensors and {@link #notes}, which checkpoints hold and
@@ -23,6 +26,7 @@ import java.util.Optional;
 public final class TrainingState {
     /** Leads the names of what strategies keep. */
     private static final String STRATEGY = "strategy.";
+    private static final String MISSED = "optimizer.missed";
 
     private final Layer model;
     private final Optimizer optimizer;
@@ -65,6 +69,8 @@ public final class TrainingState {
 
     /** Returns the tensors of model and optimiser by path, in an order that is the same in every process. */
     public Map<String, Parameter> tensors() {
+        // Brings what is kept to the types that parameters have now.
+        optimizer.state();
         return Collections.unmodifiableMap(tensors);
     }
 
@@ -141,6 +147,10 @@ public final class TrainingState {
         notes.put("epoch", Integer.toString(progress.epoch));
         notes.put("batch", Integer.toString(progress.batch));
         notes.put("optimizer.steps", Long.toString(optimizer.steps()));
+        long[] missed = optimizer.missed();
+        if (LongStream.of(missed).anyMatch(count -> count > 0)) {
+            notes.put(MISSED, LongStream.of(missed).mapToObj(Long::toString).collect(Collectors.joining(" ")));
+        }
         notes.put("random.seed", Long.toString(seed));
         notes.put("data", dataNote());
         if (scale != null) {
@@ -171,6 +181,9 @@ public final class TrainingState {
             int epoch = Integer.parseInt(notes.get("epoch"));
             int batch = Integer.parseInt(notes.get("batch"));
             long optimizerSteps = Long.parseLong(notes.get("optimizer.steps"));
+            String note = notes.getOrDefault(MISSED, "");
+            long[] missed = note.isEmpty() ? new long[0]
+                    : Stream.of(note.split(" ")).mapToLong(Long::parseLong).toArray();
             if (scale != null) {
                 scale.restore(notes);
             }
@@ -178,7 +191,7 @@ public final class TrainingState {
             progress.step = step;
             progress.epoch = epoch;
             progress.batch = batch;
-            optimizer.resume(optimizerSteps);
+            optimizer.resume(optimizerSteps, missed);
             restored = true;
         } catch (NumberFormatException e) {
             throw TensorException.argument("restore", "lacks the notes of a training run: " + e.getMessage(),

@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
@@ -24,8 +25,11 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -73,7 +77,7 @@ class ParameterChangesTest {
             Tensor y = Generator.seeded(4).integers(0, 3, 8);
             for (int i = 0; i < steps; i++) {
                 before.accept(i);
-                step.run(x, y);
+                step.run(x.to(net.state().get("2.weight").value().dtype()), y);
             }
             net.state().forEach((path, p) -> bits.put(path, p.value().toDoubles()));
             optimizer.state().forEach((path, p) -> bits.put("state " + path, p.value().toDoubles()));
@@ -115,7 +119,7 @@ class ParameterChangesTest {
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void aFrozenParameterAndWhatIsKeptOfItStayAsTheyAre(boolean captured) {
-        for (Function<Layer, Optimizer> how : java.util.List.<Function<Layer, Optimizer>>of(
+        for (Function<Layer, Optimizer> how : List.<Function<Layer, Optimizer>>of(
                 ParameterChangesTest::adamW, ParameterChangesTest::momentum)) {
             Map<String, double[]> before = train(how, captured, DType.F32, FROZEN, net -> i -> { });
             Map<String, double[]> after = train(how, captured, DType.F32, FROZEN + 4, net -> i -> {
@@ -168,7 +172,7 @@ class ParameterChangesTest {
         expected.forEach((path, values) -> {
             for (int k = 0; k < values.length; k++) {
                 assertThat(actual.get(path)[k]).as(path).isCloseTo(values[k],
-                        org.assertj.core.api.Assertions.within(1e-4));
+                        within(1e-4));
             }
             assertThat(actual.get(path)).as(path + " in f64").isNotEqualTo(values);
         });
@@ -263,9 +267,10 @@ class ParameterChangesTest {
                 if (where.endsWith("captured")) {
                     step.captured();
                 }
-                Tensor good = Tensor.of(new float[] {1, 2, 3, 4}, 2, 2);
-                Tensor bad = Tensor.of(new float[] {1, 2, 0, 0}, 2, 2);
-                Tensor zeros = Tensor.zeros(2, 1);
+                DType type = net.weight().value().dtype();
+                Tensor good = Tensor.of(new float[] {1, 2, 3, 4}, 2, 2).to(type);
+                Tensor bad = Tensor.of(new float[] {1, 2, 0, 0}, 2, 2).to(type);
+                Tensor zeros = Tensor.zeros(2, 1).to(type);
                 net.state().get("weight").set(Tensor.ones(1, 2));
                 for (int i = 0; i < 4; i++) {
                     step.run(good, zeros);
@@ -293,7 +298,7 @@ class ParameterChangesTest {
                 for (double bad : new double[] {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY}) {
                     for (int at = 0; at < n; at += Math.max(1, n / 7)) {
                         double[] values = new double[n];
-                        java.util.Arrays.fill(values, dtype == DType.F16 ? -65504 : -3e38);
+                        Arrays.fill(values, dtype == DType.F16 ? -65504 : -3e38);
                         try (Tensor fine = Tensor.of(values, n).to(dtype)) {
                             assertThat(Device.cpu().backend().isFinite(fine)).isTrue();
                             values[at] = bad;
@@ -307,7 +312,7 @@ class ParameterChangesTest {
         }
         try (Tensor large = Tensor.zeros(1_000_003)) {
             assertThat(Device.cpu().backend().isFinite(large)).isTrue();
-            large.segment().setAtIndex(java.lang.foreign.ValueLayout.JAVA_FLOAT, 1_000_002, Float.NaN);
+            large.segment().setAtIndex(ValueLayout.JAVA_FLOAT, 1_000_002, Float.NaN);
             assertThat(Device.cpu().backend().isFinite(large)).isFalse();
         }
     }

@@ -1,0 +1,182 @@
+package dev.starling.jmh.fuzz;
+
+import dev.starling.jmh.fuzz.NetCase.Change;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
+import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.TrainingState;
+import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.Threads;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** One training run of a case, with all that it computed. */
+final class NetRun {
+    /** What a step had and did: the loss, and by path what there was before, the gradients, and what there was after. */
+    record Step(double loss, Map<String, double[]> before, Map<String, double[]> gradients,
+            Map<String, double[]> after) { }
+
+    private final NetCase of;
+    final List<Step> steps = new ArrayList<>();
+    /** Why a step was refused, after which there are no more; {@code null} if none was. */
+    String refusal;
+    private Twin twin;
+    private Optimizer optimizer;
+    private TrainingStep step;
+    private Generator generator;
+    private Map<String, double[]> gradients;
+    private List<String> paths;
+
+    private NetRun(NetCase of) {
+        this.of = of;
+    }
+
+    /**
+     * Trains.
+     *
+     * @param resumeAt the step before which all is saved, closed, built anew and read; -1 for none
+     */
+    static NetRun of(NetCase of, boolean captured, int threads, int resumeAt) {
+        NetRun run = new NetRun(of);
+        Threads.with(threads, () -> {
+            try (Scope scope = Scope.open("run")) {
+                run.train(captured, resumeAt);
+            }
+            return null;
+        });
+        return run;
+    }
+
+    private void train(boolean captured, int resumeAt) {
+        build(captured, Generator.seeded(of.seed() + 3).state());
+        try {
+            Tensor x = of.inputs();
+            Tensor y = of.targets();
+            for (int i = 0; i < NetCase.STEPS; i++) {
+                if (i == resumeAt) {
+                    resume(captured, i);
+                }
+                for (Change change : of.changes()) {
+                    apply(change, i);
+                }
+                Map<String, double[]> before = weights();
+                gradients = new TreeMap<>();
+                double loss;
+                try {
+                    loss = step.run(x, y);
+                } catch (TensorException e) {
+                    if (e.problem() != TensorException.Problem.ANOMALY) {
+                        throw e;
+                    }
+                    refusal = "step " + i + ": " + e.getMessage();
+                    return;
+                }
+                steps.add(new Step(loss, before, gradients, weights()));
+            }
+        } finally {
+            close();
+        }
+    }
+
+    private void build(boolean captured, Generator.State random) {
+        twin = of.twin();
+        Layer net = twin.ours();
+        net.to(of.type());
+        optimizer = of.optimizer(net);
+        paths = List.copyOf(net.parameters().keySet());
+        generator = Generator.of(random);
+        step = new TrainingStep(net, of.loss(), optimizer, generator, new SingleProcess() {
+            @Override
+            public void gradient(int index, Tensor gradient) {
+                gradients.put(paths.get(index), gradient.toDoubles());
+            }
+        });
+        if (of.computing() == DType.BF16) {
+            step.precision(Precision.of(DType.BF16));
+        }
+        if (captured) {
+            step.captured();
+        }
+    }
+
+    private void close() {
+        step.close();
+        optimizer.close();
+        twin.ours().close();
+    }
+
+    private void resume(boolean captured, int at) {
+        try {
+            Path directory = Files.createTempDirectory("net-fuzz");
+            TrainingState state = TrainingState.of(twin.ours(), optimizer);
+            Path manifest = Checkpoint.save(directory, at, state.tensors(), state.notes());
+            Generator.State random = generator.state();
+            close();
+            build(captured, random);
+            for (int i = 0; i < at; i++) {
+                for (Change change : of.changes()) {
+                    if (change.what() == NetCase.What.FREEZE || change.what() == NetCase.What.UNFREEZE) {
+                        apply(change, i);
+                    }
+                }
+            }
+            TrainingState fresh = TrainingState.of(twin.ours(), optimizer);
+            Checkpoint saved = Checkpoint.open(manifest);
+            saved.into(fresh.tensors());
+            fresh.restore(saved.notes());
+            try (var files = Files.list(directory)) {
+                for (Path file : files.toList()) {
+                    Files.delete(file);
+                }
+            }
+            Files.delete(directory);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private void apply(Change change, int at) {
+        if (change.step() != at) {
+            return;
+        }
+        List<Parameter> all = List.copyOf(twin.ours().parameters().values());
+        Parameter p = all.get(change.parameter() % all.size());
+        switch (change.what()) {
+            case FREEZE -> {
+                if (all.stream().filter(Parameter::requiresGradient).anyMatch(other -> other != p)) {
+                    p.freeze();
+                }
+            }
+            case UNFREEZE -> p.unfreeze();
+            case REPLACE -> {
+                p.to(of.type() == DType.F32 ? DType.F64 : DType.F32);
+                p.to(of.type());
+            }
+            case SET -> {
+                try (Scope scope = Scope.open("set")) {
+                    p.set(p.value().mul(0.5));
+                }
+            }
+        }
+    }
+
+    private Map<String, double[]> weights() {
+        Map<String, double[]> all = new TreeMap<>();
+        twin.ours().state().forEach((path, p) -> all.put(path, p.value().toDoubles()));
+        return all;
+    }
+}

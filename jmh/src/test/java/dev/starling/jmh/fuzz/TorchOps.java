@@ -1,0 +1,127 @@
+package dev.starling.jmh.fuzz;
+
+import dev.starling.jmh.fuzz.Twin.Kind;
+import dev.starling.jmh.fuzz.Twin.Theirs;
+import dev.starling.jmh.fuzz.Twin.TorchState;
+import dev.starling.nn.Parameter;
+import java.util.List;
+import java.util.Map;
+import org.bytedeco.pytorch.Scalar;
+import org.bytedeco.pytorch.Tensor;
+import org.bytedeco.pytorch.TensorOptional;
+import org.bytedeco.pytorch.TensorOptions;
+import org.bytedeco.pytorch.TensorVector;
+import org.bytedeco.pytorch.global.torch;
+
+/** What our layers compute, by libtorch's functions. */
+final class TorchOps {
+    static final Theirs RELU = (x, s) -> torch.relu(x);
+    static final Theirs GELU = (x, s) -> torch.gelu(x, "none");
+    static final Theirs GELU_TANH = (x, s) -> torch.gelu(x, "tanh");
+    static final Theirs SILU = (x, s) -> torch.silu(x);
+    static final Theirs TANH = (x, s) -> torch.tanh(x);
+    static final Theirs SIGMOID = (x, s) -> torch.sigmoid(x);
+    static final Theirs SOFTPLUS = (x, s) -> torch.softplus(x);
+    static final Theirs ELU = (x, s) -> torch.elu(x);
+    static final Theirs LEAKY_RELU = (x, s) -> torch.leaky_relu(x, new Scalar(0.1));
+    private static final double EPSILON = 1e-5;
+
+    private TorchOps() { }
+
+    static Theirs softmax(int axis) {
+        return (x, s) -> torch.softmax(x, axis);
+    }
+
+    private static TensorOptional optional(TorchState s, Parameter p) {
+        return p == null ? new TensorOptional() : new TensorOptional(s.of(p));
+    }
+
+    static Tensor linear(Tensor x, TorchState s, Parameter weight, Parameter bias) {
+        return torch.linear(x, s.of(weight), optional(s, bias));
+    }
+
+    static Tensor embedding(Tensor x, TorchState s, Parameter table) {
+        return torch.embedding(s.of(table), x);
+    }
+
+    static Tensor conv(Tensor x, TorchState s, Parameter weight, Parameter bias, int stride, int padding, int dilation,
+            int groups) {
+        return x.dim() == 4
+                ? torch.conv2d(x, s.of(weight), optional(s, bias), new long[] {stride, stride},
+                        new long[] {padding, padding}, new long[] {dilation, dilation}, groups)
+                : torch.conv1d(x, s.of(weight), optional(s, bias), new long[] {stride}, new long[] {padding},
+                        new long[] {dilation}, groups);
+    }
+
+    static Tensor batchNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
+        return torch.batch_norm(x, optional(s, p.get("weight")), optional(s, p.get("bias")),
+                optional(s, p.get("running_mean")), optional(s, p.get("running_var")), true, 0.1, EPSILON, false);
+    }
+
+    static Tensor layerNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
+        return torch.layer_norm(x, p.get("weight").shape().dims(), optional(s, p.get("weight")),
+                optional(s, p.get("bias")), EPSILON, false);
+    }
+
+    static Tensor groupNorm(Tensor x, TorchState s, int groups, Map<String, Parameter> p) {
+        return torch.group_norm(x, groups, optional(s, p.get("weight")), optional(s, p.get("bias")), EPSILON, false);
+    }
+
+    static Tensor rmsNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
+        Tensor square = x.mul(x).mean(new long[] {-1}, true, new org.bytedeco.pytorch.ScalarTypeOptional());
+        return x.mul(torch.rsqrt(square.add(new Scalar(1e-6)))).mul(s.of(p.get("weight")));
+    }
+
+    static Tensor pool(Tensor x, boolean max) {
+        return max ? torch.max_pool2d(x, 2, 2) : torch.avg_pool2d(x, 2, 2);
+    }
+
+    static Tensor globalPool(Tensor x, TorchState s) {
+        return torch.flatten(torch.adaptive_avg_pool2d(x, 1, 1), 1, -1);
+    }
+
+    static Tensor flatten(Tensor x, TorchState s) {
+        return torch.flatten(x, 1, -1);
+    }
+
+    static Tensor concat(int axis, Tensor left, Tensor right) {
+        return torch.cat(new TensorVector(left, right), axis);
+    }
+
+    static Tensor recurrent(Kind kind, Tensor x, TorchState s, Map<String, Parameter> parameters, int layers,
+            boolean both, boolean last, int units) {
+        List<Parameter> all = List.copyOf(parameters.values());
+        TensorVector weights = new TensorVector(all.stream().map(s::of).toArray(Tensor[]::new));
+        Tensor h = torch.zeros(new long[] {layers * (both ? 2L : 1), x.size(0), units},
+                new TensorOptions(torch.ScalarType.Double));
+        Tensor y = switch (kind) {
+            case LSTM -> torch.lstm(x, new TensorVector(h, h), weights, true, layers, 0, true, both, true).get0();
+            case GRU -> torch.gru(x, h, weights, true, layers, 0, true, both, true).get0();
+            default -> torch.rnn_tanh(x, h, weights, true, layers, 0, true, both, true).get0();
+        };
+        if (!last) {
+            return y;
+        }
+        Tensor end = y.select(1, x.size(1) - 1);
+        return !both ? end : torch.cat(new TensorVector(end.narrow(1, 0, units), y.select(1, 0).narrow(1, units,
+                units)), 1);
+    }
+
+    static Tensor attention(Tensor x, TorchState s, Map<String, Parameter> p, int heads, boolean causal) {
+        long n = x.size(0);
+        long length = x.size(1);
+        long width = x.size(2);
+        long head = width / heads;
+        Tensor all = linear(x, s, p.get("project.weight"), p.get("project.bias")).reshape(n, length, 3, heads, head)
+                .permute(2, 0, 3, 1, 4);
+        Tensor scores = torch.matmul(all.select(0, 0), all.select(0, 1).permute(0, 1, 3, 2))
+                .mul(new Scalar(1 / Math.sqrt(head)));
+        if (causal) {
+            Tensor later = torch.triu(torch.ones(new long[] {length, length}), 1).toType(torch.ScalarType.Bool);
+            scores = torch.masked_fill(scores, later, new Scalar(Double.NEGATIVE_INFINITY));
+        }
+        Tensor mixed = torch.matmul(torch.softmax(scores, -1), all.select(0, 2)).permute(0, 2, 1, 3)
+                .reshape(n, length, width);
+        return linear(mixed, s, p.get("out.weight"), p.get("out.bias"));
+    }
+}
