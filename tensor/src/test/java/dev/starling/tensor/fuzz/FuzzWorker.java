@@ -26,9 +26,6 @@ public final class FuzzWorker {
             notes.putLong(SINCE, System.currentTimeMillis());
             notes.putLong(SEED, seed);
             String finding = fuzz.run(seed);
-            if (seed % 5000 == 0) {
-                System.out.println(FuzzRunner.MARK + seed + " memory " + dev.starling.tensor.Device.cpu().memory());
-            }
             if (finding != null) {
                 System.out.println(FuzzRunner.MARK + seed + " " + finding.replace("\n", FuzzRunner.MARK));
                 System.out.flush();

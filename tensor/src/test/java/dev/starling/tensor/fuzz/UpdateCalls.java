@@ -69,8 +69,8 @@ final class UpdateCalls {
     static Call update(Choices c) {
         DType type = floating(c);
         long[] dims = Operand.sizes(c, c.next(4));
-        double rate = single(c.real(c.ofReals(0.1, 1, 0.5)));
-        double decay = single(c.real(c.ofReals(0, 0.1, 0.9)));
+        double rate = c.real(c.ofReals(0.1, 1, 0.5));
+        double decay = c.real(c.ofReals(0, 0.1, 0.9));
         Operand x0 = Operand.of(c, type, Values.USUAL, dims);
         Operand x1 = Operand.of(c, type, Values.USUAL, dims);
         Operand x2 = Operand.of(c, type, Values.TAME, dims);
@@ -84,11 +84,6 @@ final class UpdateCalls {
             default -> changing(new Update.Adam(rate, 0.9, 0.99, 1e-6, decay, flag, c.integer(c.ofInts(1, 2, 1000))),
                     x0, x1, x2, Operand.of(c, type, Values.POSITIVE, dims));
         };
-    }
-
-    /** Returns a number that is finite, and other than 0, in f32 too if it is so. */
-    private static double single(double number) {
-        return Double.isFinite(number) && (Float.isInfinite((float) number) || (float) number == 0) ? 0 : number;
     }
 
     private static Call changing(Update op, Operand... operands) {
