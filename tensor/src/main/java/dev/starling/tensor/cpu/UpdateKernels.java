@@ -128,31 +128,36 @@ final class UpdateKernels {
     }
 
     private static Tensor[] adam(Update.Adam op, Tensor[] inputs, DType type) {
-        FusedLoop loop = loop(new Form(op.getClass(), type, type, false, false), f -> adam(type));
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, op.decoupled(), false),
+                f -> adam(type, op.decoupled()));
         Launch launch = Launch.of(loop);
-        launch.parameter(0, op.decoupled() ? 0 : op.weightDecay());
+        launch.parameter(0, op.decoupled() ? 1 - op.rate() * op.weightDecay() : op.weightDecay());
         launch.parameter(1, op.beta1());
         launch.parameter(2, 1 - op.beta1());
         launch.parameter(3, op.beta2());
         launch.parameter(4, 1 - op.beta2());
-        launch.parameter(5, op.decoupled() ? 1 - op.rate() * op.weightDecay() : 1);
-        launch.parameter(6, -op.rate() / (1 - Math.pow(op.beta1(), op.step())));
-        launch.parameter(7, 1 / Math.sqrt(1 - Math.pow(op.beta2(), op.step())));
-        launch.parameter(8, op.epsilon());
+        launch.parameter(5, -op.rate() / (1 - Math.pow(op.beta1(), op.step())));
+        launch.parameter(6, 1 / Math.sqrt(1 - Math.pow(op.beta2(), op.step())));
+        launch.parameter(7, op.epsilon());
         run(launch, inputs[0], inputs[1], inputs[2], inputs[3], inputs[0], inputs[2], inputs[3]);
         return DONE;
     }
 
-    /** Of the bias corrections one is part of the rate, the other a factor of the root. */
-    private static Expression adam(DType type) {
+    /**
+     * Weight decay shrinks the parameter, or is added to the gradient: of a parameter that is not finite, 0 times it
+     * would be NaN there. Of the bias corrections one is part of the rate, the other a factor of the root.
+     */
+    private static Expression adam(DType type, boolean decoupled) {
         Expression.Builder b = new Expression.Builder();
         Value p = b.input(type);
-        Value g = b.apply(Opcode.FMA, p, b.parameter(type), b.input(type));
+        Value g = b.input(type);
+        Value decay = b.parameter(type);
+        Value shrunk = decoupled ? b.apply(Opcode.MUL, p, decay) : p;
+        g = decoupled ? g : b.apply(Opcode.FMA, p, decay, g);
         Value m = b.apply(Opcode.MUL, b.input(type), b.parameter(type));
         m = b.apply(Opcode.FMA, g, b.parameter(type), m);
         Value v = b.apply(Opcode.MUL, b.input(type), b.parameter(type));
         v = b.apply(Opcode.FMA, b.apply(Opcode.SQUARE, g), b.parameter(type), v);
-        Value shrunk = b.apply(Opcode.MUL, p, b.parameter(type));
         Value rate = b.parameter(type);
         Value root = b.apply(Opcode.SQRT, v);
         root = b.apply(Opcode.FMA, root, b.parameter(type), b.parameter(type));

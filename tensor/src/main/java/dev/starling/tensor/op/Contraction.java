@@ -107,8 +107,9 @@ public sealed interface Contraction extends Op {
             return keeps && b.gradients()[1] != null ? g.add(b.grad(1)) : g;
         }
 
+        /** Returns the leading dimensions as one. */
         private static Tensor rows(Tensor x, long width) {
-            return x.rank() == 2 ? x : x.reshape(Shape.of(x.count() / Math.max(width, 1), width));
+            return x.rank() == 2 ? x : x.reshape(Shape.of(x.shape().slice(0, x.rank() - 1).count(), width));
         }
     }
 

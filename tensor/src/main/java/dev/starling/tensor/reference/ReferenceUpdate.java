@@ -93,7 +93,7 @@ final class ReferenceUpdate {
             double v = op.beta2() * square.get(i) + (1 - op.beta2()) * g * g;
             mean.set(i, m);
             square.set(i, v);
-            double shrunk = op.decoupled() ? p - op.rate() * op.weightDecay() * p : p;
+            double shrunk = op.decoupled() ? p * (1 - op.rate() * op.weightDecay()) : p;
             parameter.set(i, shrunk - op.rate() * (m / meanBias) / (Math.sqrt(v / squareBias) + op.epsilon()));
         }
     }

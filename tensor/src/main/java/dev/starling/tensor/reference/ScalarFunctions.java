@@ -80,9 +80,11 @@ final class ScalarFunctions {
         if (!tanh) {
             return cumulative + x * Math.exp(-x * x / 2) / Math.sqrt(2 * Math.PI);
         }
-        // With Φ = ½(1 + t): Φ' = ½(1 - t²)·u' = 2Φ(1 - Φ)·u', where u is the argument of tanh.
+        // With Φ = ½(1 + t): Φ' = ½(1 - t²)·u' = 2Φ(1 - Φ)·u', where u is the argument of tanh. An x so great that
+        // Φ is 0 or 1 may be infinite.
+        double spread = 2 * cumulative * (1 - cumulative);
         double inner = Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * x * x);
-        return cumulative + x * 2 * cumulative * (1 - cumulative) * inner;
+        return spread == 0 ? cumulative : cumulative + x * spread * inner;
     }
 
     /**

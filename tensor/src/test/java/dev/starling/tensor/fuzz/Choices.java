@@ -74,10 +74,13 @@ final class Choices {
                 Long.MIN_VALUE, 1L << 62, -(1L << 62), 1L << 40, Long.MIN_VALUE + 1) : legal;
     }
 
-    /** In wild cases returns, one time in four, an extreme number in place of {@code legal}. */
+    /**
+     * In wild cases returns, one time in four, an extreme number in place of {@code legal}. None is beyond f32, in
+     * which numbers meet tensors of 32 and 16 bits.
+     */
     double real(double legal) {
         return wild && oneIn(4) ? ofReals(0, -1, 1, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY,
-                Double.MAX_VALUE, -Double.MAX_VALUE, Double.MIN_VALUE, -0.0, 1e300, 1e-300, 1e10) : legal;
+                Float.MAX_VALUE, -Float.MAX_VALUE, Float.MIN_NORMAL, -0.0, 1e30, 1e-30, 1e10) : legal;
     }
 
     /** Returns an axis of {@code rank} dimensions, from either end; in wild cases also one that is not there. */

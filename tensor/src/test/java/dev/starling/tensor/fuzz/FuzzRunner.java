@@ -58,7 +58,7 @@ final class FuzzRunner {
     static void main(Class<? extends Fuzz> fuzz, String... args) throws Exception {
         long first = 0;
         long count = 100_000;
-        long seconds = 20;
+        long seconds = 60;
         List<String> flags = new ArrayList<>(List.of("-Xmx256m"));
         for (String arg : args) {
             String value = arg.substring(arg.indexOf('=') + 1);

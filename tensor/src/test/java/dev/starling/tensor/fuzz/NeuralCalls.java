@@ -186,9 +186,7 @@ final class NeuralCalls {
     static Call norm(Choices c) {
         DType type = floating(c);
         DType weight = type.bytes() == 2 && c.oneIn(2) ? DType.F32 : type;
-        double drawn = c.real(c.ofReals(1e-5, 1e-3, 0.1));
-        // What is 0 in f32 is another number there than in double precision.
-        double epsilon = (float) drawn == 0 ? 0 : drawn;
+        double epsilon = c.real(c.ofReals(1e-5, 1e-3, 0.1));
         long channels = c.ofInts(1, 2, 4, 3, 6, 17);
         long[] rest = Operand.sizes(c, c.next(3));
         if (Arrays.stream(rest).reduce(1, (a, b) -> a * b) > 70) {

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 /** {@link OpFuzz} over fixed seeds, over many, and what it must not miss. */
 class OpFuzzTest {
     private static final Duration DEADLINE = Duration.ofSeconds(60);
-    private static final int SHORT = 4000;
+    private static final int SHORT = 2500;
 
     private static void passes(long first, long count) throws Exception {
         FuzzRunner.Outcome outcome = new FuzzRunner(OpFuzz.class, DEADLINE, "-Xmx256m").run(first, count, false);

@@ -39,6 +39,11 @@ final class Oracle {
     /** Roundings of the type in which a kernel computes, of the operands of a function that is not a sum. */
     private static final double OPERAND_ROUNDINGS = 16;
 
+    /** Changes of all operands at once, beside those of one operand alone. */
+    private static final int MIXED = 12;
+    /** An element's place is that within its operand, and the operand's number in the bits above. */
+    private static final int OPERAND_BITS = 22;
+
     private Oracle() {
     }
 
@@ -219,10 +224,11 @@ final class Oracle {
         double roundings = type.bytes() == 2 && !(op instanceof Elementwise) ? 2 : OPERAND_ROUNDINGS;
         double[] middle = changed(op, given, result, (v, i) -> v);
         double[] slack = new double[count];
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < given.length + MIXED; k++) {
             int round = k;
-            double[] moved = changed(op, given, result, (v, i) -> v * (1 + roundings * own * (round == 0 ? 1
-                    : round == 1 ? -1 : sign(i, round))));
+            double by = roundings * own;
+            double[] moved = changed(op, given, result, (v, i) -> v * (1 + by * (round >= given.length
+                    ? sign(i, round) : i >> OPERAND_BITS == round ? 1 : 0)));
             for (int i = 0; i < count; i++) {
                 double distance = Math.abs(moved[i] - middle[i]);
                 slack[i] = Math.max(slack[i], Double.isFinite(distance) ? 4 * distance : 0);
@@ -298,7 +304,7 @@ final class Oracle {
     private static double[] changed(Op op, Snapshot[] given, int result, Snapshot.Change change) {
         Snapshot[] wide = given.clone();
         for (int i = 0; i < wide.length; i++) {
-            int apart = i << 20;
+            int apart = i << OPERAND_BITS;
             wide[i] = wide[i].dtype().isFloating() ? wide[i].changed((v, place) -> change.of(v, apart + place))
                     : wide[i];
         }

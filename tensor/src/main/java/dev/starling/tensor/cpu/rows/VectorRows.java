@@ -104,7 +104,7 @@ final class VectorRows implements Rows {
     public void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sum,
             long product) {
         long gate = y == 0 ? g : y;
-        FloatVector open = FloatVector.broadcast(S, y == 0 ? Float.NEGATIVE_INFINITY : 0);
+        VectorMask<Float> counts = S.maskAll(y != 0);
         int c = 0;
         for (; c + LANES <= columns; c += LANES) {
             long at = 4L * c;
@@ -113,7 +113,7 @@ final class VectorRows implements Rows {
             FloatVector p = load(product + at);
             long row = at;
             for (int r = 0; r < rows; r++, row += stride) {
-                FloatVector v = gated(load(g + row), load(gate + row), open);
+                FloatVector v = gated(load(g + row), load(gate + row), counts);
                 s = s.add(v);
                 p = v.fma(load(x + row).sub(m), p);
             }
@@ -128,7 +128,7 @@ final class VectorRows implements Rows {
             FloatVector p = load(product + at, k);
             for (int r = 0; r < rows; r++) {
                 long row = r * stride + at;
-                FloatVector v = gated(load(g + row, k), load(gate + row, k), open);
+                FloatVector v = gated(load(g + row, k), load(gate + row, k), counts);
                 s = s.add(v);
                 p = v.fma(load(x + row, k).sub(m), p);
             }
@@ -137,16 +137,16 @@ final class VectorRows implements Rows {
         }
     }
 
-    /** Returns g where the gate is not at most the threshold, so that an open gate passes NaN too. */
-    private static FloatVector gated(FloatVector g, FloatVector gate, FloatVector threshold) {
-        return g.blend(FloatVector.zero(S), gate.compare(VectorOperators.LE, threshold));
+    /** Returns g where the gate is above 0, or everywhere unless gates count; a gate of NaN is not above 0. */
+    private static FloatVector gated(FloatVector g, FloatVector gate, VectorMask<Float> counts) {
+        return g.blend(FloatVector.zero(S), counts.andNot(gate.compare(VectorOperators.GT, 0f)));
     }
 
     @Override
     public void gradientAffine(long g, long x, long y, long dx, long stride, int rows, int columns, long a, long b,
             long d) {
         long gate = y == 0 ? g : y;
-        FloatVector open = FloatVector.broadcast(S, y == 0 ? Float.NEGATIVE_INFINITY : 0);
+        VectorMask<Float> counts = S.maskAll(y != 0);
         int c = 0;
         for (; c + LANES <= columns; c += LANES) {
             long at = 4L * c;
@@ -155,7 +155,7 @@ final class VectorRows implements Rows {
             FloatVector vd = load(d + at);
             long row = at;
             for (int r = 0; r < rows; r++, row += stride) {
-                FloatVector v = gated(load(g + row), load(gate + row), open);
+                FloatVector v = gated(load(g + row), load(gate + row), counts);
                 store(v.fma(va, load(x + row).fma(vb, vd)), dx + row);
             }
         }
@@ -167,7 +167,7 @@ final class VectorRows implements Rows {
             FloatVector vd = load(d + at, k);
             for (int r = 0; r < rows; r++) {
                 long row = r * stride + at;
-                FloatVector v = gated(load(g + row, k), load(gate + row, k), open);
+                FloatVector v = gated(load(g + row, k), load(gate + row, k), counts);
                 v.fma(va, load(x + row, k).fma(vb, vd)).intoMemorySegment(ALL, dx + row, ORDER, k);
             }
         }
