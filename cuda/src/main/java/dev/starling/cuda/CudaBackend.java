@@ -130,11 +130,10 @@ final class CudaBackend implements Backend {
         update = new UpdateKernels(launcher);
         reduction = new ReductionKernels(launcher);
         scan = new ScanKernels(launcher);
-        softmax = new SoftmaxKernels(launcher, libraries.softmaxer(gpu, launcher.stream()));
+        softmax = new SoftmaxKernels(launcher);
         attention = new AttentionKernels(launcher, libraries.attender(gpu, launcher.stream(), workspaces));
         crossEntropy = new CrossEntropyKernels(launcher);
-        normalization = new NormalizationKernels(launcher,
-                libraries.normalizer(gpu, launcher.stream(), workspaces));
+        normalization = new NormalizationKernels(launcher);
         contraction = new ContractionKernels(launcher, reduction, libraries.blas(gpu, launcher.stream(), workspaces));
         recurrence = new RecurrenceKernels(launcher, contraction, reduction,
                 libraries.recurrer(gpu, launcher.stream(), workspaces));
@@ -142,7 +141,7 @@ final class CudaBackend implements Backend {
                 libraries.convolver(gpu, launcher.stream(), workspaces));
         sorting = new SortingKernels(launcher);
         selection = new SelectionKernels(launcher, sorting);
-        pooling = new PoolingKernels(launcher, libraries.pooler(gpu, launcher.stream()));
+        pooling = new PoolingKernels(launcher);
     }
 
     Gpu gpu() {
@@ -225,6 +224,7 @@ final class CudaBackend implements Backend {
         try {
             // Nobody begins a copy while the lock is held, and the captured stream cannot wait for one.
             copies.settle();
+            libraries.open();
             workspaces.beginKeeping();
             return recorded(StreamRecording.of(launcher, parts, part), workspaces.endKeeping());
         } catch (GpuException | TensorException e) {

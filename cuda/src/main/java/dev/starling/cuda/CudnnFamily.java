@@ -7,13 +7,13 @@ import java.util.Set;
 
 /** The families of operations that cuDNN can be asked for. What it is not asked for, kernels of our own do. */
 enum CudnnFamily {
-    CONVOLUTION, ATTENTION, NORMALIZATION, POOLING, SOFTMAX, RECURRENCE;
+    CONVOLUTION, ATTENTION, RECURRENCE;
 
     private static final String PROPERTY = "starling.cuda.cudnn";
 
     /** Returns those that the property {@code starling.cuda.cudnn} lists: names with commas between, or "all". */
     static Set<CudnnFamily> wanted() {
-        return parse(System.getProperty(PROPERTY, "convolution,attention,recurrence"));
+        return parse(System.getProperty(PROPERTY, "all"));
     }
 
     /** Returns the families that a text lists, or throws {@link IllegalArgumentException}. */

@@ -1,7 +1,7 @@
 package dev.starling.cuda;
 
 import dev.starling.cuda.blas.CublasLt;
-import dev.starling.cuda.dnn.CudnnVersion;
+import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.gpu.Redist;
 import dev.starling.cuda.nccl.Nccl;
 import dev.starling.tensor.TensorException;
@@ -18,9 +18,8 @@ final class InstalledLibraries {
         return List.of(
                 library("cuBLASLt", CublasLt::versionInWords, () -> "", "products of matrices are slow",
                         Redist.remedy("CUDA 13's libcublas", "-cublas")),
-                library("cuDNN", CudnnVersion::inWords, () -> CudnnVersion.attends() ? ""
-                        : "too old for attention, which is slow without", "convolutions and attention are slow",
-                        Redist.remedy("cuDNN 9.10 or newer for CUDA 13", "-cudnn")),
+                library("cuDNN", Cudnn::versionInWords, Cudnn::fault, "convolutions and attention are slow",
+                        Redist.remedy("cuDNN 9.10.2 or newer for CUDA 13", "-cudnn")),
                 library("NCCL", Nccl::versionInWords, () -> Nccl.isNewEnough() ? ""
                         : "too old, gradients of several GPUs go through the host's memory",
                         "gradients of several GPUs go through the host's memory",

@@ -13,6 +13,9 @@ import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.known.Asked;
+import dev.starling.cuda.known.LibraryFault;
+import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.cuda.memory.LastUsed;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
@@ -20,6 +23,7 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Set;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
@@ -27,7 +31,7 @@ import org.bytedeco.javacpp.Pointer;
 /**
  * NVIDIA's cuBLASLt. The algorithm for a call is asked for once and kept, unless it was used longest ago of many. f32
  * is multiplied in full precision unless the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32, also
- * the parts of divided sums. All calls share one workspace, which stays where it is: they run one after the other.
+ * the parts of divided sums. The library is opened when it is first asked. All calls share one workspace, which stays where it is: they run one after the other.
  *
  * <p>Nobody says whether the library's ReLU lets NaN pass, as ours does, or hides it as 0. So an algorithm with ReLU is
  * tried with sums that are NaN before its first use, and not taken if it hides them.
@@ -37,14 +41,17 @@ public final class CublasLt implements Blas {
     /** What NVIDIA recommends for compute capability 9.0. */
     private static final long WORKSPACE_BYTES = 32L << 20;
     private static final int MOST_PLANS = 4096;
+    private static final String OMITTED = "starling.cuda.epilogues.omitted";
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final CUstream_st queue;
     private final Workspaces memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
+    private final Set<MatrixCall.After> omitted = MatrixCall.After.parse(OMITTED,
+            System.getProperty(OMITTED, ""));
     private final cublasLtContext handle = new cublasLtContext();
-    private final Pointer workspace;
+    private final RawPointer workspace = new RawPointer();
     private final LastUsed<MatrixCall, MatrixPlan> plans;
     private final Pointer[] zero = factor(0);
     private final Pointer[] one = factor(1);
@@ -54,45 +61,60 @@ public final class CublasLt implements Blas {
     private final RawPointer a = new RawPointer();
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
+    /** {@code null} if it was not asked for yet. */
+    private volatile Boolean open;
+    private long version;
     private boolean toldPlain;
     private boolean toldFused;
 
-    private CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
+    /**
+     * Makes it for the work of a stream, without opening the library.
+     *
+     * @param memory tells when a graph is being made
+     */
+    public CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+        this(gpu, stream, memory, MOST_PLANS);
+    }
+
+    /** Makes it, for so many algorithms. */
+    CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
         this.gpu = gpu;
         this.stream = stream;
         this.memory = memory;
         queue = NvidiaGpu.handle(stream);
         plans = new LastUsed<>(mostPlans, plan -> true);
-        gpu.enter();
-        check(cublasLtCreate(handle), "cublasLtCreate");
-        long address = gpu.allocate(WORKSPACE_BYTES);
-        workspace = new RawPointer().to(address);
+    }
+
+    /** Opens the library if it has not been tried before, and tells whether it is open. */
+    public boolean isOpen() {
+        if (open == null) {
+            open();
+        }
+        return open;
+    }
+
+    private synchronized void open() {
+        if (open != null) {
+            return;
+        }
+        boolean opened = false;
+        try {
+            gpu.enter();
+            check(cublasLtCreate(handle), "cublasLtCreate");
+            version = cublasLtGetVersion();
+            workspace.to(gpu.allocate(WORKSPACE_BYTES));
+            opened = true;
+        } catch (LinkageError | GpuException e) {
+            LOG.log(Level.WARNING, "cuBLASLt does not load, products of matrices will be slow: "
+                    + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
+        }
+        open = opened;
     }
 
     /** Returns a number as the library reads it for products of f32 and shorter, and for those of f64. */
     private static Pointer[] factor(float value) {
         return new Pointer[] {RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, value)),
             RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_DOUBLE, value))};
-    }
-
-    /**
-     * Returns the library for the work of a stream, or {@code null} where it is not installed.
-     *
-     * @param memory tells when a graph is being made
-     */
-    public static Blas open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        try {
-            return open(gpu, stream, memory, MOST_PLANS);
-        } catch (LinkageError | GpuException e) {
-            LOG.log(Level.WARNING, "cuBLASLt does not load, products of matrices will be slow: "
-                    + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
-            return null;
-        }
-    }
-
-    /** Returns the library, which keeps so many algorithms, or throws. */
-    static CublasLt open(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
-        return new CublasLt(gpu, stream, memory, mostPlans);
     }
 
     /** Returns the version of the library, for example 13.1.1; throws a {@link LinkageError} where there is none. */
@@ -103,7 +125,7 @@ public final class CublasLt implements Blas {
 
     @Override
     public boolean takes(DType type) {
-        return type.isFloating();
+        return type.isFloating() && isOpen();
     }
 
     @Override
@@ -113,6 +135,9 @@ public final class CublasLt implements Blas {
         MatrixPlan plan = plans.get(call);
         if (plan == null) {
             plan = new MatrixPlan(call, tf32);
+            if (!isAsked(call)) {
+                plan.dismiss();
+            }
             plans.put(call, plan);
             plans.overdue().forEach(MatrixPlan::destroy);
         }
@@ -144,7 +169,20 @@ public final class CublasLt implements Blas {
         return true;
     }
 
+    /** Tells whether an algorithm may be asked for. */
+    private boolean isAsked(MatrixCall call) {
+        LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUBLASLT, version,
+                new Asked.Product(call.type(), call.span()));
+        if (fault != null) {
+            LOG.log(Level.INFO, "cuBLASLt {0} is not asked for {1}: {2} ({3})", version, call, fault.symptom(),
+                    fault.source());
+        }
+        return fault == null && !omitted.contains(call.after());
+    }
+
     private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
+        // A log handler may have let this virtual thread go on with another carrier, whose context is another one.
+        gpu.enter();
         int wide = call.type() == DType.F64 ? 1 : 0;
         return cublasLtMatmul(handle, plan.product(), factor[wide], b, plan.left(), a, plan.right(), zero[wide], y,
                 plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);

@@ -1,6 +1,10 @@
 package dev.starling.cuda.blas;
 
 import dev.starling.tensor.DType;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.Locale;
+import java.util.Set;
 
 /**
  * A product as libraries with column-major matrices take it: {@code D [m, n] = left [m, k] · right [k, n]}. A row-major
@@ -41,7 +45,22 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         /** They are multiplied with GELU's slope at the elements of the side matrix, which lies as the result does. */
         GELU_GRADIENT,
         /** They are the result; beside it the {@code n} columns of the right operand are summed. */
-        COLUMN_SUMS
+        COLUMN_SUMS;
+
+        /** Returns those whose names a text lists, with commas between, or throws an error that names the property. */
+        static Set<After> parse(String property, String text) {
+            Set<After> all = EnumSet.noneOf(After.class);
+            for (String name : text.split(",")) {
+                String word = name.strip().toUpperCase(Locale.ROOT);
+                if (!word.isEmpty()) {
+                    all.add(Arrays.stream(values()).filter(a -> a != NOTHING && a.name().equals(word)).findAny()
+                            .orElseThrow(() -> new IllegalArgumentException(property + " lists '" + name
+                                    + "': give some of " + Arrays.toString(values()).toLowerCase(Locale.ROOT)
+                                    + " but nothing")));
+                }
+            }
+            return all;
+        }
     }
 
     /**
@@ -93,6 +112,15 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
 
     private static long last(long[] values) {
         return values.length == 0 ? 0 : values[values.length - 1];
+    }
+
+    /** Returns how far the operand reaches that reaches farther, from its first element to behind its last. */
+    long span() {
+        return Math.max(span(left, m, k), span(right, k, n));
+    }
+
+    private long span(Operand operand, long rows, long columns) {
+        return (batches - 1) * operand.batch + operand.leading * (operand.transposed ? rows : columns);
     }
 
     /** Tells whether there is a matrix beside the result. */

@@ -1,6 +1,7 @@
 package dev.starling.cuda.dnn;
 
 import dev.starling.cuda.dnn.Graph.Function;
+import dev.starling.cuda.dnn.Graph.Lengths;
 import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.tensor.DType;
 
@@ -37,18 +38,37 @@ final class AttentionGraph {
         return graph.memory(type, sizes(rowCount, columns), Graph.dense(sizes(rowCount, columns)));
     }
 
-    /** Returns the graph of {@link Attender#forward}. */
+    /** What is added to the scores, or {@code null}. */
+    private Operand mask() {
+        AttentionCall.Rows r = call.mask();
+        if (r == null) {
+            return null;
+        }
+        long head = call.queries() * r.row();
+        return graph.memory(call.type(), new long[] {r.batch() == 0 ? 1 : call.batch(), r.head() == 0 ? 1 : call.heads(),
+            call.queries(), call.keys()}, new long[] {r.batch() == 0 ? head : r.batch(), r.head() == 0 ? head : r.head(),
+            r.row(), 1});
+    }
+
+    /** The lengths of sequences. */
+    private Operand lengths() {
+        return graph.memory(DType.I32, new long[] {call.batch(), 1, 1, 1}, new long[] {1, 1, 1, 1});
+    }
+
+    /** Returns the graph of {@link Attender#forward}: of q, k, v, y, log-sum-exp and, if there is one, the mask. */
     static Graph forward(AttentionCall call) {
         return new AttentionGraph(call).forward();
     }
 
     /**
-     * Returns the graph of {@link Attender#backward}.
+     * Returns the graph of {@link Attender#backward}: of q, k, v, y, log-sum-exp, g, dq, dk, dv, sums, then slopes if
+     * not exact, the mask if there is one, and the lengths of queries and keys if padded.
      *
      * @param exact whether gradients of queries are summed in one order, for which engines take more memory to work in
+     * @param padded whether the scores pass a padding mask
      */
-    static Graph backward(AttentionCall call, boolean exact) {
-        return new AttentionGraph(call).backward(exact);
+    static Graph backward(AttentionCall call, boolean exact, boolean padded) {
+        return new AttentionGraph(call).backward(exact, padded);
     }
 
     private Graph forward() {
@@ -57,17 +77,17 @@ final class AttentionGraph {
         Operand v = memory(call.v(), call.keys(), call.depth());
         Operand y = memory(call.y(), call.queries(), call.depth());
         Operand logs = dense(DType.F32, call.queries(), 1);
-        Operand s = masked(scaled(product(q, k)));
+        Operand s = causal(masked(scaled(product(q, k, Lengths.ALL)), mask()));
         Operand greatest = graph.fold(true, s, graph.virtual(DType.F32, rows));
         Operand e = graph.apply(Function.EXP, graph.apply(Function.SUB, s, greatest), null);
         Operand sum = graph.fold(false, e, graph.virtual(DType.F32, rows));
         graph.apply(Function.ADD, greatest, graph.apply(Function.LOG, sum, null), null, logs);
         Operand weights = graph.apply(Function.DIV, e, sum, null, graph.virtual(call.type(), scores));
-        graph.product(weights, v, y);
+        graph.product(weights, v, y, Lengths.ALL);
         return graph;
     }
 
-    private Graph backward(boolean exact) {
+    private Graph backward(boolean exact, boolean padded) {
         Operand q = memory(call.q(), call.queries(), call.width());
         Operand k = flipped(call.k(), call.keys(), call.width());
         Operand v = flipped(call.v(), call.keys(), call.depth());
@@ -79,39 +99,56 @@ final class AttentionGraph {
         Operand dv = dense(call.type(), call.keys(), call.depth());
         Operand sums = dense(DType.F32, call.queries(), 1);
         Operand slopes = exact ? null : dense(DType.F32, call.queries(), call.width());
+        Operand mask = mask();
+        Operand queries = padded ? lengths() : null;
+        Operand keys = padded ? lengths() : null;
         Operand products = graph.apply(Function.MUL, g, y, null,
                 graph.virtual(DType.F32, sizes(call.queries(), call.depth())));
         Operand dots = graph.fold(false, products, graph.virtual(DType.F32, rows));
         graph.apply(Function.MUL, dots, graph.constant(1), null, sums);
-        Operand weights = graph.apply(Function.EXP,
-                masked(graph.apply(Function.SUB, scaled(product(q, k)), logs)), null);
-        graph.product(graph.transposed(weights, call.type()), g, dv);
-        Operand tilted = graph.apply(Function.SUB, product(g, v), sums);
+        Lengths ofScores = new Lengths(queries, keys, null);
+        Lengths ofKeys = new Lengths(keys, null, queries);
+        Operand s = masked(scaled(product(q, k, ofScores)), mask);
+        if (padded) {
+            s = padded(s, queries, keys);
+        }
+        Operand weights = graph.apply(Function.EXP, causal(graph.apply(Function.SUB, s, logs)), null);
+        graph.product(graph.transposed(weights, call.type()), g, dv, ofKeys);
+        Operand tilted = graph.apply(Function.SUB, product(g, v, ofScores), sums);
         Operand ds = scaled(graph.apply(Function.MUL, tilted, weights));
-        graph.product(graph.transposed(ds, call.type()), q, dk);
-        graph.product(ds, graph.transposed(k, call.type()), exact ? dq : slopes);
+        graph.product(graph.transposed(ds, call.type()), q, dk, ofKeys);
+        graph.product(ds, graph.transposed(k, call.type()), exact ? dq : slopes, new Lengths(queries, null, keys));
         if (!exact) {
             graph.apply(Function.IDENTITY, slopes, null, null, dq);
         }
         return graph;
     }
 
-    private Operand product(Operand a, Operand b) {
-        return graph.product(a, b, graph.virtual(DType.F32, scores));
+    private Operand product(Operand a, Operand b, Lengths lengths) {
+        return graph.product(a, b, graph.virtual(DType.F32, scores), lengths);
     }
 
     private Operand scaled(Operand x) {
         return graph.apply(Function.MUL, x, graph.constant(call.scale()));
     }
 
-    private Operand masked(Operand x) {
-        if (!call.causal()) {
-            return x;
-        }
-        Operand query = graph.index(x, 2);
-        Operand key = graph.index(x, 3);
-        Operand seen = graph.apply(Function.GREATER_EQUAL, query, key, null, graph.virtual(DType.BOOL, scores));
-        return graph.apply(Function.SELECT, x, graph.constant(Float.NEGATIVE_INFINITY), seen,
+    private Operand masked(Operand x, Operand mask) {
+        return mask == null ? x : graph.apply(Function.ADD, x, mask);
+    }
+
+    private Operand padded(Operand x, Operand queries, Operand keys) {
+        Operand row = graph.index(x, 2);
+        Operand column = graph.index(x, 3);
+        Operand within = graph.test(Function.LESS, row, queries);
+        return seen(x, graph.test(Function.AND, within, graph.test(Function.LESS, column, keys)));
+    }
+
+    private Operand causal(Operand x) {
+        return !call.causal() ? x : seen(x, graph.test(Function.GREATER_EQUAL, graph.index(x, 2), graph.index(x, 3)));
+    }
+
+    private Operand seen(Operand x, Operand where) {
+        return graph.apply(Function.SELECT, x, graph.constant(Float.NEGATIVE_INFINITY), where,
                 graph.virtual(DType.F32, scores));
     }
 }

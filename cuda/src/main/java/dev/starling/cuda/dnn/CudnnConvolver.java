@@ -3,10 +3,6 @@ package dev.starling.cuda.dnn;
 import dev.starling.cuda.dnn.Graph.Function;
 import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.cuda.dnn.Graph.Pass;
-import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.gpu.GpuException;
-import dev.starling.cuda.gpu.Redist;
-import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 
 /**
@@ -16,35 +12,25 @@ import dev.starling.tensor.DType;
  * those that give the same bits every time, or of all if the property {@code starling.cuda.nondeterministic} is true.
  */
 public final class CudnnConvolver implements Convolver {
-    private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final String INSTEAD = "kernels of our own convolve, which are slower";
     private static final long MOST_WORKSPACE_BYTES = 1L << 30;
 
-    private final CudnnGraphs graphs;
+    private final Cudnn cudnn;
+    private CudnnGraphs graphs;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
     private final boolean sameBits = !Boolean.getBoolean("starling.cuda.nondeterministic");
 
     /** A convolution or one of its gradients. */
     record Work(ConvolutionCall call, Pass pass, boolean biased, boolean relu) { }
 
-    private CudnnConvolver(CudnnGraphs graphs) {
-        this.graphs = graphs;
-    }
-
-    /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Convolver open(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        try {
-            return new CudnnConvolver(new CudnnGraphs(gpu, stream, memory, INSTEAD));
-        } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, " + INSTEAD + ": "
-                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
-            return null;
-        }
+    /** Makes it; the library is opened when it is first asked. */
+    public CudnnConvolver(Cudnn cudnn) {
+        this.cudnn = cudnn;
     }
 
     @Override
     public boolean takes(DType type) {
-        return type == DType.F32 || type == DType.BF16 || type == DType.F16;
+        return (type == DType.F32 || type == DType.BF16 || type == DType.F16) && cudnn.isOpen(INSTEAD);
     }
 
     @Override
@@ -64,7 +50,15 @@ public final class CudnnConvolver implements Convolver {
     }
 
     private boolean run(Work work, long... operands) {
-        return graphs.run(work, demands(work.call.type() == DType.F32 && !tf32, sameBits), () -> graph(work), operands);
+        return graphs().run(work, demands(work.call.type() == DType.F32 && !tf32, sameBits), () -> graph(work),
+                operands);
+    }
+
+    private synchronized CudnnGraphs graphs() {
+        if (graphs == null) {
+            graphs = new CudnnGraphs(cudnn, INSTEAD);
+        }
+        return graphs;
     }
 
     static GraphPlan.Demands demands(boolean fullPrecision, boolean sameBits) {

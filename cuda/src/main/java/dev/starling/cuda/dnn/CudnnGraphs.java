@@ -1,12 +1,8 @@
 package dev.starling.cuda.dnn;
 
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
-import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
-import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
 
 import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.gpu.GpuException;
-import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Patience;
 import dev.starling.cuda.memory.LastUsed;
 import dev.starling.cuda.memory.Workspaces;
@@ -14,7 +10,6 @@ import dev.starling.tensor.spi.Block;
 import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.function.Supplier;
-import org.bytedeco.cuda.cudnn.cudnnContext;
 
 /**
  * What cuDNN 9 computes on a stream by its graph interface. A graph is planned when it is first wanted. Of the engines
@@ -37,6 +32,7 @@ final class CudnnGraphs {
     private static final long NANOS = 1_000_000_000L;
     private static final double NANOS_PER_MS = 1e6;
 
+    private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Workspaces memory;
@@ -67,25 +63,22 @@ final class CudnnGraphs {
     }
 
     /**
-     * Starts the library, or throws {@link LinkageError} or {@link GpuException}.
+     * Makes it for a library that is open.
      *
      * @param instead who computes what the library does not, and at what price
      */
-    CudnnGraphs(Gpu gpu, Gpu.Stream stream, Workspaces memory, String instead) {
-        this(gpu, stream, memory, instead, MOST_PLANS);
+    CudnnGraphs(Cudnn cudnn, String instead) {
+        this(cudnn, instead, MOST_PLANS);
     }
 
-    CudnnGraphs(Gpu gpu, Gpu.Stream stream, Workspaces memory, String instead, int mostPlans) {
-        this.gpu = gpu;
-        this.stream = stream;
-        this.memory = memory;
+    CudnnGraphs(Cudnn cudnn, String instead, int mostPlans) {
+        this.cudnn = cudnn;
+        this.gpu = cudnn.gpu();
+        this.stream = cudnn.stream();
+        this.memory = cudnn.memory();
         this.instead = instead;
         plans = new LastUsed<>(mostPlans, planned -> planned.kept == 0);
-        gpu.enter();
-        cudnnContext handle = new cudnnContext();
-        Descriptor.check(cudnnCreate(handle), "cudnnCreate");
-        Descriptor.check(cudnnSetStream(handle, NvidiaGpu.handle(stream)), "cudnnSetStream");
-        target = new GraphPlan.Target(handle, null);
+        target = new GraphPlan.Target(cudnn.handle(), null);
     }
 
     /**
@@ -95,7 +88,13 @@ final class CudnnGraphs {
      * @param demands on the engine, the same for equal calls
      * @param operands the addresses of what the graph has in memory, in the order of its operands
      */
-    synchronized boolean run(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
+    boolean run(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
+        synchronized (cudnn) {
+            return isRun(call, demands, graph, operands);
+        }
+    }
+
+    private boolean isRun(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
         gpu.enter();
         Planned planned = plans.get(call);
         if (planned == null) {
@@ -124,11 +123,13 @@ final class CudnnGraphs {
         memory.afterwards(() -> release(planned));
     }
 
-    private synchronized void release(Planned planned) {
-        planned.kept--;
-        if (planned.kept == 0 && planned.left != null) {
-            destroy(planned.left);
-            planned.left = null;
+    private void release(Planned planned) {
+        synchronized (cudnn) {
+            planned.kept--;
+            if (planned.kept == 0 && planned.left != null) {
+                destroy(planned.left);
+                planned.left = null;
+            }
         }
     }
 

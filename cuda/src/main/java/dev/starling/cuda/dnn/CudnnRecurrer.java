@@ -2,18 +2,14 @@ package dev.starling.cuda.dnn;
 
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_WGRAD_MODE_ADD;
-import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
-import static org.bytedeco.cuda.global.cudnn.cudnnGetVersion;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardData_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardWeights_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNForward;
-import static org.bytedeco.cuda.global.cudnn.cudnnSetStream;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
-import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
-import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.known.Asked;
 import dev.starling.cuda.memory.LastUsed;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.spi.Allocator;
@@ -22,7 +18,6 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import org.bytedeco.cuda.cudnn.cudnnContext;
 import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
 
@@ -35,38 +30,26 @@ import org.bytedeco.javacpp.Pointer;
 public final class CudnnRecurrer implements Recurrer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final IntPointer NO_LENGTHS = null;
-    private static final long LEAST_VERSION_FOR_BF16 = 91300;
+    private static final String INSTEAD = "kernels of our own run recurrent layers";
     private static final int MOST_CALLS = 1024;
 
+    private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Allocator memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final cudnnContext handle = new cudnnContext();
     private final LastUsed<Call, State> states = new LastUsed<>(MOST_CALLS, s -> s.plans.size() == s.planned);
     private final RawPointer[] pointers = new RawPointer[14];
     private boolean toldRefusal;
 
-    private CudnnRecurrer(Gpu gpu, Gpu.Stream stream, Allocator memory) {
-        this.gpu = gpu;
-        this.stream = stream;
-        this.memory = memory;
+    /** Makes it; the library is opened when it is first asked. */
+    public CudnnRecurrer(Cudnn cudnn) {
+        this.cudnn = cudnn;
+        gpu = cudnn.gpu();
+        stream = cudnn.stream();
+        memory = cudnn.memory();
         for (int i = 0; i < pointers.length; i++) {
             pointers[i] = new RawPointer();
-        }
-        gpu.enter();
-        Descriptor.check(cudnnCreate(handle), "cudnnCreate");
-        Descriptor.check(cudnnSetStream(handle, NvidiaGpu.handle(stream)), "cudnnSetStream");
-    }
-
-    /** Returns the library for the work of a stream, or {@code null} where it is not installed. */
-    public static Recurrer open(Gpu gpu, Gpu.Stream stream, Allocator memory) {
-        try {
-            return new CudnnRecurrer(gpu, stream, memory);
-        } catch (LinkageError | GpuException e) {
-            LOG.log(System.Logger.Level.WARNING, "cuDNN does not load, kernels of our own run recurrent layers: "
-                    + Redist.remedy("cuDNN 9 for CUDA 13", "-cudnn"), e);
-            return null;
         }
     }
 
@@ -115,16 +98,24 @@ public final class CudnnRecurrer implements Recurrer {
 
     @Override
     public boolean takes(DType type) {
-        return type.isFloating() && (type != DType.BF16 || cudnnGetVersion() >= LEAST_VERSION_FOR_BF16);
+        return type.isFloating() && cudnn.isOpen(INSTEAD) && !cudnn.isFaulty(new Asked.Recurrence(type), INSTEAD);
     }
 
     @Override
-    public synchronized long reserveBytes(Call call) {
-        return state(call).reserveBytes;
+    public long reserveBytes(Call call) {
+        synchronized (cudnn) {
+            return state(call).reserveBytes;
+        }
     }
 
     @Override
-    public synchronized boolean forward(Call call, Operands operands, Results results, long reserve) {
+    public boolean forward(Call call, Operands operands, Results results, long reserve) {
+        synchronized (cudnn) {
+            return isRun(call, operands, results, reserve);
+        }
+    }
+
+    private boolean isRun(Call call, Operands operands, Results results, long reserve) {
         State state = state(call);
         while (!state.plans.isEmpty()) {
             if (isDone(call, run(state.plans.getFirst(), operands, results, reserve))) {
@@ -137,7 +128,14 @@ public final class CudnnRecurrer implements Recurrer {
     }
 
     @Override
-    public synchronized boolean backward(Call call, Operands operands, long y, long reserve, Results incoming,
+    public boolean backward(Call call, Operands operands, long y, long reserve, Results incoming,
+            Operands gradients) {
+        synchronized (cudnn) {
+            return isRunBack(call, operands, y, reserve, incoming, gradients);
+        }
+    }
+
+    private boolean isRunBack(Call call, Operands operands, long y, long reserve, Results incoming,
             Operands gradients) {
         State state = state(call);
         if (state.plans.isEmpty() || !state.proven) {
@@ -165,7 +163,7 @@ public final class CudnnRecurrer implements Recurrer {
         for (int algorithm : RecurrencePlan.algorithms(call)) {
             try {
                 gpu.enter();
-                plans.add(RecurrencePlan.of(handle, call, algorithm, tf32));
+                plans.add(RecurrencePlan.of(cudnn.handle(), call, algorithm, tf32));
             } catch (GpuException e) {
                 tellRefusal(call + " by algorithm " + algorithm, e);
             }
@@ -196,7 +194,7 @@ public final class CudnnRecurrer implements Recurrer {
             long work = lent.memory(plan.workspaceBytes());
             gather(plan, o, weights);
             gpu.enter();
-            return cudnnRNNForward(handle, plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
+            return cudnnRNNForward(cudnn.handle(), plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
                     plan.y(), pointer(1, r.y()), plan.state(), pointer(2, o.h()), pointer(3, r.h()), plan.state(),
                     pointer(4, o.c()), pointer(5, r.c()), plan.weightBytes(), pointer(6, weights),
                     plan.workspaceBytes(), pointer(7, work), plan.reserveBytes(), pointer(8, reserve));
@@ -212,7 +210,7 @@ public final class CudnnRecurrer implements Recurrer {
             gpu.copy(kept, reserve, plan.reserveBytes(), stream);
             gather(plan, o, weights);
             gpu.enter();
-            int status = cudnnRNNBackwardData_v8(handle, plan.layer(), NO_LENGTHS, plan.y(), pointer(0, y),
+            int status = cudnnRNNBackwardData_v8(cudnn.handle(), plan.layer(), NO_LENGTHS, plan.y(), pointer(0, y),
                     pointer(1, d.y()), plan.x(), pointer(2, to.x()), plan.state(), pointer(3, o.h()),
                     pointer(4, d.h()), pointer(5, to.h()), plan.state(), pointer(6, o.c()), pointer(7, d.c()),
                     pointer(8, to.c()), plan.weightBytes(), pointer(9, weights), plan.workspaceBytes(),
@@ -223,7 +221,7 @@ public final class CudnnRecurrer implements Recurrer {
             // The library adds to what is there.
             gpu.fill(slopes, (byte) 0, plan.weightBytes(), stream);
             gpu.enter();
-            status = cudnnRNNBackwardWeights_v8(handle, plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS, plan.x(),
+            status = cudnnRNNBackwardWeights_v8(cudnn.handle(), plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS, plan.x(),
                     pointer(12, o.x()), plan.state(), pointer(3, o.h()), plan.y(), pointer(0, y), plan.weightBytes(),
                     pointer(13, slopes), plan.workspaceBytes(), pointer(10, work), plan.reserveBytes(),
                     pointer(11, reserve));

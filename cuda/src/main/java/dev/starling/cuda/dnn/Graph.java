@@ -16,7 +16,7 @@ public final class Graph {
     public enum Place { MEMORY, VIRTUAL, CONSTANT }
 
     /** Functions of elements; {@link #INDEX} gives an element's place along a dimension. */
-    public enum Function { ADD, SUB, MUL, DIV, EXP, LOG, RELU, GREATER_EQUAL, SELECT, INDEX, IDENTITY }
+    public enum Function { ADD, SUB, MUL, DIV, EXP, LOG, RELU, GREATER_EQUAL, LESS, AND, SELECT, INDEX, IDENTITY }
 
     /** What a convolution is computed for. */
     public enum Pass { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT }
@@ -49,8 +49,19 @@ public final class Graph {
     public record Pointwise(Function function, Operand x, Operand b, Operand t, Operand y, int axis)
             implements Operation { }
 
-    /** The product of the last two dimensions. */
-    public record Product(Operand a, Operand b, Operand y) implements Operation { }
+    /**
+     * The product of the last two dimensions.
+     *
+     * @param lengths how many rows and columns of {@code y}, and how many summands, count in each sequence; each may be
+     *     {@code null} for all of them
+     */
+    public record Product(Operand a, Operand b, Operand y, Lengths lengths) implements Operation { }
+
+    /** Operands of I32, {@code [sequences, 1, 1, 1]}, or {@code null}. */
+    public record Lengths(Operand rows, Operand columns, Operand summands) {
+        /** All of them count. */
+        static final Lengths ALL = new Lengths(null, null, null);
+    }
 
     /** The sum, or the greatest element, over dimensions that have size 1 in {@code y}. */
     public record Reduction(boolean greatest, Operand x, Operand y) implements Operation { }
@@ -71,14 +82,6 @@ public final class Graph {
      */
     public record Convolution(Pass pass, long[] padding, long[] stride, long[] dilation, Operand x, Operand weight,
             Operand y) implements Operation { }
-
-    /** Normalisation over all dimensions but the second, or over all but the first: those of size 1 in the means. */
-    public record Normalization(boolean batch, Operand x, Operand gamma, Operand beta, Operand epsilon, Operand mean,
-            Operand inverse, Operand y) implements Operation { }
-
-    /** The gradient of a normalisation from {@code g}, that of its results. */
-    public record NormalizationGradient(boolean batch, Operand g, Operand x, Operand gamma, Operand mean,
-            Operand inverse, Operand dx, Operand dgamma, Operand dbeta) implements Operation { }
 
     /** Returns all operands, by number. */
     public List<Operand> operands() {
@@ -115,6 +118,11 @@ public final class Graph {
         return apply(function, x, b, null, virtual(x.type, x.sizes));
     }
 
+    /** Adds a function of elements that holds or not, and returns its result, of the sizes of {@code x}. */
+    Operand test(Function function, Operand x, Operand b) {
+        return apply(function, x, b, null, virtual(DType.BOOL, x.sizes));
+    }
+
     /** Adds a function of elements with a given result, and returns that. */
     Operand apply(Function function, Operand x, Operand b, Operand t, Operand y) {
         operations.add(new Pointwise(function, x, b, t, y, -1));
@@ -129,8 +137,8 @@ public final class Graph {
     }
 
     /** Adds a product of matrices with a given result, and returns that. */
-    Operand product(Operand a, Operand b, Operand y) {
-        operations.add(new Product(a, b, y));
+    Operand product(Operand a, Operand b, Operand y, Lengths lengths) {
+        operations.add(new Product(a, b, y, lengths));
         return y;
     }
 

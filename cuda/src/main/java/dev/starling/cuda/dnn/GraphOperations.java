@@ -30,24 +30,9 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_ADESC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_BDESC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_CDESC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_MODE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_BWD_XDESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_MODE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_PHASE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_XDESC;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_NORM_FWD_YDESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_BDESC;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_ATTR_OPERATION_POINTWISE_TDESC;
@@ -77,26 +62,23 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_POINTWISE_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_REDUCTION_DESCRIPTOR;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_BACKEND_TENSOR_DESCRIPTOR;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_BATCH_NORM;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_CROSS_CORRELATION;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_LAYER_NORM;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_NORM_FWD_TRAINING;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_ADD;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_BINARY_SELECT;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_CMP_GE;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_CMP_LT;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_DIV;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_EXP;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_GEN_INDEX;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_IDENTITY;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_LOG;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_LOGICAL_AND;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_MUL;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_RELU_FWD;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_POINTWISE_SUB;
@@ -105,8 +87,6 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_REDUCE_TENSOR_ADD;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_REDUCE_TENSOR_MAX;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_CONVOLUTION_MODE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NAN_PROPOGATION;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NORM_FWD_PHASE;
-import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_NORM_MODE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_POINTWISE_MODE;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
 
@@ -154,13 +134,7 @@ final class GraphOperations {
     Descriptor describe(Graph.Operation operation) {
         return switch (operation) {
             case Graph.Pointwise p -> pointwise(p);
-            case Graph.Product(Operand a, Operand b, Operand y) -> make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
-                    .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, of(a))
-                    .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, of(b))
-                    .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, of(y))
-                    .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, make(CUDNN_BACKEND_MATMUL_DESCRIPTOR)
-                            .type(CUDNN_ATTR_MATMUL_COMP_TYPE, DType.F32).finish("matmul"))
-                    .finish("matmul operation");
+            case Graph.Product p -> product(p);
             case Graph.Reduction(boolean greatest, Operand x, Operand y) ->
                 make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
                     .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, of(x))
@@ -174,16 +148,36 @@ final class GraphOperations {
                     .set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, of(x))
                     .set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, of(y)).finish("reshape operation");
             case Graph.Convolution c -> convolution(c);
-            case Graph.Normalization n -> normalization(n);
-            case Graph.NormalizationGradient n -> normalization(n);
         };
+    }
+
+    private Descriptor product(Graph.Product p) {
+        Descriptor d = make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+                .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, of(p.a()))
+                .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, of(p.b()))
+                .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, of(p.y()))
+                .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, make(CUDNN_BACKEND_MATMUL_DESCRIPTOR)
+                        .type(CUDNN_ATTR_MATMUL_COMP_TYPE, DType.F32).finish("matmul"));
+        setIfAny(d, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, p.lengths().rows());
+        setIfAny(d, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, p.lengths().columns());
+        setIfAny(d, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, p.lengths().summands());
+        return d.finish("matmul operation");
+    }
+
+    private void setIfAny(Descriptor d, int attribute, Operand value) {
+        if (value != null) {
+            d.set(attribute, of(value));
+        }
     }
 
     private Descriptor pointwise(Graph.Pointwise p) {
         Descriptor how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
                 .choice(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode(p.function()))
-                .type(CUDNN_ATTR_POINTWISE_MATH_PREC,
-                        p.function() == Graph.Function.GREATER_EQUAL ? DType.BOOL : DType.F32);
+                .type(CUDNN_ATTR_POINTWISE_MATH_PREC, switch (p.y().type()) {
+                    case BOOL -> DType.BOOL;
+                    case I32 -> DType.I32;
+                    default -> DType.F32;
+                });
         if (p.function() == Graph.Function.RELU) {
             how.choice(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
         }
@@ -212,6 +206,8 @@ final class GraphOperations {
             case LOG -> CUDNN_POINTWISE_LOG;
             case RELU -> CUDNN_POINTWISE_RELU_FWD;
             case GREATER_EQUAL -> CUDNN_POINTWISE_CMP_GE;
+            case LESS -> CUDNN_POINTWISE_CMP_LT;
+            case AND -> CUDNN_POINTWISE_LOGICAL_AND;
             case SELECT -> CUDNN_POINTWISE_BINARY_SELECT;
             case INDEX -> CUDNN_POINTWISE_GEN_INDEX;
             case IDENTITY -> CUDNN_POINTWISE_IDENTITY;
@@ -251,35 +247,5 @@ final class GraphOperations {
                     .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0)
                     .finish("convolution's weight gradient");
         };
-    }
-
-    private Descriptor normalization(Graph.Normalization n) {
-        return make(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR)
-                .choice(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, mode(n.batch()))
-                .choice(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, CUDNN_NORM_FWD_TRAINING)
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, of(n.x()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, of(n.mean()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, of(n.inverse()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, of(n.gamma()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, of(n.beta()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, of(n.epsilon()))
-                .set(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, of(n.y())).finish("normalization");
-    }
-
-    private Descriptor normalization(Graph.NormalizationGradient n) {
-        return make(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR)
-                .choice(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, mode(n.batch()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, of(n.x()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, of(n.mean()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, of(n.inverse()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, of(n.g()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, of(n.gamma()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, of(n.dgamma()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, of(n.dbeta()))
-                .set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, of(n.dx())).finish("normalization's gradient");
-    }
-
-    private static int mode(boolean batch) {
-        return batch ? CUDNN_BATCH_NORM : CUDNN_LAYER_NORM;
     }
 }

@@ -105,21 +105,45 @@ public final class AttentionKernels {
 
     private boolean byLibrary(Operands in, Tensor y, Tensor logs) {
         AttentionCall call = library == null ? null : in.call(library, y, null);
-        return call != null && library.forward(call, in.q.address(), in.k.address(), in.v.address(), y.address(),
-                logs.address());
+        if (call == null || !library.attends(call)) {
+            return false;
+        }
+        try (AdditiveMask mask = mask(in, call)) {
+            boolean done = library.forward(call, in.at(mask, y, logs));
+            if (done && mask != null) {
+                mask.close(y, logs, call);
+            }
+            return done;
+        }
+    }
+
+    private AdditiveMask mask(Operands in, AttentionCall call) {
+        return call.mask() == null ? null : AdditiveMask.of(launcher, in.mask, call);
     }
 
     private boolean byLibrary(Operands in, Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
         AttentionCall call = library == null ? null : in.call(library, y, g);
-        if (call == null) {
+        if (call == null || !library.derives(call)) {
             return false;
         }
         Spec slopes = logs.spec().with(logs.shape().concat(Shape.of(in.q.size(-1))));
-        try (Tensor sums = Tensor.allocate(logs.spec()); Tensor work = Tensor.allocate(slopes)) {
-            return library.backward(call, in.q.address(), in.k.address(), in.v.address(), y.address(), logs.address(),
-                    g.address(), gradients[0].address(), gradients[1].address(), gradients[2].address(),
-                    sums.address(), work.address());
+        boolean padded = library.wantsLengths(call);
+        boolean masked = call.mask() != null;
+        try (Tensor sums = Tensor.allocate(logs.spec()); Tensor work = Tensor.allocate(slopes);
+                Tensor queries = padded ? lengths(call, call.queries(), in.q) : null;
+                Tensor keys = padded ? lengths(call, call.keys(), in.q) : null; AdditiveMask mask = mask(in, call);
+                Tensor turned = masked ? AdditiveMask.turned(launcher, logs) : null) {
+            return library.backward(call, in.at(mask, y, masked ? turned : logs), new Attender.Gradients(g.address(),
+                    gradients[0].address(), gradients[1].address(), gradients[2].address(), sums.address(),
+                    work.address(), padded ? queries.address() : 0, padded ? keys.address() : 0));
         }
+    }
+
+    /** Returns how long each sequence is: all of it. */
+    private Tensor lengths(AttentionCall call, long length, Tensor like) {
+        Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
+        launcher.fill(lengths, length);
+        return lengths;
     }
 
     private void dots(Tensor dots, Tensor g, Tensor y) {
@@ -187,7 +211,7 @@ public final class AttentionKernels {
 
         /** Returns what a library is asked for, or {@code null} where it does not take the operands. */
         AttentionCall call(Attender library, Tensor y, Tensor g) {
-            if (mask != null || y.rank() > 4 || y.count() == 0 || k.count() == 0 || !library.takes(q.dtype())) {
+            if (y.rank() > 4 || y.count() == 0 || k.count() == 0 || !library.takes(q.dtype())) {
                 return null;
             }
             AttentionCall.Rows[] rows = new AttentionCall.Rows[5];
@@ -198,9 +222,19 @@ public final class AttentionKernels {
                     return null;
                 }
             }
+            AttentionCall.Rows added = mask == null ? null : AdditiveMask.rows(mask, q, q.size(-2), k.size(-2));
+            if (mask != null && added == null) {
+                return null;
+            }
             return new AttentionCall(q.dtype(), y.rank() < 4 ? 1 : y.size(0), y.rank() < 3 ? 1 : y.size(-3),
                     q.size(-2), k.size(-2), q.size(-1), v.size(-1), (float) op.scale(), op.causal(), rows[0], rows[1],
-                    rows[2], rows[3], rows[4]);
+                    rows[2], rows[3], rows[4], added);
+        }
+
+        /** Returns where a library finds the operands. */
+        Attender.Operands at(AdditiveMask added, Tensor y, Tensor logs) {
+            return new Attender.Operands(q.address(), k.address(), v.address(), added == null ? 0 : added.address(),
+                    y.address(), logs.address());
         }
 
         /** How an operand lies; {@code null} if not as libraries want it, all heads apart, at multiples of 16 bytes. */

@@ -1,8 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.NormalizationCall;
-import dev.starling.cuda.dnn.Normalizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -10,12 +8,10 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
-import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
 /**
- * Kernels of {@link Normalization} operations: a library's, where there is one that takes the operands, else our own,
- * of which batch normalisation makes the sums of a channel by a {@link Fold}, in
+ * Kernels of {@link Normalization} operations. Batch normalisation makes the sums of a channel by a {@link Fold}, in
  * whatever layout the operands have, and from them a table of coefficients, so that the second pass is one
  * multiplication and addition for each element. Layer normalisation keeps rows in registers ({@link Rows}): one pass;
  * the gradients of its weights are a fold of columns.
@@ -25,14 +21,6 @@ public final class NormalizationKernels {
     private static final double[] NONE = {};
 
     private final Launcher launcher;
-    private final Normalizer library;
-
-    private record PositiveKernel(DType type) implements Kernel {
-        @Override
-        public KernelSource source() {
-            return KernelSource.of("positive", "positive", "T", Types.of(type));
-        }
-    }
 
     private record Sums(String problem, DType type, DType weights, boolean relu) implements Fold.Problem {
         @Override
@@ -69,14 +57,9 @@ public final class NormalizationKernels {
         }
     }
 
-    /**
-     * Makes the family's kernels for a device.
-     *
-     * @param library what normalises, or {@code null}
-     */
-    public NormalizationKernels(Launcher launcher, Normalizer library) {
+    /** Makes the family's kernels for a device. */
+    public NormalizationKernels(Launcher launcher) {
         this.launcher = launcher;
-        this.library = library;
     }
 
     private static DType wide(DType type) {
@@ -113,9 +96,6 @@ public final class NormalizationKernels {
             return results;
         }
         boolean relu = op.epilogue() == Epilogue.RELU;
-        if (byLibrary(call(true, x, in[1], op.epsilon(), relu), in, results)) {
-            return results;
-        }
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(2, channels), x.device()));
         boolean done = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
@@ -139,9 +119,6 @@ public final class NormalizationKernels {
         if (x.count() == 0) {
             launcher.fill(results[1], 0);
             launcher.fill(results[2], 0);
-            return results;
-        }
-        if (byLibrary(call(true, x, in[2], 0, relu), g, x, relu ? y : null, in[2], in[4], in[5], results)) {
             return results;
         }
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(3, channels), x.device()));
@@ -182,9 +159,6 @@ public final class NormalizationKernels {
         if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
             return null;
         }
-        if (rows > 0 && byLibrary(call(false, in[0], in[1], op.epsilon(), false), in, results)) {
-            return results;
-        }
         Rows shared = Rows.of(size, in[0].dtype(), areAligned(in[0], in[1], in[2]));
         Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), in[1].dtype(), shared));
         launch.tensor(results[0]).tensor(results[1]).tensor(results[2]).tensor(in[0]).tensor(in[1]).tensor(in[2]);
@@ -201,9 +175,6 @@ public final class NormalizationKernels {
         if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
             return null;
         }
-        if (rows > 0 && byLibrary(call(false, x, in[2], 0, false), g, x, null, in[2], in[3], in[4], results)) {
-            return results;
-        }
         Rows shared = Rows.of(size, x.dtype(), areAligned(g, x, in[2]));
         LayerKernel kernel = new LayerKernel("gradient", x.dtype(), in[2].dtype(), shared);
         Launch launch = launcher.launch(kernel).tensor(results[0]);
@@ -217,57 +188,6 @@ public final class NormalizationKernels {
                 g.view(matrix, matrix.contiguousStrides(), g.offset()),
                 x.view(matrix, matrix.contiguousStrides(), x.offset()));
         return results;
-    }
-
-    /** Returns what a library is asked for, or {@code null} where it does not take the operands. */
-    private NormalizationCall call(boolean batch, Tensor x, Tensor gamma, double epsilon, boolean relu) {
-        long channels = gamma.count();
-        if (library == null || !library.takes(x.dtype(), gamma.dtype(), batch, channels) || x.count() == 0
-                || x.count() > Integer.MAX_VALUE) {
-            return null;
-        }
-        long images = batch ? x.size(0) : x.count() / channels;
-        return new NormalizationCall(x.dtype(), batch, images, x.count() / channels / images, channels,
-                (float) epsilon, relu);
-    }
-
-    private boolean byLibrary(NormalizationCall call, Tensor[] in, Tensor[] results) {
-        return call != null && suits(call, in[0]) && suits(call, results[0]) && suits(in[1]) && suits(in[2])
-                && library.forward(call, in[0].address(), in[1].address(), in[2].address(), results[0].address(),
-                        results[1].address(), results[2].address());
-    }
-
-    private boolean byLibrary(NormalizationCall call, Tensor g, Tensor x, Tensor y, Tensor gamma, Tensor mean,
-            Tensor inverse, Tensor[] results) {
-        if (call == null || !suits(call, g) || !suits(call, x) || !suits(call, results[0]) || !suits(gamma)
-                || !suits(mean) || !suits(inverse) || y != null && !suits(call, y)) {
-            return false;
-        }
-        Tensor positive = y == null ? null : positive(y);
-        boolean done = library.backward(call, g.address(), x.address(), y == null ? 0 : positive.address(),
-                gamma.address(), mean.address(), inverse.address(), results[0].address(), results[1].address(),
-                results[2].address());
-        if (positive != null) {
-            positive.close();
-        }
-        return done;
-    }
-
-    /** Returns a bit for each element, in the order of memory. */
-    private Tensor positive(Tensor y) {
-        Tensor bits = Tensor.allocate(new Spec(DType.U8, Shape.of(Math.ceilDiv(y.count(), 8L)), y.device()));
-        launcher.launch(new PositiveKernel(y.dtype())).tensor(bits).tensor(y).i32((int) y.count())
-                .threads(bits.count());
-        return bits;
-    }
-
-    /** Whether a tensor lies as libraries want it: a pixel's channels, or a row's elements, are neighbours. */
-    private static boolean suits(NormalizationCall call, Tensor x) {
-        return x.address() % Normalizer.ALIGNMENT == 0 && (call.batch() ? ChannelsLast.holds(x) : x.isContiguous());
-    }
-
-    private static boolean suits(Tensor weights) {
-        return weights.address() % Normalizer.ALIGNMENT == 0 && weights.isContiguous();
     }
 
     private static Tensor[] allocate(Spec[] outputs) {

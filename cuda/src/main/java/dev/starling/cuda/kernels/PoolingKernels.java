@@ -1,8 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.Pooler;
-import dev.starling.cuda.dnn.PoolingCall;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -11,12 +9,10 @@ import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
 
 /**
- * Kernels of {@link Pooling} operations: a thread an element, or a library's for means. Maxima are our own, since
- * libraries do not tell their places. Results lie channels last where the operand does.
+ * Kernels of {@link Pooling} operations, a thread an element. Results lie channels last where the operand does.
  */
 public final class PoolingKernels {
     private final Launcher launcher;
-    private final Pooler library;
 
     /** A kernel for elements of a type and places of maxima of another. */
     private record PoolingKernel(String function, DType type, DType index) implements Kernel {
@@ -27,14 +23,9 @@ public final class PoolingKernels {
         }
     }
 
-    /**
-     * Makes the family's kernels for a device.
-     *
-     * @param library what averages, or {@code null}
-     */
-    public PoolingKernels(Launcher launcher, Pooler library) {
+    /** Makes the family's kernels for a device. */
+    public PoolingKernels(Launcher launcher) {
         this.launcher = launcher;
-        this.library = library;
     }
 
     /** Returns the results. */
@@ -59,33 +50,18 @@ public final class PoolingKernels {
                 yield new Tensor[] {result};
             }
             case Pooling.AvgPool o -> {
-                PoolingCall call = call(o.window(), o.countPadding(), channelsLast, in[0], result, in[0]);
-                if (call != null && library.average(call, in[0].address(), result.address())) {
-                    yield new Tensor[] {result};
-                }
                 Launch launch = launch("average_pool", result, DType.I32).tensor(result).tensor(in[0]).i32(count)
                         .bool(channelsLast).bool(o.countPadding());
                 problem(launch, o.window(), in[0], result, result).threads(count);
                 yield new Tensor[] {result};
             }
             case Pooling.AvgPoolGradient o -> {
-                PoolingCall call = call(o.window(), o.countPadding(), channelsLast, result, in[0], in[0]);
-                if (call != null && library.averageGradient(call, in[0].address(), result.address())) {
-                    yield new Tensor[] {result};
-                }
                 Launch launch = launch("average_pool_gradient", result, DType.I32).tensor(result).tensor(in[0])
                         .i32(count).bool(channelsLast).bool(o.countPadding());
                 problem(launch, o.window(), result, in[0], in[0]).threads(count);
                 yield new Tensor[] {result};
             }
         };
-    }
-
-    /** Returns what a library is asked for, or {@code null} where it does not take the operand. */
-    private PoolingCall call(Pooling.Window window, boolean countPadding, boolean channelsLast, Tensor x, Tensor y,
-            Tensor operand) {
-        return library == null || !library.takes(x.dtype()) || !channelsLast && !operand.isContiguous() ? null
-                : PoolingCall.of(window, countPadding, x.dtype(), channelsLast, x.shape(), y.shape());
     }
 
     /** Reports places outside of their planes; returns whether any lies outside of its window, as no pooling does. */

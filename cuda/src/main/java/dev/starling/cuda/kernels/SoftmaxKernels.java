@@ -1,7 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.Softmaxer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
@@ -16,7 +15,6 @@ public final class SoftmaxKernels {
     private static final int LEAST_COLUMNS = 32;
 
     private final Launcher launcher;
-    private final Softmaxer library;
 
     private record SoftmaxKernel(boolean logarithms, int operands, DType type, boolean columns, Rows rows)
             implements Kernel {
@@ -27,14 +25,9 @@ public final class SoftmaxKernels {
         }
     }
 
-    /**
-     * Makes the family's kernels for a device.
-     *
-     * @param library what does the same, or {@code null}
-     */
-    public SoftmaxKernels(Launcher launcher, Softmaxer library) {
+    /** Makes the family's kernels for a device. */
+    public SoftmaxKernels(Launcher launcher) {
         this.launcher = launcher;
-        this.library = library;
     }
 
     /** Returns the results, or {@code null} where lines are too many or too long. */
@@ -48,27 +41,9 @@ public final class SoftmaxKernels {
         Tensor y = Tensor.allocate(output);
         if (count > 0) {
             boolean logarithms = op instanceof Softmax.Logarithms || op instanceof Softmax.LogarithmsGradient;
-            if (!byLibrary(logarithms, axis, y, inputs)) {
-                launch(logarithms, axis, y, inputs);
-            }
+            launch(logarithms, axis, y, inputs);
         }
         return new Tensor[] {y};
-    }
-
-    private boolean byLibrary(boolean logarithms, int axis, Tensor y, Tensor... inputs) {
-        if (library == null || !library.takes(y.dtype()) || y.count() > Integer.MAX_VALUE) {
-            return false;
-        }
-        for (Tensor x : inputs) {
-            if (!x.isContiguous()) {
-                return false;
-            }
-        }
-        int outer = (int) y.shape().slice(0, axis).count();
-        int size = (int) y.size(axis);
-        Softmaxer.Call call = new Softmaxer.Call(y.dtype(), logarithms, outer, size, (int) y.count() / outer / size);
-        return inputs.length == 1 ? library.forward(call, inputs[0].address(), y.address())
-                : library.backward(call, inputs[0].address(), inputs[1].address(), y.address());
     }
 
     private void launch(boolean logarithms, int axis, Tensor y, Tensor... inputs) {

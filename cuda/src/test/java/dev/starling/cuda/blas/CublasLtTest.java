@@ -14,6 +14,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
@@ -26,9 +27,14 @@ class CublasLtTest {
     private final Gpu gpu = Emulation.gpu();
     private final Gpu.Stream stream = gpu.stream();
     private final Workspaces memory = new Workspaces(null);
-    private final CublasLt library = CublasLt.open(gpu, stream, memory, MOST);
+    private final CublasLt library = new CublasLt(gpu, stream, memory, MOST);
     private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
     private final Told told = new Told();
+
+    @BeforeEach
+    void shouldOpen() {
+        assertThat(library.isOpen()).isTrue();
+    }
 
     @AfterEach
     void libraryHadNothingToComplainOf() {

@@ -33,6 +33,7 @@ class CudnnGraphsTest {
     private final Gpu gpu = Emulation.gpu();
     private final Memory lent = new Memory();
     private final Workspaces memory = new Workspaces(lent);
+    private final Cudnn cudnn = new Cudnn(gpu, gpu.stream(), memory);
     private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
     private final Told told = new Told();
 
@@ -67,7 +68,8 @@ class CudnnGraphsTest {
     }
 
     private CudnnGraphs graphs() {
-        return new CudnnGraphs(gpu, gpu.stream(), memory, "others compute", MOST);
+        assertThat(cudnn.isOpen("others compute")).isTrue();
+        return new CudnnGraphs(cudnn, "others compute", MOST);
     }
 
     /** Convolves one image of 4 channels, {@code side} wide, with 1 of weight 2; returns what came of it, or NaN. */
@@ -220,9 +222,12 @@ class CudnnGraphsTest {
     void shouldNameWhatIsTooOldForAttention() {
         PlayedLibraries.version(90501);
         try {
-            assertThat(CudnnAttender.open(gpu, gpu.stream(), memory)).isNull();
-            assertThat(told.warnings()).singleElement().asString().contains("cuDNN 9.5.1 is too old", "cuDNN 9.10",
-                    "org.bytedeco:cuda-redist-cudnn");
+            CudnnAttender attender = new CudnnAttender(cudnn, gpu);
+            AttentionCall.Rows rows = new AttentionCall.Rows(72, 72, 8);
+            assertThat(attender.attends(new AttentionCall(DType.BF16, 1, 1, 9, 9, 8, 8, 1, false, rows, rows, rows,
+                    rows, null, null))).isFalse();
+            assertThat(told.warnings()).singleElement().asString().contains("cuDNN 9.5.1", "too old for attention",
+                    "cuDNN 9.10.2", "org.bytedeco:cuda-redist-cudnn");
         } finally {
             PlayedLibraries.version(91900);
         }

@@ -32,8 +32,9 @@ public final class OfferedGraphs {
     private static final int[][] CONVOLUTIONS = {{512, 3, 32, 64, 3, 1, 1, 1}, {512, 64, 32, 64, 3, 1, 1, 1},
         {512, 64, 32, 128, 3, 2, 1, 1}, {512, 64, 32, 128, 1, 2, 1, 1}, {512, 256, 8, 512, 3, 2, 1, 1},
         {64, 32, 28, 32, 3, 1, 1, 32}, {2, 4, 9, 6, 3, 1, 2, 2}, {128, 1, 28, 32, 3, 1, 1, 1}};
-    /** Sequences, heads, queries, keys, width. */
-    private static final long[][] ATTENTIONS = {{8, 12, 1024, 1024, 64}, {2, 3, 9, 9, 16}, {8, 12, 1000, 300, 64}};
+    /** Sequences, heads, queries, keys, width: multiples of 128 and of 64, others, odd ones, few queries. */
+    private static final long[][] ATTENTIONS = {{8, 12, 1024, 1024, 64}, {2, 3, 9, 9, 16}, {8, 12, 1000, 300, 64},
+        {2, 4, 192, 192, 128}, {2, 4, 77, 131, 64}, {2, 4, 2, 1280, 64}, {1, 2, 2047, 2047, 128}};
 
     private final GraphPlan.Target target;
     private int offered;
@@ -89,29 +90,29 @@ public final class OfferedGraphs {
         }
     }
 
-    private void normalizations(DType type) {
-        GraphPlan.Demands demands = new GraphPlan.Demands(true, false, 1L << 28);
-        for (NormalizationCall call : List.of(new NormalizationCall(type, true, 512, 1024, 64, 1e-5f, false),
-                new NormalizationCall(type, true, 512, 1024, 64, 1e-5f, true),
-                new NormalizationCall(type, true, 6, 1, 16, 1e-5f, true),
-                new NormalizationCall(type, false, 8192, 1, 768, 1e-5f, false),
-                new NormalizationCall(type, false, 5, 1, 7, 1e-5f, false))) {
-            offer(call, CudnnNormalizer.forward(call), demands);
-            offer(call, CudnnNormalizer.backward(call), demands);
-        }
-    }
-
     private void attentions(DType type) {
-        GraphPlan.Demands demands = new GraphPlan.Demands(true, false, 1L << 28);
         for (long[] n : ATTENTIONS) {
             AttentionCall.Rows queries = new AttentionCall.Rows(n[1] * n[2] * n[4], n[4], n[1] * n[4]);
             AttentionCall.Rows keys = new AttentionCall.Rows(n[1] * n[3] * n[4], n[4], n[1] * n[4]);
-            for (boolean causal : n[2] == n[3] ? new boolean[] {false, true} : new boolean[] {false}) {
-                AttentionCall call = new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal,
-                        queries, keys, keys, queries, queries);
-                offer(call, AttentionGraph.forward(call), demands);
-                offer(call, AttentionGraph.backward(call, true), demands);
+            long row = Math.ceilDiv(n[3], 8L) * 8;
+            for (boolean causal : new boolean[] {false, true}) {
+                for (AttentionCall.Rows mask : new AttentionCall.Rows[] {null, new AttentionCall.Rows(0, 0, row),
+                    new AttentionCall.Rows(n[2] * row, 0, row),
+                    new AttentionCall.Rows(n[1] * n[2] * row, n[2] * row, row)}) {
+                    offer(new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal, queries, keys,
+                            keys, queries, queries, mask));
+                }
             }
+        }
+    }
+
+    private void offer(AttentionCall call) {
+        GraphPlan.Demands sameBits = new GraphPlan.Demands(true, false, 1L << 28);
+        GraphPlan.Demands anyBits = new GraphPlan.Demands(false, false, 1L << 28);
+        offer(call, AttentionGraph.forward(call), sameBits);
+        for (boolean padded : new boolean[] {false, true}) {
+            offer(call, AttentionGraph.backward(call, true, padded), sameBits);
+            offer(call, AttentionGraph.backward(call, false, padded), anyBits);
         }
     }
 
@@ -122,13 +123,12 @@ public final class OfferedGraphs {
         long begin = System.nanoTime();
         for (DType type : TYPES) {
             all.convolutions(type);
-            all.normalizations(type);
             if (type != DType.F32) {
                 all.attentions(type);
             }
         }
         System.out.printf("%d graphs offered to cuDNN %s for %s in %d s, %d refused%n", all.offered,
-                CudnnVersion.inWords(), real ? NvidiaGpu.describe(0) : "a described H200",
+                Cudnn.versionInWords(), real ? NvidiaGpu.describe(0) : "a described H200",
                 (System.nanoTime() - begin) / 1_000_000_000, all.refused);
         System.exit(all.refused == 0 ? 0 : 1);
     }

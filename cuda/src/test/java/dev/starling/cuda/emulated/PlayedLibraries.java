@@ -53,8 +53,7 @@ public final class PlayedLibraries {
         try {
             Path folder = Files.createTempDirectory("starling-played");
             Path source = folder.resolve("libraries.cpp");
-            for (String file : List.of("libraries.cpp", "device.h", "blas.h", "graphs.h", "functions.h",
-                    "recurrence.h")) {
+            for (String file : List.of("libraries.cpp", "device.h", "blas.h", "graphs.h", "recurrence.h")) {
                 try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
                     Files.copy(in, folder.resolve(file));
                 }
@@ -156,6 +155,16 @@ public final class PlayedLibraries {
     /** Lets cuDNN be of another version. */
     public static void version(long number) {
         call("played_version", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), number);
+    }
+
+    /** Lets cuDNN be built for a CUDA of a number, and one of its parts report a status. */
+    public static void build(long cuda, int status) {
+        call("played_build", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT), cuda, status);
+    }
+
+    /** Returns how many handles of cuDNN there are. */
+    public static long handles() {
+        return count("played_handles");
     }
 
     private static long count(String name) {

@@ -2,11 +2,10 @@
 #include <map>
 
 enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_CONVOLUTION,
-    TYPE_HEURISTIC, TYPE_NAN = 10, TYPE_NOTE, TYPE_POINTWISE = 14, TYPE_DESCRIPTOR = 15, TYPE_REDUCTION = 18,
-    TYPE_NORM = 27, TYPE_PHASE };
+    TYPE_HEURISTIC, TYPE_NAN = 10, TYPE_NOTE, TYPE_POINTWISE = 14, TYPE_DESCRIPTOR = 15, TYPE_REDUCTION = 18 };
 enum { POINTWISE, CONVOLUTION, ENGINE, CONFIGURATION, HEURISTIC, PLAN, CONV_FORWARD = 10, CONV_WEIGHT, CONV_INPUT,
     POINTWISE_OPERATION, OPERATION_GRAPH = 15, PACK, TENSOR, MATMUL, MATMUL_OPERATION, REDUCTION = 21,
-    REDUCTION_OPERATION, NORM = 29, NORM_GRADIENT, RESHAPE_OPERATION };
+    REDUCTION_OPERATION, RESHAPE_OPERATION = 31 };
 // Engines as they are offered: one that cannot be planned with, one that sums in few bits, one whose bits differ from
 // run to run, one with tensor cores, and one without faults.
 enum { UNPLANNABLE, FEW_BITS, ANY_BITS, TENSOR_CORES, PLAIN, ENGINES };
@@ -30,8 +29,6 @@ static int type_of(int attribute) {
         case 101: return TYPE_CONVOLUTION;
         case 700: case 701: case 706: case 707: case 712: case 713: return TYPE_FLOAT;
         case 1303: return TYPE_NOTE;
-        case 2000: case 2100: return TYPE_NORM;
-        case 2001: return TYPE_PHASE;
         case 1: case 100: case 901: case 1500: case 1601: return TYPE_DATA;
         case 102: case 103: case 104: case 105: case 106: return TYPE_INT64;
         case 9: case 900: case 902: case 903: case 906: case 1000: return TYPE_INT64;
@@ -101,26 +98,13 @@ static int64_t image_type(const Descriptor* o) {
     return o->to(o->type == CONV_FORWARD ? 704 : o->type == CONV_INPUT ? 710 : 716)->at(901);
 }
 
-// Batch normalisation wants channels that fill 16 bytes. Bias and ReLU behind a convolution are refused for f16, and
-// normalisation of rows of three elements and of 24 channels, so that what is done then is tried, too.
+// Bias and ReLU behind a convolution are refused for f16, so that what is done then is tried, too.
 static bool has_engines(const Descriptor* graph) {
     bool f16 = false, pointwise = false;
     for (int64_t each : graph->values.at(801)) {
         Descriptor* o = (Descriptor*) each;
         f16 |= is_convolution(o) && image_type(o) == 2;
         pointwise |= o->type == POINTWISE_OPERATION;
-        if (o->type == NORM || o->type == NORM_GRADIENT) {
-            Descriptor* x = o->to(o->type == NORM ? 2002 : 2101);
-            int64_t channels = x->values.at(902)[1];
-            bool batch = o->at(o->type == NORM ? 2000 : 2100) == 2;
-            if (channels == 3 || (batch && channels == 24)) {
-                return false;
-            }
-            if (batch && channels * (x->at(901) == 0 ? 4 : 2) % 16 != 0) {
-                refuse("channels fill 16 bytes", 3000);
-                return false;
-            }
-        }
     }
     return !(f16 && pointwise);
 }
@@ -232,6 +216,8 @@ static double pointwise(int mode, double x, double b, double t) {
         case 21: return x;
         case 100: return x <= 0 ? 0 : x;
         case 303: return x >= b;
+        case 304: return x < b;
+        case 400: return x != 0 && b != 0;
         case 601: return t != 0 ? x : b;
     }
     return 0.0 / 0.0;
@@ -255,10 +241,17 @@ static void play_pointwise(Descriptor* o, Operands& all) {
     }
 }
 
+// Lengths are those of whole sequences.
+#define REQUIRE_VOID(holds) if (!(holds)) { refuse(#holds, 2000); return; }
 static void play_product(Descriptor* o, Operands& all) {
     Values& a = all[o->to(1520)];
     Values& b = all[o->to(1521)];
     Values& y = all[o->to(1522)];
+    int overrides[] = {1525, 1526, 1527};
+    int64_t sizes[] = {y.size(2), y.size(3), a.size(3)};
+    for (int k = 0; k < 3; k++) {
+        REQUIRE_VOID(!o->has(overrides[k]) || all[o->to(overrides[k])].at[0] == sizes[k]);
+    }
     for (int64_t i = 0; i < y.count(); i++) {
         int64_t p[4];
         y.place(i, p);
@@ -292,8 +285,6 @@ static void play_reshape(Descriptor* o, Operands& all) {
         y.at[i] = x.at[x.number({p[0], p[1], p[3], p[2]})];
     }
 }
-
-static bool is_f32(const Descriptor* t) { return t->at(901) == 0; }
 
 // A convolution's operands are those of the forward pass: x, w and y, of which one is computed.
 static int play_convolution(Descriptor* o, Operands& all) {
@@ -336,93 +327,12 @@ static int play_convolution(Descriptor* o, Operands& all) {
     return DNN_OK;
 }
 
-static int check_norm(bool batch, const Values& x, const Values& weight, const Values& mean) {
-    REQUIRE(is_f32(weight.tensor) && is_f32(mean.tensor), 2000);
-    REQUIRE(weight.size(0) == 1 && weight.size(1) == x.size(1) && weight.size(2) == 1 && weight.size(3) == 1, 2000);
-    REQUIRE(mean.size(0) == (batch ? 1 : x.size(0)) && mean.size(1) == (batch ? x.size(1) : 1), 2000);
-    REQUIRE(mean.size(2) == 1 && mean.size(3) == 1 && (batch || x.size(2) * x.size(3) == 1), 2000);
-    REQUIRE(x.stride(1) == 1 && x.stride(0) == x.count() / x.size(0), 2000);
-    return DNN_OK;
-}
-
-static int play_norm(Descriptor* o, Operands& all) {
-    Values& x = all[o->to(2002)];
-    Values& mean = all[o->to(2003)];
-    Values& inverse = all[o->to(2004)];
-    Values& gamma = all[o->to(2005)];
-    Values& beta = all[o->to(2006)];
-    Values& y = all[o->to(2013)];
-    REQUIRE(o->at(2001) == 1 && o->to(2007)->at(908), 2000);
-    if (int error = check_norm(o->at(2000) == 2, x, gamma, mean)) {
-        return error;
-    }
-    double epsilon = all[o->to(2007)].at[0];
-    double size = (double) x.count() / mean.count();
-    mean.at.assign(mean.at.size(), 0);
-    inverse.at.assign(inverse.at.size(), 0);
-    int64_t p[4];
-    for (int64_t i = 0; i < x.count(); i++) {
-        x.place(i, p);
-        mean.at[mean.number(p)] += x.at[i] / size;
-    }
-    for (int64_t i = 0; i < x.count(); i++) {
-        x.place(i, p);
-        double distance = x.at[i] - mean.at[mean.number(p)];
-        inverse.at[mean.number(p)] += distance * distance / size;
-    }
-    for (double& each : inverse.at) {
-        each = 1 / sqrt(each + epsilon);
-    }
-    for (int64_t i = 0; i < x.count(); i++) {
-        x.place(i, p);
-        int64_t s = mean.number(p), w = gamma.number(p);
-        y.at[i] = (x.at[i] - mean.at[s]) * inverse.at[s] * gamma.at[w] + beta.at[w];
-    }
-    return DNN_OK;
-}
-
-static int play_norm_gradient(Descriptor* o, Operands& all) {
-    Values& x = all[o->to(2101)];
-    Values& mean = all[o->to(2102)];
-    Values& inverse = all[o->to(2103)];
-    Values& g = all[o->to(2104)];
-    Values& gamma = all[o->to(2105)];
-    Values& dgamma = all[o->to(2107)];
-    Values& dbeta = all[o->to(2108)];
-    Values& dx = all[o->to(2109)];
-    if (int error = check_norm(o->at(2100) == 2, x, gamma, mean)) {
-        return error;
-    }
-    double size = (double) x.count() / mean.count();
-    std::vector<double> sum(mean.count()), slope(mean.count());
-    dgamma.at.assign(dgamma.at.size(), 0);
-    dbeta.at.assign(dbeta.at.size(), 0);
-    int64_t p[4];
-    for (int64_t i = 0; i < x.count(); i++) {
-        x.place(i, p);
-        int64_t s = mean.number(p), w = gamma.number(p);
-        double normal = (x.at[i] - mean.at[s]) * inverse.at[s];
-        dgamma.at[w] += g.at[i] * normal;
-        dbeta.at[w] += g.at[i];
-        sum[s] += g.at[i] * gamma.at[w] / size;
-        slope[s] += g.at[i] * gamma.at[w] * normal / size;
-    }
-    for (int64_t i = 0; i < x.count(); i++) {
-        x.place(i, p);
-        int64_t s = mean.number(p), w = gamma.number(p);
-        double normal = (x.at[i] - mean.at[s]) * inverse.at[s];
-        dx.at[i] = (g.at[i] * gamma.at[w] - sum[s] - normal * slope[s]) * inverse.at[s];
-    }
-    return DNN_OK;
-}
-
 // Whether the engine of a plan does what is promised of the operations in its graph.
 static bool suits(int64_t engine, const Descriptor* graph) {
     for (int64_t each : graph->values.at(801)) {
         Descriptor* o = (Descriptor*) each;
-        bool norm = o->type == NORM || o->type == NORM_GRADIENT;
         bool wide = is_convolution(o) && image_type(o) == 0;
-        if (engine < (wide ? PLAIN : norm || is_convolution(o) ? TENSOR_CORES : ANY_BITS)) {
+        if (engine < (wide ? PLAIN : is_convolution(o) ? TENSOR_CORES : ANY_BITS)) {
             return false;
         }
     }
@@ -431,9 +341,8 @@ static bool suits(int64_t engine, const Descriptor* graph) {
 
 static int memory_type(int64_t type) { return type == 0 ? F32 : type == 2 ? F16 : type == 9 ? BF16 : -1; }
 
-// Booleans are bits, the lowest of a byte first.
 static double element(const Descriptor* t, const void* p, int64_t i) {
-    return t->at(901) == 11 ? ((const uint8_t*) p)[i / 8] >> i % 8 & 1 : get(memory_type(t->at(901)), p, i);
+    return t->at(901) == 4 ? ((const int32_t*) p)[i] : get(memory_type(t->at(901)), p, i);
 }
 
 static int execute(Descriptor* plan, Descriptor* pack) {
@@ -473,8 +382,6 @@ static int execute(Descriptor* plan, Descriptor* pack) {
             case CONV_FORWARD: error = play_convolution(d, all); results = {705}; break;
             case CONV_INPUT: error = play_convolution(d, all); results = {710}; break;
             case CONV_WEIGHT: error = play_convolution(d, all); results = {715}; break;
-            case NORM: error = play_norm(d, all); results = {2003, 2004, 2013}; break;
-            case NORM_GRADIENT: error = play_norm_gradient(d, all); results = {2107, 2108, 2109}; break;
             case POINTWISE_OPERATION: play_pointwise(d, all); results = {753}; break;
             case MATMUL_OPERATION: play_product(d, all); results = {1522}; break;
             case REDUCTION_OPERATION: play_reduction(d, all); results = {1611}; break;

@@ -92,18 +92,37 @@ static int on(void* stream, const std::function<int()>& work) {
 enum { DNN_OK, DNN_BAD = 2000, DNN_UNSUPPORTED = 3000 };
 
 struct Dnn { void* stream; };
+static std::atomic<size_t> cuda {13010};
+static std::atomic<int> parts {DNN_OK};
+static std::atomic<long> handles;
+
+// Plays a library that was built for another CUDA, or of which a part reports a status.
+API void played_build(size_t number, int status) { cuda = number; parts = status; }
+
+// How many handles there are.
+API long played_handles() { return handles; }
+
 API const char* cudnnGetErrorString(int) { return "played"; }
 
 API void cudnnGetLastErrorString(char* text, size_t most) { snprintf(text, most, "told last"); }
 
-API int cudnnCreate(Dnn** handle) { *handle = new Dnn {}; return DNN_OK; }
+API int cudnnCreate(Dnn** handle) { *handle = new Dnn {}; handles++; return DNN_OK; }
 
 API int cudnnSetStream(Dnn* handle, void* stream) { handle->stream = stream; return DNN_OK; }
+
+API size_t cudnnGetCudartVersion() { return cuda; }
+
+API int cudnnGraphVersionCheck() { return DNN_OK; }
+
+API int cudnnOpsVersionCheck() { return DNN_OK; }
+
+API int cudnnCnnVersionCheck() { return parts; }
+
+API int cudnnAdvVersionCheck() { return DNN_OK; }
 
 // ---- cuDNN's graphs
 
 #include "graphs.h"
-#include "functions.h"
 #include "recurrence.h"
 
 // ---- NCCL. A call begins; a thread of the communicator waits for the other ranks and adds up, in the order of ranks.

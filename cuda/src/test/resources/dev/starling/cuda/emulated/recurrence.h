@@ -1,13 +1,17 @@
 // cuDNN's recurrent layers, played: one layer in one direction, all sequences of one length. Cells are 2 for an LSTM, 3
 // for a GRU, else plain ones.
 
+// A tensor of three dimensions.
+struct Images { int type, n, c, h; };
 struct Layer { int cell, biased, type, inputs, units, algorithm; };
 struct Sequences { int type, steps, batch, width; };
 struct Dropout { bool set; };
 
 static const int PIECE_ALIGNMENT = 64;
 
-static int rnn_type(int type) { return type == 1 ? F64 : dnn_type(type); }
+static int rnn_type(int type) { return type == 1 ? F64 : memory_type(type); }
+
+API int cudnnCreateTensorDescriptor(Images** p) { *p = new Images {}; return DNN_OK; }
 
 static int gates_of(const Layer* layer) { return layer->cell == 2 ? 4 : layer->cell == 3 ? 3 : 1; }
 
@@ -22,7 +26,7 @@ API int cudnnSetDropoutDescriptor(Dropout* p, Dnn*, float dropout, void* states,
 API int cudnnSetTensorNdDescriptor(Images* p, int type, int count, const int* sizes, const int* strides) {
     REQUIRE(rnn_type(type) >= 0 && count == 3 && sizes[0] == 1 && sizes[1] > 0 && sizes[2] > 0, DNN_BAD);
     REQUIRE(strides[2] == 1 && strides[1] == sizes[2] && strides[0] == sizes[1] * sizes[2], DNN_BAD);
-    *p = Images {rnn_type(type), 0, 1, sizes[1], sizes[2], 1};
+    *p = Images {rnn_type(type), 1, sizes[1], sizes[2]};
     return DNN_OK;
 }
 
@@ -84,8 +88,8 @@ API int cudnnGetRNNWeightParams(Dnn*, Layer* layer, int number, size_t bytes, co
         Images* matrix, void** matrix_at, Images* vector, void** vector_at) {
     REQUIRE(number == 0 && id >= 0 && id < 2 * gates_of(layer) && space != nullptr, DNN_BAD);
     REQUIRE(bytes == place(layer, -1, false) && matrix != vector, DNN_BAD);
-    *matrix = Images {layer->type, 0, 1, layer->units, id < gates_of(layer) ? layer->inputs : layer->units, 1};
-    *vector = Images {layer->type, 0, 1, layer->units, 1, 1};
+    *matrix = Images {layer->type, 1, layer->units, id < gates_of(layer) ? layer->inputs : layer->units};
+    *vector = Images {layer->type, 1, layer->units, 1};
     *matrix_at = (char*) space + place(layer, id, false);
     *vector_at = layer->biased ? (char*) space + place(layer, id, true) : nullptr;
     return DNN_OK;

@@ -1,0 +1,101 @@
+package dev.starling.cuda.kernels;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.dnn.AttentionCall;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/**
+ * A mask of attention as libraries take it: added to the scores, of the operands' type, rows at multiples of 16 bytes.
+ * Libraries do not promise what becomes of a row whose scores are all -∞: such a row gets zeros instead, and what is
+ * computed from it is replaced afterwards.
+ */
+final class AdditiveMask implements AutoCloseable {
+    /** What it takes at most; beyond that kernels of our own read the mask as it is. */
+    private static final long MOST_BYTES = 1L << 28;
+    private static final int UNIT = 8;
+    private static final int WARP = 32;
+
+    private final Launcher launcher;
+    private final Tensor added;
+    /** 0 for rows that attend to nothing. */
+    private final Tensor open;
+
+    private record MaskKernel(String function, DType type) implements Kernel {
+        @Override
+        public KernelSource source() {
+            return KernelSource.of("attentionmask", function, "T", Types.of(type));
+        }
+    }
+
+    private AdditiveMask(Launcher launcher, Tensor added, Tensor open) {
+        this.launcher = launcher;
+        this.added = added;
+        this.open = open;
+    }
+
+    /** Returns how the mask of a call would lie, or {@code null} if it took too much memory. */
+    static AttentionCall.Rows rows(Tensor mask, Tensor q, long queries, long keys) {
+        long row = Math.ceilDiv(keys, (long) UNIT) * UNIT;
+        long head = Math.multiplyExact(queries, row);
+        long heads = stride(mask, 3) == 0 ? 1 : mask.size(mask.rank() - 3);
+        long batch = stride(mask, 4) == 0 ? 1 : mask.size(mask.rank() - 4);
+        return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MOST_BYTES ? null
+                : new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row);
+    }
+
+    /** Returns a mask's stride in a dimension counted from the end, 0 where it repeats. */
+    private static long stride(Tensor mask, int fromEnd) {
+        int axis = mask.rank() - fromEnd;
+        return axis < 0 || mask.size(axis) == 1 ? 0 : mask.strides()[axis];
+    }
+
+    /** Makes the mask of a call. */
+    static AdditiveMask of(Launcher launcher, Tensor mask, AttentionCall call) {
+        AttentionCall.Rows lie = call.mask();
+        long batch = lie.batch() == 0 ? 1 : call.batch();
+        long heads = lie.head() == 0 ? 1 : call.heads();
+        long[] sizes = {batch, heads, call.queries()};
+        Tensor added = Tensor.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), lie.row()),
+                mask.device()));
+        Tensor open = Tensor.allocate(new Spec(DType.U8, Shape.of(sizes), mask.device()));
+        Layout rows = Layout.rowMajor(sizes, new long[] {batch == 1 ? 0 : stride(mask, 4),
+            heads == 1 ? 0 : stride(mask, 3), stride(mask, 2)});
+        launcher.launch(new MaskKernel("additive", call.type())).tensor(added).tensor(open).tensor(mask)
+                .i64(call.queries()).i64(call.keys()).i64(lie.row()).i64(stride(mask, 1))
+                .i32(mask.dtype() == DType.BOOL ? 1 : 2).i32(call.causal() ? 1 : 0).layout(rows, 1)
+                .threads(open.count() * WARP);
+        return new AdditiveMask(launcher, added, open);
+    }
+
+    long address() {
+        return added.address();
+    }
+
+    /** Gives rows of results that attend to nothing zeros, and their log-sum-exp -∞. */
+    void close(Tensor y, Tensor logs, AttentionCall call) {
+        long[] sizes = {call.batch(), call.heads(), call.queries()};
+        long head = call.queries();
+        long batch = call.mask().head() == 0 ? head : head * call.heads();
+        Layout rows = Layout.rowMajor(sizes, new long[] {call.y().batch(), call.y().head(), call.y().row()},
+                new long[] {call.mask().batch() == 0 ? 0 : batch, call.mask().head() == 0 ? 0 : head, 1});
+        launcher.launch(new MaskKernel("closed", call.type())).tensor(y).tensor(logs).tensor(open).i64(call.depth())
+                .layout(rows, 2).threads(logs.count() * WARP);
+    }
+
+    /** Returns log-sum-exps of which those that are -∞ are +∞, so that the weights of such rows are 0. */
+    static Tensor turned(Launcher launcher, Tensor logs) {
+        Tensor turned = Tensor.allocate(logs.spec());
+        launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], turned, logs);
+        return turned;
+    }
+
+    @Override
+    public void close() {
+        added.close();
+        open.close();
+    }
+}
