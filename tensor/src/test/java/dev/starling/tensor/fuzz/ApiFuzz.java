@@ -2,6 +2,7 @@ package dev.starling.tensor.fuzz;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.Threads;
@@ -75,7 +76,8 @@ public final class ApiFuzz implements Fuzz {
     }
 
     /**
-     * Searches the modules that classes belong to.
+     * Searches the modules that classes belong to. Where there are several, the first is not searched, but brings what
+     * the others' members take.
      *
      * @param excluded what is not called, besides; by name or its beginning, and why
      */
@@ -84,7 +86,7 @@ public final class ApiFuzz implements Fuzz {
         folder.toFile().deleteOnExit();
         for (Class<?> c : inModules) {
             for (Class<?> type : types(c)) {
-                add(type, excluded, c == inModules[inModules.length - 1]);
+                add(type, excluded, inModules.length == 1 || c != inModules[0]);
             }
         }
         members.sort(Comparator.comparing(Executable::toString));
@@ -197,7 +199,9 @@ public final class ApiFuzz implements Fuzz {
         Executable member = members.get((int) Math.floorMod(seed, members.size()));
         ApiValues values = new ApiValues(random, makers, folder);
         StringBuilder text = new StringBuilder(ApiValues.name(member)).append("(");
-        try (dev.starling.tensor.Scope scope = dev.starling.tensor.Scope.open("case")) {
+        boolean programs = member.getDeclaringClass().getName().contains(".program.");
+        try (Scope scope = Scope.open("case")) {
+            Interceptor.replace(programs ? null : new Watch(0xFF, false));
             Object receiver = null;
             StringBuilder from = new StringBuilder();
             if (member instanceof Method m && !Modifier.isStatic(m.getModifiers())) {
@@ -208,13 +212,7 @@ public final class ApiFuzz implements Fuzz {
             }
             Object[] arguments = values.arguments(member, 4, 0, text);
             text.append(")").append(from.isEmpty() ? "" : " of " + from);
-            boolean programs = member.getDeclaringClass().getName().contains(".program.");
-            Interceptor.replace(programs ? null : new Watch(0xFF, false));
-            try {
-                ApiValues.call(member, receiver, arguments);
-            } finally {
-                Interceptor.replace(null);
-            }
+            ApiValues.call(member, receiver, arguments);
         } catch (ApiValues.NoValueException | Watch.TooLarge e) {
             return null;
         } catch (InvocationTargetException e) {
