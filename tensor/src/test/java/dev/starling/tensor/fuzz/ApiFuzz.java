@@ -62,6 +62,10 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("Backward.", "is made by a tape from its own records, as operands of vjp are"),
             Map.entry("Philox.", "a hook for backends, in the innermost loop"),
             Map.entry("Chain.", "a hook for backends"),
+            Map.entry("Recurrence.operands", "a hook for backends: infer has checked the operands"),
+            Map.entry("Convolution.Geometry.out", "a hook for backends: infer has checked the geometry"),
+            Map.entry("Pooling.Window.out", "a hook for backends: infer has checked the window"),
+            Map.entry("View.view", "a hook for the gate, which has checked the operand"),
             Map.entry("Scope.open", "a scope that nobody closes keeps the thread's tensors"));
 
     private final List<Executable> members = new ArrayList<>();
@@ -233,7 +237,7 @@ public final class ApiFuzz implements Fuzz {
     }
 
     private String judged(Executable member, ApiValues values, Throwable e, String text) {
-        boolean typed = e instanceof TensorException || e instanceof Watch.TooLarge
+        boolean typed = isTyped(e) || e instanceof Watch.TooLarge
                 || e instanceof NullPointerException && values.nulls || values.functions
                 && (e instanceof ClassCastException || e instanceof NullPointerException)
                 || Arrays.stream(member.getExceptionTypes()).anyMatch(t -> t.isInstance(e));
@@ -249,6 +253,15 @@ public final class ApiFuzz implements Fuzz {
             trace.append("\n    at ").append(e.getStackTrace()[i]);
         }
         return kind + "\n" + text + "\n" + e.toString().lines().findFirst().orElse("") + trace;
+    }
+
+    private static boolean isTyped(Throwable e) {
+        for (Class<?> c = e.getClass(); c != null; c = c.getSuperclass()) {
+            if (c.getSimpleName().equals("StarlingException")) {
+                return true;
+            }
+        }
+        return e instanceof TensorException;
     }
 
     /** Runs seeds; see {@link FuzzRunner#main}. */
