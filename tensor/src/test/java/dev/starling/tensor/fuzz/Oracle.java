@@ -240,6 +240,16 @@ final class Oracle {
             }
         }
         addCancelled(op, own, given, slack);
+        if (op instanceof Recurrence) {
+            // A gate near 1 is rounded as 1 is, and what it leaves of the state with it.
+            double most = 1;
+            for (double v : middle) {
+                most = Math.max(most, Double.isFinite(v) ? Math.abs(v) : 0);
+            }
+            for (int i = 0; i < count; i++) {
+                slack[i] += 16 * own * most;
+            }
+        }
         if (excused(op, type, given)) {
             java.util.Arrays.fill(slack, Double.POSITIVE_INFINITY);
         }
