@@ -1,5 +1,6 @@
 package dev.starling.tensor.reference;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Activation;
@@ -27,6 +28,7 @@ final class ReferenceElementwise {
                 case Cast o -> y.copy(i, a, i);
                 case Where o -> y.copy(i, a.getLong(i) != 0 ? b : c, i);
                 case Activation o -> y.set(i, ScalarFunctions.of(o, a.get(i), b.get(i)));
+                case Unary.Clamp o when !a.floating() -> y.setLong(i, saturated(out.dtype(), integer(o, a.getLong(i))));
                 case Unary o when a.floating() -> y.set(i, ScalarFunctions.of(o, a.get(i)));
                 case Unary o -> y.setLong(i, integer(o, a.getLong(i)));
                 case Binary o when a.floating() -> y.set(i, floating(o, a.get(i), b.get(i)));
@@ -74,6 +76,16 @@ final class ReferenceElementwise {
             case Unary.Trunc o -> throw analysis(o);
             case Unary.Affine o -> throw analysis(o);
             case Unary.PowScalar o -> throw analysis(o);
+        };
+    }
+
+    /** Returns the number of the type that is nearest: an end of a range may lie beyond it. */
+    private static long saturated(DType type, long value) {
+        return switch (type) {
+            case I32 -> Math.clamp(value, Integer.MIN_VALUE, Integer.MAX_VALUE);
+            case I8 -> Math.clamp(value, Byte.MIN_VALUE, Byte.MAX_VALUE);
+            case U8 -> Math.clamp(value, 0, 255);
+            default -> value;
         };
     }
 

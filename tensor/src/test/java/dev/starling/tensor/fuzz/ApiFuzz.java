@@ -2,6 +2,7 @@ package dev.starling.tensor.fuzz;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Interceptor;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.Threads;
@@ -61,6 +62,10 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("Backward.", "is made by a tape from its own records, as operands of vjp are"),
             Map.entry("Philox.", "a hook for backends, in the innermost loop"),
             Map.entry("Chain.", "a hook for backends"),
+            Map.entry("Recurrence.operands", "a hook for backends: infer has checked the operands"),
+            Map.entry("Convolution.Geometry.out", "a hook for backends: infer has checked the geometry"),
+            Map.entry("Pooling.Window.out", "a hook for backends: infer has checked the window"),
+            Map.entry("View.view", "a hook for the gate, which has checked the operand"),
             Map.entry("Scope.open", "a scope that nobody closes keeps the thread's tensors"));
 
     private final List<Executable> members = new ArrayList<>();
@@ -75,7 +80,8 @@ public final class ApiFuzz implements Fuzz {
     }
 
     /**
-     * Searches the modules that classes belong to.
+     * Searches the modules that classes belong to. Where there are several, the first is not searched, but brings what
+     * the others' members take.
      *
      * @param excluded what is not called, besides; by name or its beginning, and why
      */
@@ -84,7 +90,7 @@ public final class ApiFuzz implements Fuzz {
         folder.toFile().deleteOnExit();
         for (Class<?> c : inModules) {
             for (Class<?> type : types(c)) {
-                add(type, excluded, c == inModules[inModules.length - 1]);
+                add(type, excluded, inModules.length == 1 || c != inModules[0]);
             }
         }
         members.sort(Comparator.comparing(Executable::toString));
@@ -197,7 +203,9 @@ public final class ApiFuzz implements Fuzz {
         Executable member = members.get((int) Math.floorMod(seed, members.size()));
         ApiValues values = new ApiValues(random, makers, folder);
         StringBuilder text = new StringBuilder(ApiValues.name(member)).append("(");
-        try (dev.starling.tensor.Scope scope = dev.starling.tensor.Scope.open("case")) {
+        boolean programs = member.getDeclaringClass().getName().contains(".program.");
+        try (Scope scope = Scope.open("case")) {
+            Interceptor.replace(programs ? null : new Watch(0xFF, false));
             Object receiver = null;
             StringBuilder from = new StringBuilder();
             if (member instanceof Method m && !Modifier.isStatic(m.getModifiers())) {
@@ -208,13 +216,7 @@ public final class ApiFuzz implements Fuzz {
             }
             Object[] arguments = values.arguments(member, 4, 0, text);
             text.append(")").append(from.isEmpty() ? "" : " of " + from);
-            boolean programs = member.getDeclaringClass().getName().contains(".program.");
-            Interceptor.replace(programs ? null : new Watch(0xFF, false));
-            try {
-                ApiValues.call(member, receiver, arguments);
-            } finally {
-                Interceptor.replace(null);
-            }
+            ApiValues.call(member, receiver, arguments);
         } catch (ApiValues.NoValueException | Watch.TooLarge e) {
             return null;
         } catch (InvocationTargetException e) {
@@ -235,7 +237,7 @@ public final class ApiFuzz implements Fuzz {
     }
 
     private String judged(Executable member, ApiValues values, Throwable e, String text) {
-        boolean typed = e instanceof TensorException || e instanceof Watch.TooLarge
+        boolean typed = isTyped(e) || e instanceof Watch.TooLarge
                 || e instanceof NullPointerException && values.nulls || values.functions
                 && (e instanceof ClassCastException || e instanceof NullPointerException)
                 || Arrays.stream(member.getExceptionTypes()).anyMatch(t -> t.isInstance(e));
@@ -251,6 +253,15 @@ public final class ApiFuzz implements Fuzz {
             trace.append("\n    at ").append(e.getStackTrace()[i]);
         }
         return kind + "\n" + text + "\n" + e.toString().lines().findFirst().orElse("") + trace;
+    }
+
+    private static boolean isTyped(Throwable e) {
+        for (Class<?> c = e.getClass(); c != null; c = c.getSuperclass()) {
+            if (c.getSimpleName().equals("StarlingException")) {
+                return true;
+            }
+        }
+        return e instanceof TensorException;
     }
 
     /** Runs seeds; see {@link FuzzRunner#main}. */

@@ -22,7 +22,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * Runs a range of seeds in a child process. A child that dies or hangs is a finding with the seed it was at, and
  * another child goes on behind it.
  */
-final class FuzzRunner {
+public final class FuzzRunner {
     /** Begins a line of a child that tells of a finding, and stands for a line break in it. */
     static final String MARK = "\u001e";
     private static final int KEPT_LINES = 60;
@@ -35,7 +35,7 @@ final class FuzzRunner {
      * @param findings by seed, in words
      * @param time what it took
      */
-    record Outcome(long cases, Map<Long, String> findings, Duration time) { }
+    public record Outcome(long cases, Map<Long, String> findings, Duration time) { }
 
     private final Class<? extends Fuzz> fuzz;
     private final Duration deadline;
@@ -48,14 +48,14 @@ final class FuzzRunner {
      * @param deadline of one case
      * @param flags of the child's JVM, beside those that Starling needs
      */
-    FuzzRunner(Class<? extends Fuzz> fuzz, Duration deadline, String... flags) {
+    public FuzzRunner(Class<? extends Fuzz> fuzz, Duration deadline, String... flags) {
         this.fuzz = fuzz;
         this.deadline = deadline;
         this.flags = List.of(flags);
     }
 
     /** Takes {@code first=N count=N deadline=SECONDS}, and flags of the child's JVM, and prints what it finds. */
-    static void main(Class<? extends Fuzz> fuzz, String... args) throws Exception {
+    public static void main(Class<? extends Fuzz> fuzz, String... args) throws Exception {
         long first = 0;
         long count = 100_000;
         long seconds = 60;
@@ -77,7 +77,7 @@ final class FuzzRunner {
     }
 
     /** Runs seeds {@code first} to {@code first + count - 1}; prints findings as they come if asked to. */
-    Outcome run(long first, long count, boolean aloud) throws IOException, InterruptedException {
+    public Outcome run(long first, long count, boolean aloud) throws IOException, InterruptedException {
         long began = System.nanoTime();
         Path file = Files.createTempFile("fuzz", ".seed");
         try {

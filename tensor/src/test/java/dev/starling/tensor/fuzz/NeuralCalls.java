@@ -63,7 +63,7 @@ final class NeuralCalls {
         long width = c.ofInts(1, 2, 4, 0, 3, 8, 16, 5);
         long depth = c.oneIn(2) ? c.ofInts(1, 2, 3, 0, 17) : width;
         boolean causal = c.oneIn(2);
-        double scale = c.real(c.ofReals(1, 0.5, 0.1, -0.1, 0));
+        double scale = c.ofReals(1, 0.5, 0.1, -0.1, 0, 3);
         double dropout = c.oneIn(8) ? c.real(0.3) : 0;
         List<Operand> operands = new ArrayList<>(List.of(
                 tame(c, type, ReductionCalls.joined(ElementwiseCalls.narrowed(c, lead), queries, width)),

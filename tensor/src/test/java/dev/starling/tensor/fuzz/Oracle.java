@@ -15,6 +15,7 @@ import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Normalization;
 
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Pooling;
@@ -123,6 +124,10 @@ final class Oracle {
                 continue;
             }
             slack = slack == null ? slack(op, given, e.length, result) : slack;
+            if (op instanceof Normalization && result > 0 && !Double.isFinite(e[i]) && !Double.isFinite(a[i])) {
+                // Statistics of what is not finite are infinite or NaN, as the origin has it from which a kernel counts.
+                continue;
+            }
             boolean overflown = !exact(op) && beyond(expected.dtype(), a[i]) && beyond(expected.dtype(), e[i])
                     && Math.signum(a[i]) == Math.signum(e[i]);
             if (overflown || slack[i] == Double.POSITIVE_INFINITY) {
@@ -235,6 +240,16 @@ final class Oracle {
             }
         }
         addCancelled(op, own, given, slack);
+        if (op instanceof Recurrence) {
+            // A gate near 1 is rounded as 1 is, and what it leaves of the state with it.
+            double most = 1;
+            for (double v : middle) {
+                most = Math.max(most, Double.isFinite(v) ? Math.abs(v) : 0);
+            }
+            for (int i = 0; i < count; i++) {
+                slack[i] += 16 * own * most;
+            }
+        }
         if (excused(op, type, given)) {
             java.util.Arrays.fill(slack, Double.POSITIVE_INFINITY);
         }

@@ -69,8 +69,8 @@ final class UpdateCalls {
     static Call update(Choices c) {
         DType type = floating(c);
         long[] dims = Operand.sizes(c, c.next(4));
-        double rate = c.real(c.ofReals(0.1, 1, 0.5));
-        double decay = c.real(c.ofReals(0, 0.1, 0.9));
+        double rate = factor(c, c.ofReals(0.1, 1, 0.5));
+        double decay = factor(c, c.ofReals(0, 0.1, 0.9));
         Operand x0 = Operand.of(c, type, Values.USUAL, dims);
         Operand x1 = Operand.of(c, type, Values.USUAL, dims);
         Operand x2 = Operand.of(c, type, Values.TAME, dims);
@@ -84,6 +84,11 @@ final class UpdateCalls {
             default -> changing(new Update.Adam(rate, 0.9, 0.99, 1e-6, decay, flag, c.integer(c.ofInts(1, 2, 1000))),
                     x0, x1, x2, Operand.of(c, type, Values.POSITIVE, dims));
         };
+    }
+
+    /** In wild cases returns, one time in four, another number, but none so great that rounding a sum shows in it. */
+    private static double factor(Choices c, double legal) {
+        return c.wild && c.oneIn(4) ? c.ofReals(0, -1, 2, Double.NaN, Double.POSITIVE_INFINITY, -0.0) : legal;
     }
 
     private static Call changing(Update op, Operand... operands) {
