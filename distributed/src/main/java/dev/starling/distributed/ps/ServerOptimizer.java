@@ -32,6 +32,7 @@ public sealed interface ServerOptimizer {
             case Update.Adam a -> new Adam(a.beta1(), a.beta2(), a.epsilon(), a.weightDecay(), a.decoupled());
             case Update.Assign other -> throw noRule(other);
             case Update.Blend other -> throw noRule(other);
+            case Update.RunningStatistics other -> throw noRule(other);
         };
     }
 

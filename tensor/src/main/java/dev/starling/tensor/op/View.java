@@ -19,15 +19,19 @@ public sealed interface View extends Op {
      * The parts of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The parts' gradients
      * become the operand's in one copy.
      *
-     * @param axis the dimension, counted from the front, of size 1 or more
+     * @param axis the dimension, counted from the front, of size 1 to {@value #MAX_PARTS}
      */
     record Unstack(int axis) implements View {
+        /** The greatest number of views. */
+        public static final int MAX_PARTS = 65_536;
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
-            Check.argument(axis >= 0 && axis < in[0].shape().rank() && in[0].shape().dim(axis) > 0, this,
-                    "needs a dimension " + axis + " of size 1 or more", "choose another dimension", in);
-            Spec[] parts = new Spec[Math.toIntExact(in[0].shape().dim(axis))];
+            Check.argument(axis >= 0 && axis < in[0].shape().rank() && in[0].shape().dim(axis) > 0
+                    && in[0].shape().dim(axis) <= MAX_PARTS, this,
+                    () -> "needs a dimension " + axis + " of size 1 to " + MAX_PARTS, "choose another dimension", in);
+            Spec[] parts = new Spec[(int) in[0].shape().dim(axis)];
             Arrays.fill(parts, in[0].with(in[0].shape().without(axis)));
             return parts;
         }

@@ -53,7 +53,7 @@ final class Oracle {
         Snapshot[] given = snapshots(in);
         Snapshot[] actual = snapshots(out);
         if (op instanceof View view) {
-            return ViewOracle.difference(view, given[0], actual[0]);
+            return ViewOracle.difference(view, given[0], actual);
         }
         Snapshot[] expected = reference(op, given);
         for (int i = 0; i < actual.length; i++) {

@@ -8,7 +8,17 @@ final class ViewOracle {
     private ViewOracle() {
     }
 
-    static String difference(View op, Snapshot in, Snapshot out) {
+    static String difference(View op, Snapshot in, Snapshot... parts) {
+        for (int part = 0; part < parts.length; part++) {
+            String difference = difference(op, part, in, parts[part]);
+            if (difference != null) {
+                return difference;
+            }
+        }
+        return null;
+    }
+
+    private static String difference(View op, int part, Snapshot in, Snapshot out) {
         int width = in.dtype().bytes();
         long[] from = in.shape().dims();
         long[] to = out.shape().dims();
@@ -19,7 +29,7 @@ final class ViewOracle {
                 at[d] = rest % to[d];
                 rest /= to[d];
             }
-            long j = op instanceof View.Reshape ? i : place(op, from, at);
+            long j = op instanceof View.Reshape ? i : place(op, part, from, at);
             if (!Arrays.equals(in.bytes(), (int) j * width, (int) (j + 1) * width, out.bytes(), i * width,
                     (i + 1) * width)) {
                 return op + " shows at " + Arrays.toString(at) + " another element than " + j;
@@ -28,8 +38,11 @@ final class ViewOracle {
         return null;
     }
 
-    private static long place(View op, long[] from, long... at) {
+    private static long place(View op, int part, long[] from, long... at) {
         long[] source = new long[from.length];
+        if (op instanceof View.Unstack o) {
+            source[o.axis()] = part;
+        }
         for (int d = 0; d < at.length; d++) {
             switch (op) {
                 case View.Permute o -> source[o.order()[d]] = at[d];
@@ -40,6 +53,7 @@ final class ViewOracle {
                         source[s] = from[s] == 1 ? 0 : at[d];
                     }
                 }
+                case View.Unstack o -> source[d < o.axis() ? d : d + 1] = at[d];
                 case View.Reshape o -> throw new AssertionError("reshape keeps the order");
             }
         }
