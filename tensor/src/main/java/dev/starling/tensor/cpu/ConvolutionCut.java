@@ -43,7 +43,7 @@ final class ConvolutionCut {
             whole &= ConvolutionAxis.isWhole(shape.in()[i], shape.kernel()[i], shape.out()[i], shape.stride()[i],
                     shape.padLow()[i], shape.dilation()[i]);
         }
-        if (whole && !OneDnnFault.needsPaddedCopy(type, pass, shape)) {
+        if (whole && !OneDnnFault.strikesWhole(type, pass, shape)) {
             return null;
         }
         ConvolutionAxis[] axes = new ConvolutionAxis[shape.spatialDims()];
@@ -100,11 +100,12 @@ final class ConvolutionCut {
             Tensor g = ConvolutionKernels.image(places(in[0]));
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor window = pixels(x);
-            Tensor result = padded ? padding(x.spec()) : window;
+            // oneDNN does not write to strides that interleave.
+            Tensor result = padded ? padding(x.spec()) : isStepped() ? Tensor.allocate(window.spec()) : window;
             ConvolutionKernels.request(type, kept(), result, weight, g)
                     .backwardData(g.address(), weight.address(), result.address());
-            if (padded) {
-                CopyKernels.copy(insidePadding(result), window);
+            if (result != window) {
+                CopyKernels.copy(padded ? insidePadding(result) : result, window);
             }
         }
         return x;
@@ -139,7 +140,8 @@ final class ConvolutionCut {
             new Spec[] {outputs[1]}))[0]};
     }
 
-    private boolean isEmpty() {
+    /** Tells whether no tap meets the image. */
+    boolean isEmpty() {
         return Arrays.stream(axes).anyMatch(axis -> axis.taps() == 0);
     }
 
@@ -157,6 +159,10 @@ final class ConvolutionCut {
             all &= axes[i].pixels() == whole.in()[i];
         }
         return all;
+    }
+
+    private boolean isStepped() {
+        return Arrays.stream(axes).anyMatch(axis -> axis.pixelStep() > 1);
     }
 
     private boolean keepsTaps() {
@@ -178,7 +184,7 @@ final class ConvolutionCut {
     }
 
     /** What is kept, with its padding or, where the image is padded already, without. */
-    private ConvolutionShape kept() {
+    ConvolutionShape kept() {
         int n = axes.length;
         long[][] sizes = new long[7][n];
         for (int i = 0; i < n; i++) {
@@ -196,7 +202,7 @@ final class ConvolutionCut {
     }
 
     private Tensor pixels(Tensor x) {
-        return view(x, ConvolutionAxis::pixel, ConvolutionAxis::pixels, _ -> 1);
+        return view(x, ConvolutionAxis::pixel, ConvolutionAxis::pixels, ConvolutionAxis::pixelStep);
     }
 
     private Tensor places(Tensor y) {
