@@ -12,8 +12,8 @@ public sealed interface Pooling extends Op {
     Window window();
 
     /**
-     * How the window moves; one value for each of 1 to 3 spatial dimensions. A window has less than 2²⁸ elements; it and
-     * the padded input are shorter than 2³⁰ in each dimension.
+     * How the window moves; one value for each of 1 to 3 spatial dimensions. A window has less than 2²⁸ elements; it
+     * and the padded input are shorter than 2³⁰ in each dimension.
      *
      * @param kernel size
      * @param stride distance between neighbouring places
@@ -182,9 +182,9 @@ public sealed interface Pooling extends Op {
                     () -> "the dilation must not step over the input in dimension " + axis,
                     "use a smaller dilation", in);
             elements = Math.min(Window.MOST_ELEMENTS, elements * w.kernel()[i]);
-            Check.argument(elements < Window.MOST_ELEMENTS && w.fits(i, x.dim(axis)), op, () -> "the window must have less "
-                    + "than 2^28 elements, and it and the padded input must be shorter than 2^30 in dimension " + axis
-                    + ", got " + w, "use a smaller kernel, padding or dilation", in);
+            Check.argument(elements < Window.MOST_ELEMENTS && w.fits(i, x.dim(axis)), op,
+                    () -> "the window must have less than 2^28 elements, and it and the padded input must be shorter "
+                    + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation", in);
             y[axis] = w.out(i, x.dim(axis));
             Check.shape(y[axis] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
