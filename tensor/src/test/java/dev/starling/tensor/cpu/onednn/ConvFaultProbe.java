@@ -88,6 +88,8 @@ final class ConvFaultProbe {
         Tensor y = operand(Shape.of(outDims), dtype);
         Tensor b = operand(Shape.of(shape.outChannels()), dtype);
         Tensor expected = fault.pass() == Pass.FORWARD ? reference(example, x, w, b)
+            : fault == OneDnnFault.OVERRUN_ON_STRIDED_POINTS
+            ? Tensor.compute(new ConvWeightGradient(example.geometry(), w.shape(), false), x, y)
             : Tensor.compute(new ConvWeightGradient(example.geometry(), w.shape(), false), onReference(x),
                 onReference(y));
         for (int i = 0; i < TIMES; i++) {

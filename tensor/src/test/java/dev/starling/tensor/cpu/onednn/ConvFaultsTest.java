@@ -5,11 +5,13 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.onednn.ConvFaultProbe.Example;
 import dev.starling.tensor.op.Convolution.Conv;
 import dev.starling.tensor.op.Convolution.ConvWeightGradient;
+import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
@@ -63,7 +65,7 @@ class ConvFaultsTest {
 
     @ParameterizedTest
     @EnumSource(value = OneDnnFault.class, mode = EnumSource.Mode.EXCLUDE,
-        names = {"CRASH_ON_HUGE_STEPS", "STICKY_ERROR"})
+        names = {"CRASH_ON_HUGE_STEPS", "OVERRUN_ON_STRIDED_POINTS", "STICKY_ERROR"})
     void shouldComputeTheExampleRight(OneDnnFault fault) {
         Example example = ConvFaultProbe.example(fault);
         for (DType dtype : List.of(DType.F32, DType.BF16, DType.F16)) {
@@ -78,6 +80,17 @@ class ConvFaultsTest {
             assertThat(Tensor.compute(gradient, x, g).toDoubles()).containsExactly(Tensor.compute(gradient,
                 ConvFaultProbe.onReference(x), ConvFaultProbe.onReference(g)).toDoubles());
         }
+    }
+
+    @Test
+    void shouldComputeStridedPointsAsPointsOfEveryStridethPixel() {
+        Example example = ConvFaultProbe.example(OneDnnFault.OVERRUN_ON_STRIDED_POINTS);
+        Tensor x = ConvFaultProbe.operand(example.x(), DType.F32);
+        Tensor g = ConvFaultProbe.operand(Shape.of(example.shape().destinationDims(4)), DType.F32);
+        Tensor strided = Tensor.compute(new ConvWeightGradient(example.geometry(), example.weight(), false), x, g);
+        Tensor points = Tensor.compute(new ConvWeightGradient(Geometry.of(2, 1, 0, 1, 1), example.weight(), false),
+            x.get("..., ::2, ::2").contiguous(), g);
+        assertThat(strided.toDoubles()).containsExactly(points.toDoubles());
     }
 
     @ParameterizedTest
@@ -108,7 +121,7 @@ class ConvFaultsTest {
             }
             try {
                 assertThat(Tensor.ones(3, 37).matmul(Tensor.ones(37, 41)).sum().item()).isEqualTo(3.0 * 37 * 41);
-                assertThat(Tensor.compute(new Conv(dev.starling.tensor.op.Convolution.Geometry.of(2, 1, 1, 1, 1),
+                assertThat(Tensor.compute(new Conv(Geometry.of(2, 1, 1, 1, 1),
                     Epilogue.NONE), Tensor.ones(1, 3, 19, 23), Tensor.ones(5, 3, 3, 3)).toDoubles()[0]).isEqualTo(12);
             } catch (RuntimeException | AssertionError e) {
                 failed[0] = e;
