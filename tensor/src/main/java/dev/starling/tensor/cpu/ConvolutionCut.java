@@ -23,6 +23,8 @@ final class ConvolutionCut {
     /** A padded copy of more elements than this must not exceed the convolution's own tensors by far. */
     private static final long LARGE_COPY = 1L << 24;
     private static final int FAR = 8;
+    /** oneDNN takes minutes to set up input gradients with strides of this order, where places are apart. */
+    private static final long LONG_STRIDE = 4096;
 
     private final ElementType type;
     private final ConvolutionShape whole;
@@ -43,7 +45,7 @@ final class ConvolutionCut {
             whole &= ConvolutionAxis.isWhole(shape.in()[i], shape.kernel()[i], shape.out()[i], shape.stride()[i],
                     shape.padLow()[i], shape.dilation()[i]);
         }
-        if (whole && !OneDnnFault.strikesWhole(type, pass, shape)) {
+        if (whole && !OneDnnFault.strikesWhole(type, pass, shape) && !hasLongStride(shape)) {
             return null;
         }
         ConvolutionAxis[] axes = new ConvolutionAxis[shape.spatialDims()];
@@ -60,8 +62,22 @@ final class ConvolutionCut {
                 : new ConvolutionCut(type, shape, axes, true);
     }
 
-    /** Tells whether a padded copy would be out of proportion: the reference kernels then take less memory. */
+    private static boolean hasLongStride(ConvolutionShape shape) {
+        boolean found = false;
+        for (int i = 0; i < shape.spatialDims(); i++) {
+            found |= shape.stride()[i] > Math.max(LONG_STRIDE, (shape.kernel()[i] - 1) * shape.dilation()[i] + 1);
+        }
+        return found;
+    }
+
+    /**
+     * Tells whether the reference kernels do better: a padded copy would be out of proportion, or places are so far
+     * apart that oneDNN takes longer to set up than they take to run.
+     */
     boolean isTooSparse() {
+        if (!isEmpty() && hasLongStride(kept())) {
+            return true;
+        }
         double copy = 1.0 * whole.batch() * whole.inChannels();
         double own = copy;
         double result = 1.0 * whole.batch() * whole.outChannels();
