@@ -7,6 +7,8 @@ import java.util.List;
 
 /** Pooling over 1, 2 or 3 spatial dimensions: {@code [N, C, *in]} to {@code [N, C, *out]}. */
 public final class Pools {
+    private static final int MOST_WINDOWS = 1 << 16;
+
     private Pools() {
     }
 
@@ -110,8 +112,13 @@ public final class Pools {
                 throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),
                         "sizes must be > 0, got " + Arrays.toString(out), "give positive sizes");
             }
+            if (out[i] > MOST_WINDOWS && out[i] > in) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(x.spec()),
+                        "a size beyond the input's must be at most " + MOST_WINDOWS + ", got " + Arrays.toString(out),
+                        "give smaller sizes");
+            }
             even &= in % out[i] == 0;
-            kernel[i] = (int) (in / out[i]);
+            kernel[i] = (int) Math.min(in / out[i], Integer.MAX_VALUE);
         }
         int[] ones = new int[rank];
         Arrays.fill(ones, 1);
@@ -120,7 +127,12 @@ public final class Pools {
 
     /** Returns {@code [out, in]}: row {@code o} holds 1/size within window {@code o}, else 0. */
     private static Tensor averaging(Tensor like, long in, int out) {
-        double[] matrix = new double[Math.toIntExact(in * out)];
+        if (in > Integer.MAX_VALUE / out) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "adaptiveAvgPool", List.of(like.spec()),
+                    "input times output must be less than 2^31 where it does not divide, got " + in + " and " + out,
+                    "pool to a divisor of the input's size");
+        }
+        double[] matrix = new double[(int) in * out];
         for (int o = 0; o < out; o++) {
             int from = (int) (o * in / out);
             int to = (int) Math.ceilDiv((o + 1) * in, out);

@@ -12,15 +12,16 @@ package dev.starling.tensor.cpu;
  * @param places number of places
  * @param pixel first pixel that is kept
  * @param pixels number of pixels
- * @param stride distance between places, 1 if there is one
+ * @param pixelStep distance between kept pixels, which is the stride if there is one tap
+ * @param stride distance between places in kept pixels, 1 if there is one place or one tap
  * @param dilation distance between kept taps in pixels, 1 if there is one
  * @param low padding before the kept pixels, less than the extent of the kept taps
  * @param high padding after them, exactly as far as the last tap reaches at the last place
  * @param gaps whether taps or places between the kept ones see padding only
  */
-record ConvolutionAxis(long tap, long taps, long tapStep, long place, long places, long pixel, long pixels, long stride,
-                       long dilation, long low, long high, boolean gaps) {
-    private static final ConvolutionAxis NOTHING = new ConvolutionAxis(0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, false);
+record ConvolutionAxis(long tap, long taps, long tapStep, long place, long places, long pixel, long pixels,
+                       long pixelStep, long stride, long dilation, long low, long high, boolean gaps) {
+    private static final ConvolutionAxis NOTHING = new ConvolutionAxis(0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, false);
 
     /** Tells whether every tap and every place sees a pixel, and stride and dilation have an effect or are 1. */
     static boolean isWhole(long in, long kernel, long out, long stride, long padding, long dilation) {
@@ -65,8 +66,12 @@ record ConvolutionAxis(long tap, long taps, long tapStep, long place, long place
         long end = highest * stride + last * dilation - padding;
         long pixel = Math.max(0, base);
         long pixels = Math.min(in - 1, end) - pixel + 1;
-        return new ConvolutionAxis(first, (last - first) / tapStep + 1, tapStep, lowest, highest - lowest + 1, pixel,
-                pixels, lowest == highest ? 1 : stride, first == last ? 1 : tapStep * dilation, pixel - base,
-                end - base + 1 - (pixel - base) - pixels, !even || !joined);
+        long places = highest - lowest + 1;
+        if (first == last) {
+            return new ConvolutionAxis(first, 1, 1, lowest, places, pixel, places, stride, 1, 1, 0, 0, !joined);
+        }
+        return new ConvolutionAxis(first, (last - first) / tapStep + 1, tapStep, lowest, places, pixel, pixels, 1,
+                places == 1 ? 1 : stride, tapStep * dilation, pixel - base, end - pixel + 1 - pixels,
+                !even || !joined);
     }
 }

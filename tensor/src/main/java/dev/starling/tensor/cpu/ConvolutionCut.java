@@ -23,6 +23,8 @@ final class ConvolutionCut {
     /** A padded copy of more elements than this must not exceed the convolution's own tensors by far. */
     private static final long LARGE_COPY = 1L << 24;
     private static final int FAR = 8;
+    /** oneDNN takes minutes to set up input gradients with strides of this order, where places are apart. */
+    private static final long LONG_STRIDE = 4096;
 
     private final ElementType type;
     private final ConvolutionShape whole;
@@ -43,7 +45,7 @@ final class ConvolutionCut {
             whole &= ConvolutionAxis.isWhole(shape.in()[i], shape.kernel()[i], shape.out()[i], shape.stride()[i],
                     shape.padLow()[i], shape.dilation()[i]);
         }
-        if (whole && !OneDnnFault.needsPaddedCopy(type, pass, shape)) {
+        if (whole && !OneDnnFault.strikesWhole(type, pass, shape) && !hasLongStride(shape)) {
             return null;
         }
         ConvolutionAxis[] axes = new ConvolutionAxis[shape.spatialDims()];
@@ -60,8 +62,22 @@ final class ConvolutionCut {
                 : new ConvolutionCut(type, shape, axes, true);
     }
 
-    /** Tells whether a padded copy would be out of proportion: the reference kernels then take less memory. */
+    private static boolean hasLongStride(ConvolutionShape shape) {
+        boolean found = false;
+        for (int i = 0; i < shape.spatialDims(); i++) {
+            found |= shape.stride()[i] > Math.max(LONG_STRIDE, (shape.kernel()[i] - 1) * shape.dilation()[i] + 1);
+        }
+        return found;
+    }
+
+    /**
+     * Tells whether the reference kernels do better: a padded copy would be out of proportion, or places are so far
+     * apart that oneDNN takes longer to set up than they take to run.
+     */
     boolean isTooSparse() {
+        if (!isEmpty() && hasLongStride(kept())) {
+            return true;
+        }
         double copy = 1.0 * whole.batch() * whole.inChannels();
         double own = copy;
         double result = 1.0 * whole.batch() * whole.outChannels();
@@ -100,11 +116,12 @@ final class ConvolutionCut {
             Tensor g = ConvolutionKernels.image(places(in[0]));
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor window = pixels(x);
-            Tensor result = padded ? padding(x.spec()) : window;
+            // oneDNN does not write to strides that interleave.
+            Tensor result = padded ? padding(x.spec()) : isStepped() ? Tensor.allocate(window.spec()) : window;
             ConvolutionKernels.request(type, kept(), result, weight, g)
                     .backwardData(g.address(), weight.address(), result.address());
-            if (padded) {
-                CopyKernels.copy(insidePadding(result), window);
+            if (result != window) {
+                CopyKernels.copy(padded ? insidePadding(result) : result, window);
             }
         }
         return x;
@@ -139,7 +156,8 @@ final class ConvolutionCut {
             new Spec[] {outputs[1]}))[0]};
     }
 
-    private boolean isEmpty() {
+    /** Tells whether no tap meets the image. */
+    boolean isEmpty() {
         return Arrays.stream(axes).anyMatch(axis -> axis.taps() == 0);
     }
 
@@ -157,6 +175,10 @@ final class ConvolutionCut {
             all &= axes[i].pixels() == whole.in()[i];
         }
         return all;
+    }
+
+    private boolean isStepped() {
+        return Arrays.stream(axes).anyMatch(axis -> axis.pixelStep() > 1);
     }
 
     private boolean keepsTaps() {
@@ -178,7 +200,7 @@ final class ConvolutionCut {
     }
 
     /** What is kept, with its padding or, where the image is padded already, without. */
-    private ConvolutionShape kept() {
+    ConvolutionShape kept() {
         int n = axes.length;
         long[][] sizes = new long[7][n];
         for (int i = 0; i < n; i++) {
@@ -196,7 +218,7 @@ final class ConvolutionCut {
     }
 
     private Tensor pixels(Tensor x) {
-        return view(x, ConvolutionAxis::pixel, ConvolutionAxis::pixels, _ -> 1);
+        return view(x, ConvolutionAxis::pixel, ConvolutionAxis::pixels, ConvolutionAxis::pixelStep);
     }
 
     private Tensor places(Tensor y) {

@@ -6,6 +6,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.cpu.onednn.OneDnnFault;
 import dev.starling.tensor.cpu.onednn.Pass;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
@@ -41,7 +42,7 @@ final class ConvolutionKernels {
     private static Tensor[] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
         ConvolutionShape shape = shape(op, in[0].shape(), in[1].shape(), output.shape());
         ConvolutionCut cut = ConvolutionCut.of(type, Pass.FORWARD, shape);
-        if (cut != null && cut.isTooSparse()) {
+        if (cut != null && cut.isTooSparse() || OneDnnFault.needsWidening(type, Pass.FORWARD, shape)) {
             return null;
         }
         Tensor y = cut != null ? cut.forward(in, output) : forward(type, shape, in, output);

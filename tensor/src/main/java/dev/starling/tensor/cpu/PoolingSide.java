@@ -12,6 +12,11 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
                 window.dilation()[d]);
     }
 
+    /** Returns how many elements a window has inside at most, or how many windows an element lies in. */
+    int mostTaps() {
+        return Math.min(kernel, Math.max(in, out));
+    }
+
     int at(int o, int k) {
         return o * stride - padding + k * dilation;
     }

@@ -33,7 +33,7 @@ final class PoolingWindows {
         wholeTo = width.wholeTo();
         surroundedFrom = width.surroundedFrom();
         surroundedTo = width.surroundedTo();
-        elements = Math.multiplyExact(Math.multiplyExact(depth.kernel(), height.kernel()), width.kernel());
+        elements = Math.multiplyExact(Math.multiplyExact(depth.mostTaps(), height.mostTaps()), width.mostTaps());
         pixel = 4L * channels;
         this.countPadding = countPadding;
     }
@@ -109,7 +109,7 @@ final class PoolingWindows {
         int b = (int) (row % height.in());
         int a = (int) (row / height.in() % depth.in());
         long image = y + row / height.in() / depth.in() * depth.out() * height.out() * width.out() * pixel;
-        int step = width.stride();
+        int step = Math.min(width.stride(), width.in());
         int i = phase;
         while (i < width.in()) {
             int first = i;

@@ -47,7 +47,7 @@ public sealed interface Convolution extends Op {
             return Math.floorDiv(in + 2L * padding[i] - (long) dilation[i] * (kernel - 1) - 1, stride[i]) + 1;
         }
 
-        /** Tells whether a padded image of {@code in} and a dilated kernel are shorter than 2³¹ in dimension {@code i}. */
+        /** Tells whether the padded image and the dilated kernel are shorter than 2³¹ in dimension {@code i}. */
         boolean fits(int i, long in, long kernel) {
             return in <= Integer.MAX_VALUE - 2L * padding[i] && kernel <= Integer.MAX_VALUE
                     && dilation[i] * (kernel - 1) < Integer.MAX_VALUE;

@@ -12,7 +12,8 @@ public sealed interface Pooling extends Op {
     Window window();
 
     /**
-     * How the window moves; one value per spatial dimension.
+     * How the window moves; one value for each of 1 to 3 spatial dimensions. A window has less than 2²⁸ elements; it
+     * and the padded input are shorter than 2³⁰ in each dimension.
      *
      * @param kernel size
      * @param stride distance between neighbouring places
@@ -21,6 +22,9 @@ public sealed interface Pooling extends Op {
      * @param ceil whether a last window that starts inside but reaches outside counts
      */
     record Window(int[] kernel, int[] stride, int[] padding, int[] dilation, boolean ceil) {
+        private static final long MOST_ELEMENTS = 1L << 28;
+        private static final long LONGEST = 1L << 30;
+
         /** Makes a window of {@code rank} equal dimensions without dilation. */
         public static Window of(int rank, int kernel, int stride, int padding) {
             int[] ones = new int[rank];
@@ -46,6 +50,11 @@ public sealed interface Pooling extends Op {
             return ceil && (n - 1) * stride[i] >= in + padding[i] ? n - 1 : n;
         }
 
+        /** Tells whether a padded input of {@code in} and the dilated window are shorter than 2³⁰ in one dimension. */
+        private boolean fits(int i, long in) {
+            return in < LONGEST - 2L * padding[i] && (long) dilation[i] * (kernel[i] - 1) < LONGEST;
+        }
+
         @Override
         public boolean equals(Object o) {
             return o instanceof Window w && ceil == w.ceil && Arrays.equals(kernel, w.kernel)
@@ -56,6 +65,12 @@ public sealed interface Pooling extends Op {
         @Override
         public int hashCode() {
             return Arrays.deepHashCode(new Object[] {kernel, stride, padding, dilation, ceil});
+        }
+
+        @Override
+        public String toString() {
+            return "kernel " + Arrays.toString(kernel) + ", stride " + Arrays.toString(stride) + ", padding "
+                    + Arrays.toString(padding) + ", dilation " + Arrays.toString(dilation) + (ceil ? ", ceil" : "");
         }
     }
 
@@ -150,20 +165,28 @@ public sealed interface Pooling extends Op {
 
     private static Shape output(Pooling op, Shape x, Spec[] in) {
         Window w = op.window();
-        Check.shape(x.rank() == w.rank() + 2, op, () -> "needs [N, C, *spatial] of rank " + (w.rank() + 2),
-                "reshape it", in);
+        int rank = w.rank();
+        Check.argument(rank >= 1 && rank <= 3 && w.stride().length == rank && w.padding().length == rank
+                && w.dilation().length == rank, op, "needs a kernel, stride, padding and dilation for each of 1 to 3 "
+                + "spatial dimensions", "give one value of each per spatial dimension", in);
+        Check.shape(x.rank() == rank + 2, op, () -> "needs [N, C, *spatial] of rank " + (rank + 2), "reshape it", in);
         long[] y = x.dims();
-        for (int i = 0; i < w.rank(); i++) {
-            Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
-                    && 2 * w.padding()[i] <= w.kernel()[i], op,
-                    "kernel, stride and dilation must be > 0 and padding at most half of the kernel",
-                    "change the window", in);
+        long elements = 1;
+        for (int i = 0; i < rank; i++) {
             int axis = i + 2;
-            Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(i + 2), op,
+            Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
+                    && w.padding()[i] <= w.kernel()[i] / 2, op,
+                    () -> "kernel, stride and dilation must be > 0 and padding at most half of the kernel, got " + w,
+                    "change the window", in);
+            Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(axis), op,
                     () -> "the dilation must not step over the input in dimension " + axis,
                     "use a smaller dilation", in);
-            y[i + 2] = w.out(i, x.dim(i + 2));
-            Check.shape(y[i + 2] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
+            elements = Math.min(Window.MOST_ELEMENTS, elements * w.kernel()[i]);
+            Check.argument(elements < Window.MOST_ELEMENTS && w.fits(i, x.dim(axis)), op,
+                    () -> "the window must have less than 2^28 elements, and it and the padded input must be shorter "
+                    + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation", in);
+            y[axis] = w.out(i, x.dim(axis));
+            Check.shape(y[axis] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
         }
         return Shape.of(y);

@@ -215,7 +215,7 @@ final class Dnnl {
         }
     }
 
-    private static long newPrimitive(long primitiveDesc) {
+    static long newPrimitive(long primitiveDesc) {
         return created("creating a primitive", out -> (int) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
     }
 

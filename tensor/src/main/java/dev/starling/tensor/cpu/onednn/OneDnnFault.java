@@ -24,17 +24,28 @@ public enum OneDnnFault {
     ZERO_ON_DEEP_PADDING(Pass.WEIGHTS, EnumSet.of(F32), OneDnn.Isa.AVX512, Remedy.PADDED_COPY,
         shape -> shape.spatialDims() == 3 && shape.stride()[0] > 1 && shape.in()[0] <= reach(shape, 0) + 1
             && 2 * Math.max(shape.padLow()[0], shape.padHigh()[0]) > reach(shape, 0)),
-    /** All rows but the first are wrong with one input channel a group, output width 1 and a stride along the width. */
+    /**
+     * All rows but the first are wrong with output width 1 and a stride along the width: seen with one input channel a
+     * group. PyTorch reports the same of bf16 on AMX in three dimensions with any channels.
+     */
     WRONG_ROWS_OF_ONE_COLUMN(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX512, Remedy.CUT,
-        shape -> shape.spatialDims() > 1 && shape.inChannels() == shape.groups()
-            && shape.out()[shape.spatialDims() - 1] == 1 && shape.stride()[shape.spatialDims() - 1] > 1),
+        shape -> shape.spatialDims() > 1 && shape.out()[shape.spatialDims() - 1] == 1
+            && shape.stride()[shape.spatialDims() - 1] > 1),
+    /** oneDNN's developers report wrong values where a stride along height or depth exceeds the kernel, on AMX. */
+    WRONG_WHERE_STRIDES_SKIP_ROWS(Pass.FORWARD, EnumSet.of(BF16, F16), OneDnn.Isa.AMX, Remedy.WIDEN,
+        shape -> max(shape.kernel()) > 1 && any(shape, i -> i < shape.spatialDims() - 1
+            && shape.stride()[i] > reach(shape, i) + 1)),
     /** The process ends (SIGSEGV) where no tap meets the image and the dilation is more than 1. */
-    CRASH_WHERE_NO_TAP_MEETS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX512, Remedy.CUT,
+    CRASH_WHERE_NO_TAP_MEETS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
         shape -> any(shape, i -> isUnseen(shape, i))),
     /** The process ends, or the primitive cannot be generated, where stride, padding and dilation pass 30 bits. */
-    CRASH_ON_HUGE_STEPS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX512, Remedy.CUT,
+    CRASH_ON_HUGE_STEPS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
         shape -> any(shape, i -> Math.max(shape.stride()[i], Math.max(shape.padLow()[i], shape.dilation()[i]))
             >= 1 << 30)),
+    /** A kernel of one tap writes beyond its scratch memory, where channels are fewer than a vector and strides > 1. */
+    OVERRUN_ON_STRIDED_POINTS(Pass.WEIGHTS, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
+        shape -> shape.spatialDims() < 3 && shape.groups() == 1 && shape.inChannels() < vector()
+            && max(shape.kernel()) == 1 && max(shape.stride()) > 1),
     /** After one primitive that could not be generated, its thread can generate no other. */
     STICKY_ERROR(Pass.FORWARD, EnumSet.allOf(ElementType.class), OneDnn.Isa.SSE41, Remedy.OTHER_THREAD,
         shape -> false);
@@ -58,12 +69,25 @@ public enum OneDnnFault {
 
     /** How callers keep away from a fault. */
     public enum Remedy {
-        /** Parts that see only padding are cut off, and what remains is not of such a geometry. */
+        /** Parts that see only padding, and pixels that no tap reads, are cut off: what remains is not of this kind. */
         CUT,
         /** The image is copied with its padding, so that oneDNN pads nothing. */
         PADDED_COPY,
+        /** The convolution is computed in f32. */
+        WIDEN,
         /** The primitive is created again on another thread. */
         OTHER_THREAD
+    }
+
+    /** Tells whether a fault may strike on this processor that f32 does not have. */
+    public static boolean needsWidening(ElementType type, Pass pass, ConvolutionShape shape) {
+        return WRONG_WHERE_STRIDES_SKIP_ROWS.strikes(type, pass, shape)
+            && OneDnn.has(WRONG_WHERE_STRIDES_SKIP_ROWS.isa);
+    }
+
+    /** Tells whether a fault may strike a convolution of which every tap and place sees a pixel. */
+    public static boolean strikesWhole(ElementType type, Pass pass, ConvolutionShape shape) {
+        return OVERRUN_ON_STRIDED_POINTS.strikes(type, pass, shape) || needsPaddedCopy(type, pass, shape);
     }
 
     /** Tells whether one of these faults may strike, so that the image must be padded before oneDNN sees it. */
@@ -91,6 +115,19 @@ public enum OneDnnFault {
 
     Remedy remedy() {
         return remedy;
+    }
+
+    /** Channels of the widest vectors, of AVX-512; the overrun begins below those of the processor's own. */
+    private static int vector() {
+        return 16;
+    }
+
+    private static long max(long[] values) {
+        long max = 0;
+        for (long value : values) {
+            max = Math.max(max, value);
+        }
+        return max;
     }
 
     private interface Axis {

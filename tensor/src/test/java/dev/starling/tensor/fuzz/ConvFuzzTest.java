@@ -1,0 +1,75 @@
+package dev.starling.tensor.fuzz;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.fuzz.ConvCase.Axis;
+import dev.starling.tensor.fuzz.ConvCase.Layout;
+import dev.starling.tensor.fuzz.ConvCase.Pass;
+import java.util.List;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+class ConvFuzzTest {
+    private static final long SHORT = 1_500;
+
+    /** The numbers change from day to day, so that many short runs cover what one long run does. */
+    @Test
+    void shouldAgreeWithPlainLoopsOnASample() throws Exception {
+        long from = System.currentTimeMillis() / 86_400_000 * SHORT % ConvEnumeration.size();
+        ConvFuzz.Report report = ConvFuzz.run(from, from + SHORT, 1);
+        assertThat(report.findings()).as("numbers from %d", from).isEmpty();
+        assertThat(report.geometries()).isGreaterThan(SHORT / 2);
+    }
+
+    @Test
+    @Tag("stress")
+    void shouldAgreeWithPlainLoopsOnAllGeometries() throws Exception {
+        ConvFuzz.Report report = ConvFuzz.run(0, ConvEnumeration.size(), 1);
+        assertThat(report.findings()).isEmpty();
+        assertThat(report.geometries()).isGreaterThan(500_000);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Pass.class)
+    void shouldAgreeWhereTapsAndPlacesSeeOnlyPadding(Pass pass) {
+        for (Layout layout : Layout.values()) {
+            for (DType type : List.of(DType.F32, DType.BF16, DType.F64)) {
+                for (List<Axis> axes : List.of(
+                        // One pixel, of which the middle tap sees one; the outer taps alternate.
+                        List.of(new Axis(1, 3, 2, 1, 1), new Axis(1, 3, 2, 1, 1)),
+                        List.of(new Axis(1, 3, 2, 2, 1)),
+                        // Taps between those that see a pixel see none, and no step from one to the next fits.
+                        List.of(new Axis(2, 6, 3, 4, 1)),
+                        // Places between those that see a pixel see none.
+                        List.of(new Axis(1, 2, 1, 3, 3), new Axis(3, 2, 1, 0, 1)),
+                        // No tap sees a pixel.
+                        List.of(new Axis(1, 1, 2, 1, 3)),
+                        List.of(new Axis(1, 2, 2, 3, 2), new Axis(4, 2, 1, 1, 1)),
+                        // Depth below the kernel's, and padding beyond half of it.
+                        List.of(new Axis(2, 3, 1, 1, 1), new Axis(2, 3, 1, 1, 1), new Axis(2, 3, 1, 1, 1)),
+                        List.of(new Axis(2, 4, 2, 3, 1), new Axis(4, 1, 1, 0, 1), new Axis(4, 1, 1, 0, 1)),
+                        // One column, strides that differ.
+                        List.of(new Axis(4, 2, 1, 0, 1), new Axis(3, 3, 2, 0, 1)))) {
+                    for (boolean bias : new boolean[] {false, true}) {
+                        ConvCase one = new ConvCase(pass, type, 2, 2, 1, 3, axes, layout, bias, bias, 1);
+                        assertThat(one.failure()).as(one.toString()).isNull();
+                    }
+                }
+            }
+        }
+    }
+
+    @Test
+    void shouldShrinkToTheLeastCaseThatFails() {
+        ConvCase large = new ConvCase(Pass.FORWARD, DType.BF16, 3, 2, 4, 8, List.of(new Axis(5, 3, 2, 1, 2),
+                new Axis(7, 4, 1, 2, 1)), Layout.STEPPED, true, true, 2);
+        ConvCase least = ConvShrinker.shrink(large, c -> c.axes().stream().anyMatch(a -> a.kernel() >= 3)
+                && c.in() > 1);
+        assertThat(least).isEqualTo(new ConvCase(Pass.FORWARD, DType.F32, 1, 1, 2, 1,
+                List.of(new Axis(1, 3, 1, 1, 1)), Layout.ROWS, false, false, 1));
+        assertThat(ConvText.read(ConvText.write(large))).isEqualTo(large);
+    }
+}
