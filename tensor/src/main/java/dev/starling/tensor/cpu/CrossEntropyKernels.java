@@ -82,7 +82,7 @@ final class CrossEntropyKernels {
                     ALL.asSlice(dx + 4 * row * classes, 4L * classes).fill((byte) 0);
                 } else {
                     long at = 4 * (row * classes + wanted);
-                    double p = Math.exp(get(logs + at));
+                    double p = StrictMath.exp(get(logs + at));
                     set(dx + at, (p - even - (1 - op.smoothing())) * get(scale + row * scaleStride));
                 }
             }

@@ -20,7 +20,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = greatest(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                float e = (float) Math.exp(get(x, c) - greatest);
+                float e = ScalarExp.exp(get(x, c) - greatest);
                 set(y, c, e);
                 sum += e;
             }
@@ -36,9 +36,9 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = greatest(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                sum += Math.exp(get(x, c) - greatest);
+                sum += ScalarExp.exp(get(x, c) - greatest);
             }
-            double log = Math.log(sum);
+            double log = StrictMath.log(sum);
             for (int c = 0; c < columns; c++) {
                 set(y, c, get(x, c) - greatest - log);
             }
@@ -74,7 +74,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
                 sum += get(g, c);
             }
             for (int c = 0; c < columns; c++) {
-                set(dx, c, get(g, c) - Math.exp(get(y, c)) * sum);
+                set(dx, c, get(g, c) - ScalarExp.exp(get(y, c)) * sum);
             }
         }
     }
@@ -83,7 +83,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     public void expGradient(long y, float shift, long scale, long scaleStride, long dx, int rows, int columns) {
         for (int r = 0; r < rows; r++, y += 4L * columns, dx += 4L * columns) {
             for (int c = 0; c < columns; c++) {
-                set(dx, c, (Math.exp(get(y, c)) - shift) * get(scale + r * scaleStride, 0));
+                set(dx, c, (ScalarExp.exp(get(y, c)) - shift) * get(scale + r * scaleStride, 0));
             }
         }
     }

@@ -66,9 +66,6 @@ class FusedLoopTest {
     @MethodSource("opcodesAndTypes")
     void shouldGiveTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
         FusedLoop vectors = new FusedLoop(Expression.of(opcode, type, 0), Vectors.bits());
-        if (Lowering.lower(vectors.expression()).callsFunctions()) {
-            return;
-        }
         int count = 512;
         Operands operands = new Operands(vectors, count, count);
         long[] frame = new long[16];
