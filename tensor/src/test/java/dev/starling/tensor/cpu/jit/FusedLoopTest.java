@@ -248,6 +248,22 @@ class FusedLoopTest {
     }
 
     @Test
+    void shouldTellLoopsThatTheJvmWouldNotCompile() {
+        for (Opcode opcode : Opcode.values()) {
+            if (opcode != Opcode.CAST && opcode.computes(DType.F64)) {
+                assertThat(FusedLoop.isCompilable(Expression.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
+            }
+        }
+        Expression.Builder builder = new Expression.Builder();
+        Expression.Value x = builder.input(DType.F64);
+        Expression.Value power = x;
+        for (int i = 0; i < 8; i++) {
+            power = builder.apply(Opcode.POW, power, x);
+        }
+        assertThat(FusedLoop.isCompilable(builder.output(power).build())).isFalse();
+    }
+
+    @Test
     void shouldRefuseOperandsThatDoNotFit() {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
