@@ -66,8 +66,8 @@ final class ElementwiseKernels {
     }
 
     /**
-     * Returns a chain as one loop, or {@code null} where one of its operations has none for its types, or the loop would
-     * be too long for the JVM's compilers.
+     * Returns a chain as one loop, or {@code null} where one of its operations has none for its types, or the loop
+     * would be too long for the JVM's compilers.
      */
     static Chain.Kernel fuse(Chain chain) {
         Expression.Builder builder = new Expression.Builder();

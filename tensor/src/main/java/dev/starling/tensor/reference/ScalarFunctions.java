@@ -106,7 +106,8 @@ final class ScalarFunctions {
     }
 
     private static double asinhOfPositive(double x) {
-        return x > LARGE ? StrictMath.log(x) + StrictMath.log(2) : StrictMath.log1p(x + x * x / (1 + Math.sqrt(x * x + 1)));
+        return x > LARGE ? StrictMath.log(x) + StrictMath.log(2)
+                : StrictMath.log1p(x + x * x / (1 + Math.sqrt(x * x + 1)));
     }
 
     private static double acosh(double x) {
