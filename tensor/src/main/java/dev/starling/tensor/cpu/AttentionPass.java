@@ -96,7 +96,7 @@ final class AttentionPass {
             boolean blind = sum == 0;
             rows.scale(row, n, blind ? 0 : 1 / sum);
             clear(row, n, seen);
-            float log = blind ? Float.NEGATIVE_INFINITY : (float) (greatest + Math.log(sum));
+            float log = blind ? Float.NEGATIVE_INFINITY : (float) (greatest + StrictMath.log(sum));
             ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, logs.address() + 4 * (head * queries + first + r), log);
         }
         result.left(s, seen, 1).right(at(v, head, 0), row(v), 1).result(at(y, head, first), row(y)).run();

@@ -86,7 +86,7 @@ final class CrossEntropyKernels {
                     ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
                 } else {
                     long at = 4 * (r * classes + wanted);
-                    double p = Math.exp(get(from + at) - get(row + 8 * r) - get(row + 8 * r + 4));
+                    double p = StrictMath.exp(get(from + at) - get(row + 8 * r) - get(row + 8 * r + 4));
                     set(dx + at, (p - even - (1 - op.smoothing())) * get(scale + r * scaleStride));
                 }
             }

@@ -65,7 +65,10 @@ final class ElementwiseKernels {
         launch.runFlat(y.count(), 0);
     }
 
-    /** Returns a chain as one loop, or {@code null} where one of its operations has none for its types. */
+    /**
+     * Returns a chain as one loop, or {@code null} where one of its operations has none for its types, or the loop
+     * would be too long for the JVM's compilers.
+     */
     static Chain.Kernel fuse(Chain chain) {
         Expression.Builder builder = new Expression.Builder();
         List<Expression.Value> values = new ArrayList<>();
@@ -89,7 +92,11 @@ final class ElementwiseKernels {
             }
             values.add(builder.apply(opcode, operands.toArray(Expression.Value[]::new)));
         }
-        FusedLoop loop = FusedLoop.of(builder.output(values.getLast()).build());
+        Expression expression = builder.output(values.getLast()).build();
+        if (!FusedLoop.isCompilable(expression)) {
+            return null;
+        }
+        FusedLoop loop = FusedLoop.of(expression);
         Spec result = chain.result();
         return operands -> {
             Tensor y = Tensor.allocate(result, DenseLayout.of(operands, result.shape()));

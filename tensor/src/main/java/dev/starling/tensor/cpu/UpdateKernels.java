@@ -136,8 +136,8 @@ final class UpdateKernels {
         launch.parameter(2, 1 - op.beta1());
         launch.parameter(3, op.beta2());
         launch.parameter(4, 1 - op.beta2());
-        launch.parameter(5, -op.rate() / (1 - Math.pow(op.beta1(), op.step())));
-        launch.parameter(6, 1 / Math.sqrt(1 - Math.pow(op.beta2(), op.step())));
+        launch.parameter(5, -op.rate() / (1 - StrictMath.pow(op.beta1(), op.step())));
+        launch.parameter(6, 1 / Math.sqrt(1 - StrictMath.pow(op.beta2(), op.step())));
         launch.parameter(7, op.epsilon());
         run(launch, inputs[0], inputs[1], inputs[2], inputs[3], inputs[0], inputs[2], inputs[3]);
         return DONE;

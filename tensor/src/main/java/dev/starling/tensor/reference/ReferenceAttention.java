@@ -75,10 +75,10 @@ final class ReferenceAttention {
             boolean blind = greatest == Double.NEGATIVE_INFINITY;
             double sum = 0;
             for (int j = 0; j < visible(row); j++) {
-                scores[j] = blind ? 0 : Math.exp(scores[j] - greatest);
+                scores[j] = blind ? 0 : StrictMath.exp(scores[j] - greatest);
                 sum += scores[j];
             }
-            log.set(row, blind ? Double.NEGATIVE_INFINITY : greatest + Math.log(sum));
+            log.set(row, blind ? Double.NEGATIVE_INFINITY : greatest + StrictMath.log(sum));
             for (int e = 0; e < depth; e++) {
                 double total = 0;
                 for (int j = 0; j < visible(row); j++) {
@@ -105,7 +105,7 @@ final class ReferenceAttention {
             for (int j = 0; j < visible(row); j++) {
                 long key = row / queries * keys + j;
                 boolean blind = log.get(row) == Double.NEGATIVE_INFINITY;
-                double weight = blind ? 0 : Math.exp(scores[j] - log.get(row));
+                double weight = blind ? 0 : StrictMath.exp(scores[j] - log.get(row));
                 double slope = -tilt;
                 for (int e = 0; e < depth; e++) {
                     slope += g.get(row * depth + e) * v.get(key * depth + e);

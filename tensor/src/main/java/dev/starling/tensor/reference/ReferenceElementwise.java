@@ -104,7 +104,7 @@ final class ReferenceElementwise {
             case Binary.FloorDivide o -> ScalarFunctions.floorDivide(a, b);
             case Binary.Maximum o -> Math.max(a, b);
             case Binary.Minimum o -> Math.min(a, b);
-            case Binary.Atan2 o -> Math.atan2(a, b);
+            case Binary.Atan2 o -> StrictMath.atan2(a, b);
         };
     }
 

@@ -67,7 +67,7 @@ final class ReferenceRecurrence {
     }
 
     private static double sigmoid(double a) {
-        return 1 / (1 + Math.exp(-a));
+        return 1 / (1 + StrictMath.exp(-a));
     }
 
     private double[] state(Elements from, int n) {
@@ -129,23 +129,23 @@ final class ReferenceRecurrence {
         for (int j = 0; j < units; j++) {
             double sum = a[j] + b[j];
             switch (cell) {
-                case TANH -> h[j] = Math.tanh(sum);
+                case TANH -> h[j] = StrictMath.tanh(sum);
                 case RELU -> h[j] = Math.max(sum, 0);
                 case GRU -> {
                     kept[0][j] = sigmoid(sum);
                     kept[1][j] = sigmoid(a[units + j] + b[units + j]);
                     kept[3][j] = b[2 * units + j];
-                    kept[2][j] = Math.tanh(a[2 * units + j] + kept[0][j] * kept[3][j]);
+                    kept[2][j] = StrictMath.tanh(a[2 * units + j] + kept[0][j] * kept[3][j]);
                     h[j] = (1 - kept[1][j]) * kept[2][j] + kept[1][j] * h[j];
                 }
                 case LSTM -> {
                     kept[0][j] = sigmoid(sum);
                     kept[1][j] = sigmoid(a[units + j] + b[units + j]);
-                    kept[2][j] = Math.tanh(a[2 * units + j] + b[2 * units + j]);
+                    kept[2][j] = StrictMath.tanh(a[2 * units + j] + b[2 * units + j]);
                     kept[3][j] = sigmoid(a[3 * units + j] + b[3 * units + j]);
                     c[j] = kept[1][j] * c[j] + kept[0][j] * kept[2][j];
                     kept[4][j] = c[j];
-                    h[j] = kept[3][j] * Math.tanh(c[j]);
+                    h[j] = kept[3][j] * StrictMath.tanh(c[j]);
                 }
             }
         }
@@ -218,7 +218,7 @@ final class ReferenceRecurrence {
                     dh[j] = d * k[1];
                 }
                 case LSTM -> {
-                    double tanh = Math.tanh(k[4]);
+                    double tanh = StrictMath.tanh(k[4]);
                     double dcell = dc[j] + d * k[3] * (1 - tanh * tanh);
                     a[j] = dcell * k[2] * k[0] * (1 - k[0]);
                     a[units + j] = dcell * c[j] * k[1] * (1 - k[1]);

@@ -30,10 +30,10 @@ final class ReferenceSoftmax {
             }
             for (long i = line; i < line + size; i++) {
                 y.set(i, switch (op) {
-                    case Softmax.Exponentials o -> Math.exp(a.get(i) - greatest - logSum);
+                    case Softmax.Exponentials o -> StrictMath.exp(a.get(i) - greatest - logSum);
                     case Softmax.Logarithms o -> a.get(i) - greatest - logSum;
                     case Softmax.ExponentialsGradient o -> a.get(i) * (b.get(i) - dot);
-                    case Softmax.LogarithmsGradient o -> b.get(i) - Math.exp(a.get(i)) * sum;
+                    case Softmax.LogarithmsGradient o -> b.get(i) - StrictMath.exp(a.get(i)) * sum;
                 });
             }
         }
@@ -58,9 +58,9 @@ final class ReferenceSoftmax {
     private static double logSum(Elements x, long line, int size, double greatest) {
         double sum = 0;
         for (long i = line; i < line + size; i++) {
-            sum += Math.exp(x.get(i) - greatest);
+            sum += StrictMath.exp(x.get(i) - greatest);
         }
-        return Math.log(sum);
+        return StrictMath.log(sum);
     }
 
     private static double dot(Elements y, Elements g, long line, int size) {
@@ -113,7 +113,7 @@ final class ReferenceSoftmax {
             long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, in);
             for (int c = 0; c < size; c++) {
                 double q = share(op.smoothing(), size, c == wanted);
-                double p = Math.exp(x.get(r * size + c) - kept.get(2 * r) - kept.get(2 * r + 1));
+                double p = StrictMath.exp(x.get(r * size + c) - kept.get(2 * r) - kept.get(2 * r + 1));
                 y.set(r * size + c, ignored ? 0 : (p - q) * gradients.get(r));
             }
         }

@@ -84,8 +84,8 @@ final class ReferenceUpdate {
         Elements gradient = Elements.of(in[1]);
         Elements mean = Elements.of(in[2]);
         Elements square = Elements.of(in[3]);
-        double meanBias = 1 - Math.pow(op.beta1(), op.step());
-        double squareBias = 1 - Math.pow(op.beta2(), op.step());
+        double meanBias = 1 - StrictMath.pow(op.beta1(), op.step());
+        double squareBias = 1 - StrictMath.pow(op.beta2(), op.step());
         for (long i = 0; i < in[0].count(); i++) {
             double p = parameter.get(i);
             double g = gradient.get(i) + (op.decoupled() ? 0 : op.weightDecay() * p);

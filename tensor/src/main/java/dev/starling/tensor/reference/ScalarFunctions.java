@@ -17,25 +17,25 @@ final class ScalarFunctions {
             case Unary.Abs o -> Math.abs(x);
             case Unary.Sign o -> Math.signum(x);
             case Unary.Square o -> x * x;
-            case Unary.Exp o -> Math.exp(x);
-            case Unary.Expm1 o -> Math.expm1(x);
-            case Unary.Log o -> Math.log(x);
-            case Unary.Log1p o -> Math.log1p(x);
+            case Unary.Exp o -> StrictMath.exp(x);
+            case Unary.Expm1 o -> StrictMath.expm1(x);
+            case Unary.Log o -> StrictMath.log(x);
+            case Unary.Log1p o -> StrictMath.log1p(x);
             case Unary.Sqrt o -> Math.sqrt(x);
             case Unary.Rsqrt o -> 1 / Math.sqrt(x);
             case Unary.Reciprocal o -> 1 / x;
-            case Unary.Sin o -> Math.sin(x);
-            case Unary.Cos o -> Math.cos(x);
-            case Unary.Tan o -> Math.tan(x);
-            case Unary.Asin o -> Math.asin(x);
-            case Unary.Acos o -> Math.acos(x);
-            case Unary.Atan o -> Math.atan(x);
-            case Unary.Sinh o -> Math.sinh(x);
-            case Unary.Cosh o -> Math.cosh(x);
-            case Unary.Tanh o -> Math.tanh(x);
+            case Unary.Sin o -> StrictMath.sin(x);
+            case Unary.Cos o -> StrictMath.cos(x);
+            case Unary.Tan o -> StrictMath.tan(x);
+            case Unary.Asin o -> StrictMath.asin(x);
+            case Unary.Acos o -> StrictMath.acos(x);
+            case Unary.Atan o -> StrictMath.atan(x);
+            case Unary.Sinh o -> StrictMath.sinh(x);
+            case Unary.Cosh o -> StrictMath.cosh(x);
+            case Unary.Tanh o -> StrictMath.tanh(x);
             case Unary.Asinh o -> Math.copySign(asinhOfPositive(Math.abs(x)), x);
             case Unary.Acosh o -> acosh(x);
-            case Unary.Atanh o -> Math.copySign(0.5 * Math.log1p(2 * Math.abs(x) / (1 - Math.abs(x))), x);
+            case Unary.Atanh o -> Math.copySign(0.5 * StrictMath.log1p(2 * Math.abs(x) / (1 - Math.abs(x))), x);
             case Unary.Erf o -> erf(x);
             case Unary.Floor o -> Math.floor(x);
             case Unary.Ceil o -> Math.ceil(x);
@@ -52,10 +52,10 @@ final class ScalarFunctions {
         return switch (op) {
             case Activation.Relu o -> Math.max(x, 0);
             case Activation.LeakyRelu o -> x > 0 ? x : o.slope() * x;
-            case Activation.Elu o -> x > 0 ? x : o.alpha() * Math.expm1(x);
+            case Activation.Elu o -> x > 0 ? x : o.alpha() * StrictMath.expm1(x);
             case Activation.Sigmoid o -> sigmoid(x);
-            case Activation.Silu o -> x / (1 + Math.exp(-x));
-            case Activation.Softplus o -> Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+            case Activation.Silu o -> x / (1 + StrictMath.exp(-x));
+            case Activation.Softplus o -> Math.max(x, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(x)));
             case Activation.Gelu o -> x * normalCumulative(o.tanh(), x);
             case Activation.ReluGradient o -> x > 0 ? g : 0;
             case Activation.SigmoidGradient o -> g * x * (1 - x);
@@ -66,19 +66,19 @@ final class ScalarFunctions {
     }
 
     private static double sigmoid(double x) {
-        return 1 / (1 + Math.exp(-x));
+        return 1 / (1 + StrictMath.exp(-x));
     }
 
     /** Φ, or its approximation through tanh. */
     private static double normalCumulative(boolean tanh, double x) {
-        return tanh ? 0.5 * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)))
+        return tanh ? 0.5 * (1 + StrictMath.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)))
                 : 0.5 * (1 + erf(x / Math.sqrt(2)));
     }
 
     private static double geluSlope(boolean tanh, double x) {
         double cumulative = normalCumulative(tanh, x);
         if (!tanh) {
-            return cumulative + x * Math.exp(-x * x / 2) / Math.sqrt(2 * Math.PI);
+            return cumulative + x * StrictMath.exp(-x * x / 2) / Math.sqrt(2 * Math.PI);
         }
         // With Φ = ½(1 + t): Φ' = ½(1 - t²)·u' = 2Φ(1 - Φ)·u', where u is the argument of tanh. An x so great that
         // Φ is 0 or 1 may be infinite.
@@ -104,11 +104,12 @@ final class ScalarFunctions {
             term *= 2 * x * x / (2 * n + 1);
             sum += term;
         }
-        return 2 / Math.sqrt(Math.PI) * Math.exp(-x * x) * sum;
+        return 2 / Math.sqrt(Math.PI) * StrictMath.exp(-x * x) * sum;
     }
 
     private static double asinhOfPositive(double x) {
-        return x > LARGE ? Math.log(x) + Math.log(2) : Math.log1p(x + x * x / (1 + Math.sqrt(x * x + 1)));
+        return x > LARGE ? StrictMath.log(x) + StrictMath.log(2)
+                : StrictMath.log1p(x + x * x / (1 + Math.sqrt(x * x + 1)));
     }
 
     private static double acosh(double x) {
@@ -116,12 +117,12 @@ final class ScalarFunctions {
             return Double.NaN;
         }
         double t = x - 1;
-        return x > LARGE ? Math.log(x) + Math.log(2) : Math.log1p(t + Math.sqrt(2 * t + t * t));
+        return x > LARGE ? StrictMath.log(x) + StrictMath.log(2) : StrictMath.log1p(t + Math.sqrt(2 * t + t * t));
     }
 
     /** As C and NumPy have it: where Java says NaN, 1 to any power is 1 and so is -1 to an infinite one. */
     static double pow(double a, double b) {
-        return a == 1 || a == -1 && Double.isInfinite(b) ? 1 : Math.pow(a, b);
+        return a == 1 || a == -1 && Double.isInfinite(b) ? 1 : StrictMath.pow(a, b);
     }
 
     static double remainder(double a, double b) {

@@ -1,7 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * Functions of f32 out of primitives, within about two units in the last place, tanh and erf within five. Polynomials
+ * Functions of f32 out of primitives, within about two units in the last place, tanh and erf within six. Polynomials
  * and rational functions are minimax fits of the relative error.
  */
 final class Approximation {

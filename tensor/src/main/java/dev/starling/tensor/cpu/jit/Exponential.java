@@ -85,9 +85,14 @@ final class Exponential {
         return exp(body.clamp(x, -800, 710), 0, -1);
     }
 
-    /** {@code factor * e^x}; the factor at most 800 in magnitude, x not positive. */
-    int exp(int x, int factor) {
-        return exp(body.clamp(x, -800, 710), 0, factor);
+    /** {@code e^-|x|}. */
+    int decay(int x) {
+        return exp(body.clampBelow(body.neg(body.abs(x)), -800), 0, -1);
+    }
+
+    /** {@code factor * e^-|x|} of a factor up to 800 in magnitude, rounded once where the power is least. */
+    int decay(int x, int factor) {
+        return exp(body.clampBelow(body.neg(body.abs(x)), -800), 0, factor);
     }
 
     /** {@code e^(x.high + x.low)}. */

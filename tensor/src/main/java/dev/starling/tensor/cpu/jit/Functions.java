@@ -148,7 +148,7 @@ final class Functions {
 
     int sigmoid(int x) {
         return isSingle(x) ? body.div(c(x, 1), body.add(exp(body.neg(x)), c(x, 1)))
-                : body.mul(body.select(body.less(x, c(x, 0)), tail(x), c(x, 1)), gate(x));
+                : body.mul(body.select(body.less(x, c(x, 0)), exponential.decay(x), c(x, 1)), gate(x));
     }
 
     /** {@code x * sigmoid(x)}; NaN for negative infinity. */
@@ -157,18 +157,13 @@ final class Functions {
             return body.mul(x, sigmoid(x));
         }
         int factor = body.add(body.clampBelow(x, -800), body.mul(x, c(x, 0)));
-        int top = body.select(body.less(x, c(x, 0)), exponential.exp(body.neg(body.abs(x)), factor), x);
+        int top = body.select(body.less(x, c(x, 0)), exponential.decay(x, factor), x);
         return body.mul(top, gate(x));
     }
 
-    /** {@code e^-|x|}: no power overflows, so that the least results come out too. */
-    private int tail(int x) {
-        return exponential.exp(body.neg(body.abs(x)));
-    }
-
-    /** {@code 1 / (1 + e^-|x|)}, mended by what rounding loses. */
+    /** {@code 1 / (1 + e^-|x|)}, mended by what rounding loses; no power overflows. */
     private int gate(int x) {
-        Pair bottom = Pair.ordered(body, c(x, 1), tail(x));
+        Pair bottom = Pair.ordered(body, c(x, 1), exponential.decay(x));
         int gate = body.div(c(x, 1), bottom.high());
         int rest = body.fma(body.neg(gate), bottom.high(), c(x, 1));
         return body.fma(gate, body.fma(body.neg(gate), bottom.low(), rest), gate);

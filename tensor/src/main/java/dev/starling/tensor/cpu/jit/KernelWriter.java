@@ -43,8 +43,8 @@ final class KernelWriter {
             type.withMethodBody("scalar", RUN, STATIC, code ->
                     new LoopWriter(code, expression, body, accesses, new ScalarInstructions(code)).write());
             if (width > 0) {
-                type.withMethodBody("vector", RUN, STATIC, code ->
-                        new LoopWriter(code, expression, body, accesses, new VectorInstructions(code, body, width)).write());
+                type.withMethodBody("vector", RUN, STATIC, code -> new LoopWriter(code, expression, body, accesses,
+                        new VectorInstructions(code, body, width)).write());
             }
             type.withMethodBody("run", RUN, ClassFile.ACC_PUBLIC, code -> writeRun(code, width));
             type.withMethodBody("runElements", RUN, ClassFile.ACC_PUBLIC, code -> writeRun(code, 0));

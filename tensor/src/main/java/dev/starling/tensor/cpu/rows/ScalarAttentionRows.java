@@ -32,7 +32,7 @@ final class ScalarAttentionRows implements AttentionRows {
     public float exponentials(long scores, int n, float scale, long mask, float shift) {
         double sum = 0;
         for (int i = 0; i < n; i++) {
-            float e = (float) Math.exp(score(scores, i, scale, mask) - shift);
+            float e = ScalarExp.exp(score(scores, i, scale, mask) - shift);
             set(scores, i, e);
             sum += e;
         }

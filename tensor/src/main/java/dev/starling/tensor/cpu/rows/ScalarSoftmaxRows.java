@@ -20,7 +20,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = greatest(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                float e = (float) Math.exp(get(x, c) - greatest);
+                float e = ScalarExp.exp(get(x, c) - greatest);
                 set(y, c, e);
                 sum += e;
             }
@@ -36,9 +36,9 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = greatest(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                sum += Math.exp(get(x, c) - greatest);
+                sum += ScalarExp.exp(get(x, c) - greatest);
             }
-            double log = Math.log(sum);
+            double log = StrictMath.log(sum);
             for (int c = 0; c < columns; c++) {
                 set(y, c, get(x, c) - greatest - log);
             }
@@ -74,7 +74,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
                 sum += get(g, c);
             }
             for (int c = 0; c < columns; c++) {
-                set(dx, c, get(g, c) - Math.exp(get(y, c)) * sum);
+                set(dx, c, get(g, c) - ScalarExp.exp(get(y, c)) * sum);
             }
         }
     }
@@ -85,10 +85,10 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = greatest(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                sum += Math.exp(get(x, c) - greatest);
+                sum += ScalarExp.exp(get(x, c) - greatest);
             }
             set(y, 2 * r, greatest);
-            set(y, 2 * r + 1, Math.log(sum));
+            set(y, 2 * r + 1, StrictMath.log(sum));
         }
     }
 
@@ -108,7 +108,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             float greatest = get(logSums, 2 * r);
             float log = get(logSums, 2 * r + 1);
             for (int c = 0; c < columns; c++) {
-                set(dx, c, (Math.exp(get(x, c) - greatest - log) - shift) * get(scale + r * scaleStride, 0));
+                set(dx, c, (ScalarExp.exp(get(x, c) - greatest - log) - shift) * get(scale + r * scaleStride, 0));
             }
         }
     }

@@ -31,7 +31,7 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     public void logSoftmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
             float greatest = greatest(x, columns);
-            shift(x, y, columns, greatest, (float) Math.log(exponentials(x, y, columns, greatest)));
+            shift(x, y, columns, greatest, (float) StrictMath.log(exponentials(x, y, columns, greatest)));
         }
     }
 

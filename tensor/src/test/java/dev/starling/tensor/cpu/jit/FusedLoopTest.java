@@ -66,9 +66,6 @@ class FusedLoopTest {
     @MethodSource("opcodesAndTypes")
     void shouldGiveTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
         FusedLoop vectors = new FusedLoop(Expression.of(opcode, type, 0), Vectors.bits());
-        if (Lowering.lower(vectors.expression()).callsFunctions()) {
-            return;
-        }
         int count = 512;
         Operands operands = new Operands(vectors, count, count);
         long[] frame = new long[16];
@@ -248,6 +245,22 @@ class FusedLoopTest {
                         .isEqualTo(Double.valueOf(ScalarOracle.rounded(DType.BF16, (float) (a + b))));
             }
         }
+    }
+
+    @Test
+    void shouldTellLoopsThatTheJvmWouldNotCompile() {
+        for (Opcode opcode : Opcode.values()) {
+            if (opcode != Opcode.CAST && opcode.computes(DType.F64)) {
+                assertThat(FusedLoop.isCompilable(Expression.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
+            }
+        }
+        Expression.Builder builder = new Expression.Builder();
+        Expression.Value x = builder.input(DType.F64);
+        Expression.Value power = x;
+        for (int i = 0; i < 8; i++) {
+            power = builder.apply(Opcode.POW, power, x);
+        }
+        assertThat(FusedLoop.isCompilable(builder.output(power).build())).isFalse();
     }
 
     @Test
