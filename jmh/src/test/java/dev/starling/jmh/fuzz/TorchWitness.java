@@ -144,7 +144,7 @@ final class TorchWitness implements AutoCloseable {
                 // The loss does not depend on it, or it is frozen.
                 mine = new double[right.length];
             }
-            double bound = factor * unit * (greatest(right) + 0.2 * scale) + moved.getOrDefault(path, 0.0);
+            double bound = factor * unit * (greatest(right) + scale) + moved.getOrDefault(path, 0.0);
             double apart = distance(mine, right);
             if (!(apart <= bound)) {
                 return "torch " + (state.get(path).isBuffer() ? "statistics" : "gradient") + ": " + path + " is "
