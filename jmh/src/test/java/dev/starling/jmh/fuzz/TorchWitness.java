@@ -112,7 +112,9 @@ final class TorchWitness implements AutoCloseable {
                 ours.put(path, step.after().get(path));
             }
         });
-        double scale = truth.values.values().stream().mapToDouble(TorchWitness::greatest).max().orElse(0);
+        // The gradient of cross-entropy is a difference from 1, and as rough as that however small it is.
+        double scale = Math.max(of.smooth() ? 0.1 : 0, truth.values.values().stream()
+                .mapToDouble(TorchWitness::greatest).reduce(0, Math::max));
         Map<String, Double> moved = new TreeMap<>();
         String wrong = null;
         for (int round = 0; round < 3; round++) {
