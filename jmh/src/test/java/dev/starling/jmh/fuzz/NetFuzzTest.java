@@ -32,10 +32,10 @@ class NetFuzzTest {
         assertThat(findings(Long.getLong("nets.from", SHORT), Long.getLong("nets.count", 10_000))).isEmpty();
     }
 
-    /** A crash must end one process only, and be told with its seed. */
+    /** A crash ends one process only, and is reported with its seed. */
     @Test
     @Timeout(120)
-    void shouldTellOfACrash() throws IOException, InterruptedException {
+    void shouldReportACrash() throws IOException, InterruptedException {
         assertThat(findings(NetFuzz.CRASH, 1)).singleElement().asString().contains("seed " + NetFuzz.CRASH)
                 .contains("crashed");
     }
