@@ -112,7 +112,9 @@ final class TorchWitness implements AutoCloseable {
                 ours.put(path, step.after().get(path));
             }
         });
-        double scale = truth.values.values().stream().mapToDouble(TorchWitness::greatest).max().orElse(0);
+        // The gradient of cross-entropy is a difference from 1, and as rough as that however small it is.
+        double scale = Math.max(of.smooth() ? 0.1 : 0, truth.values.values().stream()
+                .mapToDouble(TorchWitness::greatest).reduce(0, Math::max));
         Map<String, Double> moved = new TreeMap<>();
         String wrong = null;
         for (int round = 0; round < 3; round++) {
@@ -144,7 +146,7 @@ final class TorchWitness implements AutoCloseable {
                 // The loss does not depend on it, or it is frozen.
                 mine = new double[right.length];
             }
-            double bound = factor * unit * (greatest(right) + 0.2 * scale) + moved.getOrDefault(path, 0.0);
+            double bound = factor * unit * (greatest(right) + scale) + moved.getOrDefault(path, 0.0);
             double apart = distance(mine, right);
             if (!(apart <= bound)) {
                 return "torch " + (state.get(path).isBuffer() ? "statistics" : "gradient") + ": " + path + " is "
