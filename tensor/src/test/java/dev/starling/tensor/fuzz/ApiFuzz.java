@@ -200,7 +200,7 @@ public final class ApiFuzz implements Fuzz {
 
     private String called(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
-        Executable member = members.get((int) Math.floorMod(seed, members.size()));
+        Executable member = members.get(Math.floorMod(seed, members.size()));
         ApiValues values = new ApiValues(random, makers, folder);
         StringBuilder text = new StringBuilder(ApiValues.name(member)).append("(");
         boolean programs = member.getDeclaringClass().getName().contains(".program.");
