@@ -65,6 +65,8 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("Recurrence.operands", "a hook for backends: infer has checked the operands"),
             Map.entry("Convolution.Geometry.out", "a hook for backends: infer has checked the geometry"),
             Map.entry("Pooling.Window.out", "a hook for backends: infer has checked the window"),
+            Map.entry("Contraction.Linear.applied", "a hook for the tape, which hands back results"),
+            Map.entry("Strides.", "a hook for backends, which hand in strides of the tensor's rank"),
             Map.entry("View.view", "a hook for the gate, which has checked the operand"),
             Map.entry("Scope.open", "a scope that nobody closes keeps the thread's tensors"));
 
@@ -200,7 +202,7 @@ public final class ApiFuzz implements Fuzz {
 
     private String called(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
-        Executable member = members.get((int) Math.floorMod(seed, members.size()));
+        Executable member = members.get(Math.floorMod(seed, members.size()));
         ApiValues values = new ApiValues(random, makers, folder);
         StringBuilder text = new StringBuilder(ApiValues.name(member)).append("(");
         boolean programs = member.getDeclaringClass().getName().contains(".program.");

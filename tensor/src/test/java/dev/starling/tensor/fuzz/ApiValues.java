@@ -143,7 +143,7 @@ final class ApiValues {
         double real = wild ? REALS[random.nextInt(REALS.length)] : 0.5;
         return switch (raw.getName()) {
             case "boolean", "java.lang.Boolean" -> random.nextBoolean();
-            case "int", "java.lang.Integer" -> (int) Math.clamp(whole, Integer.MIN_VALUE, Integer.MAX_VALUE);
+            case "int", "java.lang.Integer" -> Math.clamp(whole, Integer.MIN_VALUE, Integer.MAX_VALUE);
             case "long", "java.lang.Long" -> whole;
             case "double", "java.lang.Double" -> real;
             case "float", "java.lang.Float" -> (float) real;

@@ -93,7 +93,8 @@ final class ElementwiseCalls {
         DType other = c.oneIn(4) ? type(c) : type;
         long[] dims = Operand.sizes(c, c.next(6));
         return Call.of("x0." + b.name + "(x1)", x -> b.function.apply(x[0], x[1]),
-                Operand.of(c, type, Values.ANY, narrowed(c, dims)), Operand.of(c, other, Values.ANY, narrowed(c, dims)));
+                Operand.of(c, type, Values.ANY, narrowed(c, dims)),
+                Operand.of(c, other, Values.ANY, narrowed(c, dims)));
     }
 
     /** Returns sizes that broadcast to {@code dims}. */

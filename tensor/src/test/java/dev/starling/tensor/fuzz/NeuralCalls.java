@@ -200,7 +200,8 @@ final class NeuralCalls {
         return switch (c.next(6)) {
             case 0 -> {
                 Epilogue epilogue = c.of(Epilogue.NONE, Epilogue.RELU);
-                yield Call.of("Norms.batchNorm(x0, x1, x2, " + literal(epsilon) + ", Epilogue." + epilogue + ")", 1, x -> {
+                String code = "Norms.batchNorm(x0, x1, x2, " + literal(epsilon) + ", Epilogue." + epilogue + ")";
+                yield Call.of(code, 1, x -> {
                     Norms.Batch n = Norms.batchNorm(x[0], x[1], x[2], epsilon, epilogue);
                     return new Tensor[] {n.y(), n.mean(), n.inverseDeviation()};
                 }, x0, g, b);

@@ -26,7 +26,8 @@ final class OpCase {
             new Family(12, ElementwiseCalls::cast), new Family(4, ElementwiseCalls::gelu),
             new Family(4, ElementwiseCalls::chain), new Family(24, ReductionCalls::along),
             new Family(16, ReductionCalls::line), new Family(4, ReductionCalls::matmul),
-            new Family(4, ReductionCalls::einsum), new Family(16, ShapeCalls::view), new Family(12, ShapeCalls::reshape),
+            new Family(4, ReductionCalls::einsum), new Family(16, ShapeCalls::view),
+            new Family(12, ShapeCalls::reshape),
             new Family(12, ShapeCalls::expand), new Family(8, ShapeCalls::pad), new Family(12, ShapeCalls::join),
             new Family(16, ShapeCalls::rearrange), new Family(16, ShapeCalls::select),
             new Family(12, ShapeCalls::choose), new Family(16, ShapeCalls::index), new Family(4, NeuralCalls::linear),
@@ -208,8 +209,8 @@ final class OpCase {
                 boolean right = a[k] == e[k] || Double.isNaN(a[k]) && Double.isNaN(e[k])
                         || Double.isFinite(e[k]) && Math.abs(a[k] - e[k]) <= most;
                 if (!right) {
-                    return finding("update: wrong value from " + family(), "operand " + i + "[" + k + "] is " + a[k] + " instead of "
-                            + e[k] + " ± " + most);
+                    return finding("update: wrong value from " + family(), "operand " + i + "[" + k + "] is "
+                            + a[k] + " instead of " + e[k] + " ± " + most);
                 }
             }
         }

@@ -125,7 +125,7 @@ final class Oracle {
             }
             slack = slack == null ? slack(op, given, e.length, result) : slack;
             if (op instanceof Normalization && result > 0 && !Double.isFinite(e[i]) && !Double.isFinite(a[i])) {
-                // Statistics of what is not finite are infinite or NaN, as the origin has it from which a kernel counts.
+                // Statistics of what is not finite are infinite or NaN, by the origin from which a kernel counts.
                 continue;
             }
             boolean overflown = !exact(op) && beyond(expected.dtype(), a[i]) && beyond(expected.dtype(), e[i])
@@ -277,7 +277,8 @@ final class Oracle {
 
     private static boolean isSum(Op op) {
         return op instanceof Contraction.MatMul || op instanceof Contraction.Linear
-                || op instanceof Contraction.LinearWeightGradient || op instanceof Convolution || op instanceof Reduction.Sum || op instanceof Reduction.Mean
+                || op instanceof Contraction.LinearWeightGradient || op instanceof Convolution
+                || op instanceof Reduction.Sum || op instanceof Reduction.Mean
                 || op instanceof Scan || op instanceof Selection || op instanceof Pooling;
     }
 

@@ -28,8 +28,8 @@ enum Values {
     double[] draw(Choices c, DType dtype, int n) {
         Kind kind = switch (this) {
             case ANY -> c.of(Kind.values());
-            case USUAL -> c.of(Kind.COUNTED, Kind.TIES, Kind.NORMAL, Kind.NORMAL, Kind.NORMAL, Kind.UNIT, Kind.NONFINITE,
-                    Kind.ZEROS, Kind.CONSTANT);
+            case USUAL -> c.of(Kind.COUNTED, Kind.TIES, Kind.NORMAL, Kind.NORMAL, Kind.NORMAL, Kind.UNIT,
+                    Kind.NONFINITE, Kind.ZEROS, Kind.CONSTANT);
             case TAME -> c.of(Kind.COUNTED, Kind.NORMAL, Kind.UNIT);
             case POSITIVE -> Kind.POSITIVE;
         };
