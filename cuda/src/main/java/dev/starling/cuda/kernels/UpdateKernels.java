@@ -134,7 +134,7 @@ public final class UpdateKernels {
                 launch.bool(false);
             }
             if (rule.flag != null) {
-                launch.i32(rule.flag ? 1 : 0);
+                launch.i32(rule.flag ? 1 : 0).align(type == DType.F64 ? 8 : 4);
             }
             launch.blocks(table.blocks(), THREADS, 0);
         }

@@ -1,6 +1,7 @@
 package dev.starling.cuda.blas;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 
@@ -52,12 +53,16 @@ class CublasLtTest {
 
     /** Multiplies what is there with 2, in the first summand of {@code k}. */
     private boolean isRun(int k, MatrixCall.After after) {
+        return isRun(library, k, after);
+    }
+
+    private boolean isRun(CublasLt asked, int k, MatrixCall.After after) {
         operands.asSlice(Float.BYTES).fill((byte) 0);
         operands.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
         MatrixCall call = new MatrixCall(DType.F32, 1, 1, k, new MatrixCall.Operand(false, 1, 0),
                 new MatrixCall.Operand(false, k, 0), 1, 1, false, after, 256);
         long a = operands.address();
-        return library.multiply(call, a, a + 1024, 0, 0, a + 2048);
+        return asked.multiply(call, a, a + 1024, 0, 0, a + 2048);
     }
 
     @Test
@@ -104,6 +109,23 @@ class CublasLtTest {
         assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
         memory.beginKeeping();
         assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
+    }
+
+    /** The property is read when the library is made. */
+    @Test
+    void shouldLeaveOutEpilogues() {
+        System.setProperty("starling.cuda.epilogues.omitted", "relu, column_sums");
+        try {
+            CublasLt without = new CublasLt(gpu, stream, memory, MOST);
+            assertThat(without.takes(DType.F32)).isTrue();
+            assertThat(isRun(without, 2, MatrixCall.After.RELU)).isFalse();
+            assertThat(isRun(without, 2, MatrixCall.After.NOTHING)).isTrue();
+            System.setProperty("starling.cuda.epilogues.omitted", "nothing");
+            assertThatThrownBy(() -> new CublasLt(gpu, stream, memory, MOST))
+                    .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("column_sums");
+        } finally {
+            System.clearProperty("starling.cuda.epilogues.omitted");
+        }
     }
 
     @Test

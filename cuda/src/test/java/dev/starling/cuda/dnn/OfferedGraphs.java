@@ -95,10 +95,10 @@ public final class OfferedGraphs {
             AttentionCall.Rows queries = new AttentionCall.Rows(n[1] * n[2] * n[4], n[4], n[1] * n[4]);
             AttentionCall.Rows keys = new AttentionCall.Rows(n[1] * n[3] * n[4], n[4], n[1] * n[4]);
             long row = Math.ceilDiv(n[3], 8L) * 8;
+            AttentionCall.Rows ofHeads = new AttentionCall.Rows(n[1] * n[2] * row, n[2] * row, row);
             for (boolean causal : new boolean[] {false, true}) {
-                for (AttentionCall.Rows mask : new AttentionCall.Rows[] {null, new AttentionCall.Rows(0, 0, row),
-                    new AttentionCall.Rows(n[2] * row, 0, row),
-                    new AttentionCall.Rows(n[1] * n[2] * row, n[2] * row, row)}) {
+                for (AttentionCall.Rows mask : new AttentionCall.Rows[] {null, n[3] % 2 == 0
+                        ? new AttentionCall.Rows(n[2] * row, 0, row) : ofHeads}) {
                     offer(new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal, queries, keys,
                             keys, queries, queries, mask));
                 }
@@ -110,19 +110,22 @@ public final class OfferedGraphs {
         GraphPlan.Demands sameBits = new GraphPlan.Demands(true, false, 1L << 28);
         GraphPlan.Demands anyBits = new GraphPlan.Demands(false, false, 1L << 28);
         offer(call, AttentionGraph.forward(call), sameBits);
-        for (boolean padded : new boolean[] {false, true}) {
+        for (boolean padded : call.causal() && call.mask() == null ? new boolean[] {false, true}
+                : new boolean[] {true}) {
             offer(call, AttentionGraph.backward(call, true, padded), sameBits);
             offer(call, AttentionGraph.backward(call, false, padded), anyBits);
         }
     }
 
-    /** Runs; the exit code tells whether there is an engine for all of them. */
+    /** Runs, with an argument for attention alone; the exit code tells whether there is an engine for each graph. */
     public static void main(String[] arguments) {
         boolean real = Files.exists(Path.of("/dev/nvidiactl"));
         OfferedGraphs all = new OfferedGraphs(real ? first() : described());
         long begin = System.nanoTime();
         for (DType type : TYPES) {
-            all.convolutions(type);
+            if (arguments.length == 0) {
+                all.convolutions(type);
+            }
             if (type != DType.F32) {
                 all.attentions(type);
             }
