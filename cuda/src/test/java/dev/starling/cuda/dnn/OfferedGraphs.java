@@ -122,6 +122,7 @@ public final class OfferedGraphs {
         boolean real = Files.exists(Path.of("/dev/nvidiactl"));
         OfferedGraphs all = new OfferedGraphs(real ? first() : described());
         long begin = System.nanoTime();
+        System.out.println("cuDNN " + Cudnn.versionInWords() + " " + Cudnn.fault());
         for (DType type : TYPES) {
             if (arguments.length == 0) {
                 all.convolutions(type);
