@@ -141,7 +141,7 @@ class CublasLtTest {
         }
     }
 
-    /** Virtual threads that a log makes wait go on in a system's thread where another has used another GPU meanwhile. */
+    /** A virtual thread that waits goes on in a system thread where another one has used another GPU meanwhile. */
     @Test
     void shouldMultiplyOnItsOwnGpuWhereLogsMakeThreadsWait() throws Exception {
         Logger logger = Logger.getLogger("dev.starling.cuda");
@@ -188,8 +188,8 @@ class CublasLtTest {
             memory.fill((byte) 0);
             memory.set(ValueLayout.JAVA_FLOAT, 0, 3f);
             memory.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
-            boolean done = asked.multiply(call(k, MatrixCall.After.NOTHING), memory.address(), memory.address() + 1024,
-                    0, 0, memory.address() + 2048);
+            long a = memory.address();
+            boolean done = asked.multiply(call(k, MatrixCall.After.NOTHING), a, a + 1024, 0, 0, a + 2048);
             own.synchronize(own.stream());
             assertThat(memory.get(ValueLayout.JAVA_FLOAT, 2048)).isEqualTo(done ? 6 : 0);
         }

@@ -172,7 +172,8 @@ class LibraryFaultsTest {
 
     @Test
     void shouldNotAskForProductsOfFarOperands() {
-        Predicate<Asked.Product> declined = p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
+        Predicate<Asked.Product> declined =
+                p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
         assertThat(declined).accepts(new Asked.Product(DType.F32, 1L << 31))
                 .rejects(new Asked.Product(DType.F32, (1L << 31) - 1), new Asked.Product(DType.BF16, 1L << 31));
         assertThat(LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130599, new Asked.Product(DType.F32, 1L << 31)))
