@@ -29,9 +29,9 @@ import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
 
 /**
- * NVIDIA's cuBLASLt. It is opened when it is first asked. The algorithm for a call is asked for once and kept, unless it
- * was used longest ago of many. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32} is
- * true; 16-bit types sum in f32, also the parts of divided sums. All calls share one workspace, which stays where it
+ * NVIDIA's cuBLASLt. It is opened when it is first asked. The algorithm for a call is asked for once and kept, unless
+ * it was used longest ago of many. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32}
+ * is true; 16-bit types sum in f32, also the parts of divided sums. All calls share one workspace, which stays where it
  * is: they run one after the other. Epilogues that the property {@code starling.cuda.epilogues.omitted} lists are left
  * to kernels behind the product.
  *
