@@ -3,6 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -43,6 +44,100 @@ class AttentionLibraryTest {
             Tensor[] gradients = Tensor.apply(BACKWARD, there[0], there[0], there[1], there[2], y[0], y[1]);
             assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
             close(gradients, Tensor.apply(BACKWARD, host[0], host[0], host[1], host[2], expected[0], expected[1]));
+        }
+    }
+
+    /** Masks that choose or are added, which repeat or not, beside a causal one or not, and with rows of all hidden. */
+    @Test
+    void shouldAttendUnderMasksByLibrary() {
+        for (DType type : new DType[] {DType.BF16, DType.F16}) {
+            for (boolean causal : new boolean[] {false, true}) {
+                for (Shape shape : new Shape[] {Shape.of(9), Shape.of(9, 9), Shape.of(2, 1, 1, 9),
+                    Shape.of(3, 9, 9), Shape.of(2, 3, 9, 9)}) {
+                    for (boolean chosen : new boolean[] {false, true}) {
+                        attend(type, causal, mask(shape, chosen, type));
+                    }
+                }
+            }
+        }
+    }
+
+    /** Under the mask, query 0 sees no key before 2: a causal one hides all from it. Of all others no key is left. */
+    private static float[] mask(Shape shape) {
+        float[] mask = new float[(int) shape.count()];
+        int keys = 9;
+        for (int i = 0; i < mask.length; i++) {
+            int row = i / keys;
+            boolean closed = shape.rank() > 1 && (shape.rank() == 4 && shape.dim(2) == 1 ? row == 1 : row % 9 == 4);
+            mask[i] = closed || i % keys < 2 || i % keys == 7 ? Float.NEGATIVE_INFINITY : i % 3;
+        }
+        return mask;
+    }
+
+    private static Tensor mask(Shape shape, boolean chosen, DType type) {
+        try (Scope scope = Scope.open()) {
+            Tensor added = Tensor.of(mask(shape), shape.dims());
+            return scope.keep(chosen ? added.ge(0) : added.to(type));
+        }
+    }
+
+    private static void attend(DType type, boolean causal, Tensor mask) {
+        try (Scope scope = Scope.open()) {
+            Attention forward = new Attention.ScaledDotProduct(0.25, causal);
+            Attention backward = new Attention.ScaledDotProductGradient(0.25, causal);
+            Tensor[] host = heads(type, 16, Device.cpu());
+            Tensor[] there = heads(type, 16, Device.of("cuda-emulated", 1));
+            Tensor hidden = mask.to(there[0].device());
+            long before = PlayedLibraries.computed();
+            Tensor[] y = Tensor.apply(forward, there[0], there[1], there[2], hidden);
+            Tensor[] gradients = Tensor.apply(backward, there[0], there[0], there[1], there[2], y[0], y[1], hidden);
+            assertThat(PlayedLibraries.computed() - before).isEqualTo(2);
+            // The CPU has 0 for rows of which all is hidden where the mask chooses.
+            Tensor chosen = mask.dtype() == DType.BOOL ? mask : mask.to(DType.F32).ge(0);
+            Tensor added = mask.dtype() == DType.BOOL ? Tensor.zeros(1) : mask.to(DType.F32);
+            Tensor[] wide = {host[0].to(DType.F32), host[1].to(DType.F32), host[2].to(DType.F32)};
+            Tensor finite = added.maximum(Tensor.zeros(1));
+            Tensor weights = weights(wide, finite, chosen, causal);
+            close(new Tensor[] {y[0]}, new Tensor[] {weights.matmul(wide[2])});
+            Tensor slopes = wide[0].matmul(wide[2].t());
+            Tensor scores = weights.mul(slopes.sub(slopes.mul(weights).sum(true, -1)));
+            close(gradients, new Tensor[] {scores.matmul(wide[1]).mul(0.25), scores.t().matmul(wide[0]).mul(0.25),
+                weights.t().matmul(wide[0])});
+            for (double log : y[1].toDoubles()) {
+                assertThat(log).isLessThan(Double.POSITIVE_INFINITY);
+            }
+        }
+    }
+
+    /** Weights by the definition: exponentials of scores, 0 where hidden, over their sum, or 0 where that is 0. */
+    private static Tensor weights(Tensor[] in, Tensor added, Tensor chosen, boolean causal) {
+        Tensor e = in[0].matmul(in[1].t()).mul(0.25).add(added).exp().mul(chosen.to(DType.F32));
+        if (causal) {
+            float[] past = new float[81];
+            for (int i = 0; i < past.length; i++) {
+                past[i] = i % 9 <= i / 9 ? 1 : 0;
+            }
+            e = e.mul(Tensor.of(past, 9, 9));
+        }
+        Tensor sum = e.sum(true, -1);
+        return e.div(sum.add(sum.eq(0).to(DType.F32)));
+    }
+
+    /** What {@link LibraryFaults} declines is done by our own kernels. */
+    @Test
+    void shouldNotAskForWhatIsKnownToFail() {
+        try (Scope scope = Scope.open()) {
+            Tensor[] there = heads(DType.BF16, 16, Device.of("cuda-emulated", 1));
+            Tensor[] host = heads(DType.BF16, 16, Device.cpu());
+            Tensor one = there[0].narrow(2, 0, 1);
+            long before = PlayedLibraries.computed();
+            Tensor[] y = Tensor.apply(FORWARD, one, there[1], there[2]);
+            assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
+            Tensor[] gradients = Tensor.apply(BACKWARD, one, one, there[1], there[2], y[0], y[1]);
+            assertThat(PlayedLibraries.computed() - before).as("the gradient of one query").isEqualTo(1);
+            Tensor first = host[0].narrow(2, 0, 1);
+            Tensor[] expected = Tensor.apply(FORWARD, first, host[1], host[2]);
+            close(gradients, Tensor.apply(BACKWARD, first, first, host[1], host[2], expected[0], expected[1]));
         }
     }
 

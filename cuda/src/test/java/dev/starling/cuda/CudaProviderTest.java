@@ -53,9 +53,26 @@ class CudaProviderTest {
         try {
             Library old = InstalledLibraries.look().get(1);
             assertThat(old.state()).isEqualTo("9.9.0: too old for attention, which is slow without");
-            assertThat(old.remedy()).contains("cuDNN 9.10 or newer", "org.bytedeco:cuda-redist-cudnn:");
+            assertThat(old.remedy()).contains("cuDNN 9.10.2 or newer", "org.bytedeco:cuda-redist-cudnn:");
         } finally {
             PlayedLibraries.version(91900);
+        }
+    }
+
+    @Test
+    @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+            disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
+    void shouldTellWhatWasBuiltForAnotherCuda() {
+        PlayedLibraries.load();
+        try {
+            PlayedLibraries.build(12080, 0);
+            assertThat(InstalledLibraries.look().get(1).state()).startsWith("9.19.0: built for CUDA 12,");
+            assertThat(InstalledLibraries.look().get(1).remedy()).contains("for CUDA 13");
+            PlayedLibraries.build(13000, 1008);
+            assertThat(InstalledLibraries.look().get(1).state()).isEqualTo(
+                    "9.19.0: its part libcudnn_cnn is of another version, or does not load (status 1008)");
+        } finally {
+            PlayedLibraries.build(13010, 0);
         }
     }
 

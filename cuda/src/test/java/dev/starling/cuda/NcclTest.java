@@ -3,6 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.cuda.emulated.PlayedDriver;
 import dev.starling.cuda.emulated.PlayedLibraries;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -61,6 +62,21 @@ class NcclTest {
         while (!group.isDone()) {
             Thread.onSpinWait();
         }
+    }
+
+    /** An identifier that is missing stands for any failure to join. */
+    @Test
+    void shouldCloseEventsWhereJoiningFails() {
+        PlayedDriver.devices(2);
+        DeviceCollectives collectives;
+        try {
+            collectives = Device.of("cuda-emulated", EmulatedProvider.EQUIPPED).backend().collectives();
+        } finally {
+            PlayedDriver.devices(0);
+        }
+        long before = PlayedDriver.count("events");
+        assertThatThrownBy(() -> collectives.join(null, 0, WORLD)).isInstanceOf(NullPointerException.class);
+        assertThat(PlayedDriver.count("events")).isEqualTo(before);
     }
 
     private static Tensor numbers(DType type, int rank) {

@@ -29,9 +29,11 @@ import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
 
 /**
- * NVIDIA's cuBLASLt. The algorithm for a call is asked for once and kept, unless it was used longest ago of many. f32
- * is multiplied in full precision unless the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32, also
- * the parts of divided sums. The library is opened when it is first asked. All calls share one workspace, which stays where it is: they run one after the other.
+ * NVIDIA's cuBLASLt. It is opened when it is first asked. The algorithm for a call is asked for once and kept, unless
+ * it was used longest ago of many. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32}
+ * is true; 16-bit types sum in f32, also the parts of divided sums. All calls share one workspace, which stays where it
+ * is: they run one after the other. Epilogues that the property {@code starling.cuda.epilogues.omitted} lists are left
+ * to kernels behind the product.
  *
  * <p>Nobody says whether the library's ReLU lets NaN pass, as ours does, or hides it as 0. So an algorithm with ReLU is
  * tried with sums that are NaN before its first use, and not taken if it hides them.
@@ -174,7 +176,7 @@ public final class CublasLt implements Blas {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUBLASLT, version,
                 new Asked.Product(call.type(), call.span()));
         if (fault != null) {
-            LOG.log(Level.INFO, "cuBLASLt {0} is not asked for {1}: {2} ({3})", version, call, fault.symptom(),
+            LOG.log(Level.INFO, "cuBLASLt {0} is not asked for {1}: {2} ({3})", versionInWords(), call, fault.symptom(),
                     fault.source());
         }
         return fault == null && !omitted.contains(call.after());

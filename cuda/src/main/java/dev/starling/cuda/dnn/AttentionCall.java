@@ -19,8 +19,8 @@ import dev.starling.tensor.DType;
  * @param v how the values lie
  * @param y how the results lie
  * @param g how the results' gradients lie, or {@code null} where none are given; those of q, k, v are row-major
- * @param mask how what is added to the scores lies, of the operands' type, {@code null} for nothing; a batch distance or
- *     a head distance of 0 says that all sequences or heads have the same
+ * @param mask how what is added to the scores lies, of the operands' type, {@code null} for nothing; a batch distance
+ *     or a head distance of 0 says that all sequences or heads have the same
  */
 public record AttentionCall(DType type, long batch, long heads, long queries, long keys, long width, long depth,
         float scale, boolean causal, Rows q, Rows k, Rows v, Rows y, Rows g, Rows mask) {

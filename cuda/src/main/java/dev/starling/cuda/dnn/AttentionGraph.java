@@ -45,9 +45,10 @@ final class AttentionGraph {
             return null;
         }
         long head = call.queries() * r.row();
-        return graph.memory(call.type(), new long[] {r.batch() == 0 ? 1 : call.batch(), r.head() == 0 ? 1 : call.heads(),
-            call.queries(), call.keys()}, new long[] {r.batch() == 0 ? head : r.batch(), r.head() == 0 ? head : r.head(),
-            r.row(), 1});
+        long[] sizes = {r.batch() == 0 ? 1 : call.batch(), r.head() == 0 ? 1 : call.heads(), call.queries(),
+            call.keys()};
+        long[] strides = {r.batch() == 0 ? head : r.batch(), r.head() == 0 ? head : r.head(), r.row(), 1};
+        return graph.memory(call.type(), sizes, strides);
     }
 
     /** The lengths of sequences. */

@@ -15,6 +15,7 @@ import java.util.Arrays;
  */
 public final class CudnnAttender implements Attender {
     private static final String INSTEAD = "kernels of our own attend, which are slower";
+    private static final int HOPPER = 90;
     private static final GraphPlan.Demands SAME_BITS = new GraphPlan.Demands(true, false, 1L << 28);
     private static final GraphPlan.Demands ANY_BITS = new GraphPlan.Demands(false, false, 1L << 28);
 
@@ -28,7 +29,12 @@ public final class CudnnAttender implements Attender {
     /** Makes it for a device; the library is opened when it is first asked. */
     public CudnnAttender(Cudnn cudnn, Gpu gpu) {
         this.cudnn = cudnn;
-        capability = Integer.parseInt(gpu.architecture().replaceAll("\\D", ""));
+        capability = capability(gpu.architecture());
+    }
+
+    /** An emulated GPU, whose architecture has another name, counts as Hopper. */
+    private static int capability(String architecture) {
+        return architecture.startsWith("sm_") ? Integer.parseInt(architecture.substring(3)) : HOPPER;
     }
 
     @Override

@@ -221,10 +221,10 @@ public final class CudnnRecurrer implements Recurrer {
             // The library adds to what is there.
             gpu.fill(slopes, (byte) 0, plan.weightBytes(), stream);
             gpu.enter();
-            status = cudnnRNNBackwardWeights_v8(cudnn.handle(), plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS, plan.x(),
-                    pointer(12, o.x()), plan.state(), pointer(3, o.h()), plan.y(), pointer(0, y), plan.weightBytes(),
-                    pointer(13, slopes), plan.workspaceBytes(), pointer(10, work), plan.reserveBytes(),
-                    pointer(11, reserve));
+            status = cudnnRNNBackwardWeights_v8(cudnn.handle(), plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS,
+                    plan.x(), pointer(12, o.x()), plan.state(), pointer(3, o.h()), plan.y(), pointer(0, y),
+                    plan.weightBytes(), pointer(13, slopes), plan.workspaceBytes(), pointer(10, work),
+                    plan.reserveBytes(), pointer(11, reserve));
             if (status == CUDNN_STATUS_SUCCESS) {
                 long[] parts = weights(to);
                 for (RecurrencePlan.Part p : plan.parts(slopes)) {

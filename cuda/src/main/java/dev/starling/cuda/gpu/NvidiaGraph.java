@@ -61,8 +61,10 @@ final class NvidiaGraph implements Gpu.Graph {
             LongPointer id = new LongPointer(number(arena));
             PointerPointer<Pointer> nodes = new PointerPointer<>(number(arena));
             SizeTPointer count = new SizeTPointer(number(arena));
+            // Without room for the edges' data the query fails where a dependency has some.
+            PointerPointer<Pointer> edges = new PointerPointer<>(number(arena));
             // The binding lets the pointer point to where the driver keeps the nodes.
-            NvidiaGpu.check(cuStreamGetCaptureInfo(on, status, id, null, nodes, (PointerPointer<?>) null, count),
+            NvidiaGpu.check(cuStreamGetCaptureInfo(on, status, id, null, nodes, edges, count),
                     "cuStreamGetCaptureInfo");
             if (count.get() != 1) {
                 throw new GpuException("a launch left " + count.get() + " nodes for the next one to wait for, not 1");

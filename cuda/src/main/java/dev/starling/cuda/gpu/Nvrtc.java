@@ -22,7 +22,8 @@ import java.util.List;
 import org.bytedeco.javacpp.Loader;
 
 /**
- * NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture. It needs neither a GPU nor a driver, and is
+ * NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture, or to PTX where the compiler is older than
+ * the architecture. It needs neither a GPU nor a driver, and is
  * bound to its library alone, which JavaCPP's binding is not: so kernels can be checked on any machine.
  *
  * <p>The library is looked for in the folder that the environment's {@code STARLING_NVRTC} names, by the system's
@@ -39,9 +40,12 @@ public final class Nvrtc implements Compiler {
     private final MethodHandle destroy;
     private final MethodHandle cubinSize;
     private final MethodHandle cubin;
+    private final MethodHandle ptxSize;
+    private final MethodHandle ptx;
     private final MethodHandle logSize;
     private final MethodHandle log;
     private final MethodHandle errorString;
+    private final int[] architectures;
     private final String version;
 
     /** Loads the compiler's library; throws a {@link LinkageError} that names it where there is none. */
@@ -52,6 +56,8 @@ public final class Nvrtc implements Compiler {
         destroy = bind(library, "nvrtcDestroyProgram", ADDRESS);
         cubinSize = bind(library, "nvrtcGetCUBINSize", ADDRESS, ADDRESS);
         cubin = bind(library, "nvrtcGetCUBIN", ADDRESS, ADDRESS);
+        ptxSize = bind(library, "nvrtcGetPTXSize", ADDRESS, ADDRESS);
+        ptx = bind(library, "nvrtcGetPTX", ADDRESS, ADDRESS);
         logSize = bind(library, "nvrtcGetProgramLogSize", ADDRESS, ADDRESS);
         log = bind(library, "nvrtcGetProgramLog", ADDRESS, ADDRESS);
         errorString = Linker.nativeLinker().downcallHandle(find(library, "nvrtcGetErrorString"),
@@ -64,6 +70,33 @@ public final class Nvrtc implements Compiler {
             version = "NVRTC " + major.get(JAVA_INT, 0) + "." + minor.get(JAVA_INT, 0) + " "
                     + String.join(" ", OPTIONS);
         }
+        architectures = architectures(library);
+    }
+
+    private int[] architectures(SymbolLookup library) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment count = arena.allocate(JAVA_INT);
+            call("nvrtcGetNumSupportedArchs", bind(library, "nvrtcGetNumSupportedArchs", ADDRESS), count);
+            MemorySegment all = arena.allocate(JAVA_INT, count.get(JAVA_INT, 0));
+            call("nvrtcGetSupportedArchs", bind(library, "nvrtcGetSupportedArchs", ADDRESS), all);
+            return all.toArray(JAVA_INT);
+        }
+    }
+
+    /**
+     * Returns what to compile for: the GPU's own architecture, or, if the compiler does not know it, the newest virtual
+     * architecture that is older, whose programs the driver translates when it loads them.
+     *
+     * @param architecture of the GPU, for example {@code sm_90}
+     * @param known compute capabilities that the compiler knows, as 10·major + minor
+     */
+    static String target(String architecture, int... known) {
+        int wanted = Integer.parseInt(architecture.substring(architecture.indexOf('_') + 1));
+        int best = 0;
+        for (int each : known) {
+            best = each <= wanted ? Math.max(best, each) : best;
+        }
+        return best == wanted || best == 0 ? architecture : "compute_" + best;
     }
 
     /** Tells whether the library is on this machine. */
@@ -123,7 +156,7 @@ public final class Nvrtc implements Compiler {
             call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
                     MemorySegment.NULL, MemorySegment.NULL);
             try {
-                return compile(arena, handle.get(ADDRESS, 0), name, architecture);
+                return compile(arena, handle.get(ADDRESS, 0), name, target(architecture, architectures));
             } finally {
                 call("nvrtcDestroyProgram", destroy, handle);
             }
@@ -143,7 +176,8 @@ public final class Nvrtc implements Compiler {
             throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
                     + ": " + words(error) + "\n" + said);
         }
-        return bytes(arena, program, cubinSize, cubin);
+        return architecture.startsWith("compute_") ? bytes(arena, program, ptxSize, ptx)
+                : bytes(arena, program, cubinSize, cubin);
     }
 
     private byte[] bytes(Arena arena, MemorySegment program, MethodHandle sizeOf, MethodHandle get) {

@@ -6,7 +6,6 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import java.util.Arrays;
 
 /**
  * A mask of attention as libraries take it: added to the scores, of the operands' type, rows at multiples of 16 bytes.

@@ -13,9 +13,9 @@ import java.util.List;
 import java.util.function.Predicate;
 
 /**
- * The known faults of NVIDIA's libraries that concern what we ask of them. We describe graphs to cuDNN by hand, past its
- * frontend: what the frontend works around, we have to. At each upgrade, compare the rows with the sources they name,
- * and with the version checks in the frontend's headers.
+ * The known faults of NVIDIA's libraries that concern what we ask of them. We describe graphs to cuDNN by hand, past
+ * its frontend: what the frontend works around, we have to. At each upgrade, compare the rows with the sources they
+ * name, and with the version checks in the frontend's headers.
  *
  * <p>Convolutions have no row: those of three dimensions (pytorch/pytorch#163539, wrong in 16 bits in 9.8 to 9.12) and
  * of 2^31 elements and more (pytorch/pytorch#163171, wrong depthwise in 9.11 to 9.14) are never asked for. The

@@ -75,6 +75,10 @@ final class NcclGroup implements DeviceGroup {
             ncclConfig_t config = unblocking(arena);
             gpu.enter();
             check(ncclCommInitRankConfig(comm, world, id, rank, config), "ncclCommInitRankConfig");
+        } catch (RuntimeException | Error e) {
+            gpu.closeEvent(before);
+            gpu.closeEvent(end);
+            throw e;
         }
     }
 

@@ -218,6 +218,35 @@ class CudnnGraphsTest {
         }
     }
 
+    /** The families share it. */
+    @Test
+    void shouldMakeOneHandleWhenItIsFirstAsked() {
+        long before = PlayedLibraries.handles();
+        Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
+        CudnnConvolver convolver = new CudnnConvolver(other);
+        CudnnRecurrer recurrer = new CudnnRecurrer(other);
+        assertThat(PlayedLibraries.handles()).isEqualTo(before);
+        assertThat(convolver.takes(DType.I32)).isFalse();
+        assertThat(PlayedLibraries.handles()).isEqualTo(before);
+        assertThat(convolver.takes(DType.F32)).isTrue();
+        assertThat(recurrer.takes(DType.F32)).isTrue();
+        assertThat(PlayedLibraries.handles()).isEqualTo(before + 1);
+    }
+
+    @Test
+    void shouldNotUseWhatWasBuiltForAnotherCuda() {
+        PlayedLibraries.build(12080, 0);
+        try {
+            Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
+            assertThat(new CudnnConvolver(other).takes(DType.F32)).isFalse();
+            assertThat(new CudnnRecurrer(other).takes(DType.F32)).isFalse();
+            assertThat(told.warnings()).singleElement().asString().contains("cuDNN 9.19.0", "built for CUDA 12",
+                    "for CUDA 13");
+        } finally {
+            PlayedLibraries.build(13010, 0);
+        }
+    }
+
     @Test
     void shouldNameWhatIsTooOldForAttention() {
         PlayedLibraries.version(90501);

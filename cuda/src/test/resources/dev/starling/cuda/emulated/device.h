@@ -381,8 +381,12 @@ API int cuStreamBeginCapture_v2(Stream* stream, int mode) {
     return CU_OK;
 }
 
-API int cuStreamGetCaptureInfo_v3(Stream* stream, int* status, uint64_t*, void*, Node*** before, void*, size_t* count) {
+API int cuStreamGetCaptureInfo_v3(Stream* stream, int* status, uint64_t*, void*, Node*** before, void** edges,
+        size_t* count) {
     ENTER(stream->context);
+    if (edges == nullptr) {
+        return 402; // each dependency is played as one that has edge data
+    }
     Captured* capture = stream->capture;
     *status = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
     *count = capture == nullptr || capture->nodes.empty() ? 0 : 1;
