@@ -87,7 +87,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             for (int c = 0; c < columns; c++) {
                 sum += Math.exp(get(x, c) - greatest);
             }
-            set(y, 2 * r, greatest);
+            set(y, 2 * r, Double.isNaN(sum) ? Double.NaN : greatest);
             set(y, 2 * r + 1, Math.log(sum));
         }
     }
