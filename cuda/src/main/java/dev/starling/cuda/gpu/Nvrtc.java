@@ -18,6 +18,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import org.bytedeco.javacpp.Loader;
 
@@ -118,32 +119,51 @@ public final class Nvrtc implements Compiler {
 
     @Override
     public byte[] compile(String name, String source, String architecture) {
+        return compile(name, source, architecture, OPTIONS, cubinSize, cubin);
+    }
+
+    /**
+     * Compiles a program and returns what the assembler reports of its kernels: registers, stack and spills, in words
+     * of its own.
+     */
+    public String report(String name, String source, String architecture) {
+        List<String> options = new ArrayList<>(OPTIONS);
+        options.add("--ptxas-options=-v");
+        return text(compile(name, source, architecture, options, logSize, log));
+    }
+
+    private byte[] compile(String name, String source, String architecture, List<String> options,
+            MethodHandle sizeOf, MethodHandle get) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
             call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
                     MemorySegment.NULL, MemorySegment.NULL);
             try {
-                return compile(arena, handle.get(ADDRESS, 0), name, architecture);
+                compile(arena, handle.get(ADDRESS, 0), name, architecture, options);
+                return bytes(arena, handle.get(ADDRESS, 0), sizeOf, get);
             } finally {
                 call("nvrtcDestroyProgram", destroy, handle);
             }
         }
     }
 
-    private byte[] compile(Arena arena, MemorySegment program, String name, String architecture) {
-        int count = OPTIONS.size() + 1;
-        MemorySegment options = arena.allocate(ADDRESS, count);
+    private void compile(Arena arena, MemorySegment program, String name, String architecture, List<String> options) {
+        int count = options.size() + 1;
+        MemorySegment all = arena.allocate(ADDRESS, count);
         for (int i = 0; i < count; i++) {
-            options.setAtIndex(ADDRESS, i, arena.allocateFrom(i < OPTIONS.size() ? OPTIONS.get(i)
+            all.setAtIndex(ADDRESS, i, arena.allocateFrom(i < options.size() ? options.get(i)
                     : "--gpu-architecture=" + architecture));
         }
-        int error = invoke("nvrtcCompileProgram", compile, program, count, options);
+        int error = invoke("nvrtcCompileProgram", compile, program, count, all);
         if (error != 0) {
-            String said = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
+            String said = text(bytes(arena, program, logSize, log));
             throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
                     + ": " + words(error) + "\n" + said);
         }
-        return bytes(arena, program, cubinSize, cubin);
+    }
+
+    private static String text(byte[] bytes) {
+        return new String(bytes, StandardCharsets.UTF_8).replace("\0", "");
     }
 
     private byte[] bytes(Arena arena, MemorySegment program, MethodHandle sizeOf, MethodHandle get) {
