@@ -18,7 +18,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import org.bytedeco.javacpp.Loader;
 
@@ -119,51 +118,32 @@ public final class Nvrtc implements Compiler {
 
     @Override
     public byte[] compile(String name, String source, String architecture) {
-        return compile(name, source, architecture, OPTIONS, cubinSize, cubin);
-    }
-
-    /**
-     * Compiles a program and returns what the assembler reports of its kernels: registers, stack and spills, in words
-     * of its own.
-     */
-    public String report(String name, String source, String architecture) {
-        List<String> options = new ArrayList<>(OPTIONS);
-        options.add("--ptxas-options=-v");
-        return text(compile(name, source, architecture, options, logSize, log));
-    }
-
-    private byte[] compile(String name, String source, String architecture, List<String> options,
-            MethodHandle sizeOf, MethodHandle get) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
             call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
                     MemorySegment.NULL, MemorySegment.NULL);
             try {
-                compile(arena, handle.get(ADDRESS, 0), name, architecture, options);
-                return bytes(arena, handle.get(ADDRESS, 0), sizeOf, get);
+                return compile(arena, handle.get(ADDRESS, 0), name, architecture);
             } finally {
                 call("nvrtcDestroyProgram", destroy, handle);
             }
         }
     }
 
-    private void compile(Arena arena, MemorySegment program, String name, String architecture, List<String> options) {
-        int count = options.size() + 1;
-        MemorySegment all = arena.allocate(ADDRESS, count);
+    private byte[] compile(Arena arena, MemorySegment program, String name, String architecture) {
+        int count = OPTIONS.size() + 1;
+        MemorySegment options = arena.allocate(ADDRESS, count);
         for (int i = 0; i < count; i++) {
-            all.setAtIndex(ADDRESS, i, arena.allocateFrom(i < options.size() ? options.get(i)
+            options.setAtIndex(ADDRESS, i, arena.allocateFrom(i < OPTIONS.size() ? OPTIONS.get(i)
                     : "--gpu-architecture=" + architecture));
         }
-        int error = invoke("nvrtcCompileProgram", compile, program, count, all);
+        int error = invoke("nvrtcCompileProgram", compile, program, count, options);
         if (error != 0) {
-            String said = text(bytes(arena, program, logSize, log));
+            String said = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
             throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
                     + ": " + words(error) + "\n" + said);
         }
-    }
-
-    private static String text(byte[] bytes) {
-        return new String(bytes, StandardCharsets.UTF_8).replace("\0", "");
+        return bytes(arena, program, cubinSize, cubin);
     }
 
     private byte[] bytes(Arena arena, MemorySegment program, MethodHandle sizeOf, MethodHandle get) {
@@ -194,6 +174,34 @@ public final class Nvrtc implements Compiler {
             return ((MemorySegment) errorString.invokeExact(error)).reinterpret(1024).getString(0);
         } catch (Throwable e) {
             throw new AssertionError("calling nvrtcGetErrorString", e);
+        }
+    }
+
+    /**
+     * Compiles a program and returns what the assembler reports of its kernels: registers, stack and spills, in words
+     * of its own.
+     *
+     * @throws GpuException if it does not compile
+     */
+    public String report(String name, String source, String architecture) {
+        String[] all = {"--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v",
+            "--gpu-architecture=" + architecture};
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
+                    MemorySegment.NULL, MemorySegment.NULL);
+            MemorySegment options = arena.allocate(ADDRESS, all.length);
+            for (int i = 0; i < all.length; i++) {
+                options.setAtIndex(ADDRESS, i, arena.allocateFrom(all[i]));
+            }
+            int error = invoke("nvrtcCompileProgram", compile, handle.get(ADDRESS, 0), all.length, options);
+            String said = new String(bytes(arena, handle.get(ADDRESS, 0), logSize, log), StandardCharsets.UTF_8);
+            call("nvrtcDestroyProgram", destroy, handle);
+            if (error != 0) {
+                throw new GpuException("kernel " + name + " does not compile for " + architecture + ": "
+                        + words(error) + "\n" + said);
+            }
+            return said.replace("\0", "");
         }
     }
 }

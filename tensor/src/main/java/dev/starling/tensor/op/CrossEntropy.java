@@ -30,6 +30,7 @@ public sealed interface CrossEntropy extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 2);
+            check(this, smoothing, in);
             Check.floating(this, in[0]);
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
@@ -82,6 +83,7 @@ public sealed interface CrossEntropy extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 4, 4);
+            check(this, smoothing, in);
             Check.floating(this, in[0], in[1], in[2]);
             Check.rank(this, in[1], 2, in);
             Check.index(this, in[3], in);
@@ -100,6 +102,11 @@ public sealed interface CrossEntropy extends Op {
         public boolean differentiable() {
             return false;
         }
+    }
+
+    private static void check(Op op, double smoothing, Spec... in) {
+        Check.argument(smoothing >= 0 && smoothing <= 1, op,
+                "0 <= smoothing <= 1 must hold, got " + smoothing, "change smoothing", in);
     }
 
     private static DType wide(DType type) {
