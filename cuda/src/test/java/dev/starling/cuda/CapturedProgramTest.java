@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.cuda.emulated.PlayedDriver;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
@@ -17,6 +18,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -64,6 +66,46 @@ class CapturedProgramTest {
                 assertSame(y[1], expected[1]);
                 assertThat(program.isRecorded()).isEqualTo(i > 0);
             }
+        }
+    }
+
+    /** A chain that one kernel cannot compute is two, not as many as it has operations. */
+    @Test
+    void chainsOfTwoTypesAreTwoKernels() {
+        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.DRIVEN && gpu.type().equals("cuda-emulated"),
+                "counts launches of the played driver");
+        Program.Work work = in -> new Tensor[] {in[0].abs().mul(20).neg().to(DType.I64).neg().abs().neg()};
+        try (Scope scope = Scope.open(); Program program = Program.capture(null, work, normal(5, 7)).program()) {
+            Tensor x = normal(5, 7);
+            for (int i = 0; i < 3; i++) {
+                assertThat(program.run(x)[0].toDoubles()).isEqualTo(work.run(new Tensor[] {x})[0].toDoubles());
+            }
+            long before = PlayedDriver.count("launches");
+            program.run(x);
+            // One of them brings the input to its place.
+            assertThat(PlayedDriver.count("launches") - before).isLessThanOrEqualTo(3);
+        }
+    }
+
+    /** Numbers of a chain are arguments: others take no other kernel, and infinite ones are numbers, too. */
+    @Test
+    void chainsDifferInNumbersWithoutOtherKernels() {
+        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.DRIVEN && gpu.type().equals("cuda-emulated"),
+                "counts kernels of the played driver");
+        try (Scope scope = Scope.open()) {
+            Tensor x = normal(6, 8);
+            long[] modules = new long[3];
+            for (int i = 0; i < 3; i++) {
+                double shift = i;
+                Program.Work work = in -> new Tensor[] {
+                    in[0].square().reciprocal().sub(shift).clamp(0, Double.POSITIVE_INFINITY)};
+                try (Program program = Program.capture(null, work, x).program()) {
+                    program.run(x);
+                    assertSame(program.run(x)[0], work.run(new Tensor[] {x})[0]);
+                    modules[i] = PlayedDriver.count("modules");
+                }
+            }
+            assertThat(modules[2]).isEqualTo(modules[1]);
         }
     }
 

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.MethodOrderer;
@@ -63,9 +64,20 @@ class EmulatedConformanceTest {
         return Conformance.of(DEVICE);
     }
 
+    /** No kernel counts on an order of blocks, warps or lanes. */
+    @TestFactory
+    @Order(3)
+    @Tag("stress")
+    Stream<DynamicTest> conformsInOtherOrders() {
+        Predicate<String> wanted = Pattern.compile(SAMPLE).asPredicate();
+        return IntStream.range(EmulatedProvider.REORDERED, EmulatedProvider.DEVICES).boxed().flatMap(i ->
+                SideBySide.of(Conformance.of(Device.of("cuda-emulated", i))
+                        .filter(t -> wanted.test(t.getDisplayName()))));
+    }
+
     /** What the emulator ran is CUDA C++ to NVIDIA's compiler too. */
     @Test
-    @Order(3)
+    @Order(4)
     @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
             disabledReason = "needs libnvrtc.so.13 on the loader's path or in the folder named by STARLING_NVRTC")
     void whatTheEmulatorRanCompilesForGpus() {

@@ -16,13 +16,17 @@ import java.util.EnumSet;
  * Offers the backend over a GPU that the host plays: {@code Device.of("cuda-emulated", 0)} has our own kernels only,
  * those of index 1 and 2 have played libraries beside them. {@link #APART} is like the first, for who counts what is
  * compiled there; {@link #DRIVEN} is driven as NVIDIA's are, by a driver that is played, and so is {@link #EQUIPPED},
- * which has all played libraries, whose work its graphs take down, too; {@link #SECOND} is another such.
+ * which has all played libraries, whose work its graphs take down, too; {@link #SECOND} is another such. Those from
+ * {@link #REORDERED} on are like the first, with other orders of blocks and warps.
  */
 public final class EmulatedProvider implements BackendProvider {
     static final int APART = 3;
     static final int DRIVEN = 4;
     static final int EQUIPPED = 5;
     static final int SECOND = 6;
+    static final int REORDERED = 7;
+    /** How many there are. */
+    static final int DEVICES = 10;
 
     @Override
     public String type() {
@@ -31,12 +35,15 @@ public final class EmulatedProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return Emulation.isPossible() ? new Probe.Ready(SECOND + 1, "emulated GPUs")
+        return Emulation.isPossible() ? new Probe.Ready(DEVICES, "emulated GPUs")
                 : new Probe.Missing("g++ is missing", "install it");
     }
 
     @Override
     public Backend open(Device device) {
+        if (device.index() >= REORDERED) {
+            return new CudaBackend(device, Emulation.gpu(device.index()), Libraries.NONE);
+        }
         if (device.index() >= DRIVEN) {
             return driven(device);
         }

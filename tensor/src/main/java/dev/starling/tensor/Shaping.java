@@ -137,7 +137,8 @@ public sealed interface Shaping permits Tensor {
 
     /** Returns the parts of {@code axis}, each without that dimension, as views. */
     default Tensor[] unstack(int axis) {
-        return Tensor.apply(new View.Unstack(self().shape().axis(axis)), self());
+        // A recorder keeps the operation's own array.
+        return Tensor.apply(new View.Unstack(self().shape().axis(axis)), self()).clone();
     }
 
     /** Returns this tensor with the order along {@code axes} reversed, as a view. */

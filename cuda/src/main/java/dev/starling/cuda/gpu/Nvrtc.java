@@ -210,4 +210,32 @@ public final class Nvrtc implements Compiler {
             throw new AssertionError("calling nvrtcGetErrorString", e);
         }
     }
+
+    /**
+     * Compiles a program and returns what the assembler reports of its kernels: registers, stack and spills, in words
+     * of its own.
+     *
+     * @throws GpuException if it does not compile
+     */
+    public String report(String name, String source, String architecture) {
+        String[] all = {"--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v",
+            "--gpu-architecture=" + architecture};
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
+                    MemorySegment.NULL, MemorySegment.NULL);
+            MemorySegment options = arena.allocate(ADDRESS, all.length);
+            for (int i = 0; i < all.length; i++) {
+                options.setAtIndex(ADDRESS, i, arena.allocateFrom(all[i]));
+            }
+            int error = invoke("nvrtcCompileProgram", compile, handle.get(ADDRESS, 0), all.length, options);
+            String said = new String(bytes(arena, handle.get(ADDRESS, 0), logSize, log), StandardCharsets.UTF_8);
+            call("nvrtcDestroyProgram", destroy, handle);
+            if (error != 0) {
+                throw new GpuException("kernel " + name + " does not compile for " + architecture + ": "
+                        + words(error) + "\n" + said);
+            }
+            return said.replace("\0", "");
+        }
+    }
 }

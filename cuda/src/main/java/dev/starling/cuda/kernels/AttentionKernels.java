@@ -29,8 +29,8 @@ public final class AttentionKernels {
     private record AttentionKernel(String function, DType type, int chunks) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("attention", function, "T", Types.of(type), "C", Types.wide(type), "CHUNKS",
-                    Integer.toString(chunks));
+            return KernelSource.of(function.equals("attention") ? "attention" : "attention_gradient", function,
+                    "T", Types.of(type), "C", Types.wide(type), "CHUNKS", Integer.toString(chunks));
         }
     }
 

@@ -38,8 +38,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) loss(C* __restrict__ losses,
             sum -= sharp * (widen(x[wanted]) - all.greatest - log_sum);
         }
         losses[line] = wanted < 0 ? C(0) : sum;
-        kept[2 * (i64) line] = all.greatest;
-        kept[2 * (i64) line + 1] = log_sum;
+        // A row of which nothing is finite has no softmax.
+        kept[2 * (i64) line] = log_sum >= 0 ? all.greatest : log_sum - log_sum;
+        kept[2 * (i64) line + 1] = log_sum >= 0 ? log_sum : log_sum - log_sum;
     }
 }
 

@@ -17,7 +17,7 @@ public interface Schedule {
     /** Multiplies by {@code factor} after every {@code every} steps. */
     static Schedule decay(double rate, long every, double factor) {
         require(every > 0, "every must be > 0, got " + every);
-        return steps -> rate * Math.pow(factor, steps / every);
+        return steps -> rate * StrictMath.pow(factor, steps / every);
     }
 
     /** Half a cosine from {@code rate} to {@code last} over {@code total} steps. (Loshchilov and Hutter, 2016) */
@@ -47,7 +47,7 @@ public interface Schedule {
     }
 
     private static double half(double from, double to, double progress) {
-        return to + (from - to) * (1 + Math.cos(Math.PI * progress)) / 2;
+        return to + (from - to) * (1 + StrictMath.cos(Math.PI * progress)) / 2;
     }
 
     private static void require(boolean holds, String relation) {

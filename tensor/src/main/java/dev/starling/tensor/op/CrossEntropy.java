@@ -14,7 +14,8 @@ public sealed interface CrossEntropy extends Op {
      * Operands {@code (logits [N, C], target i64 [N])} give {@code (loss [N], row [N, 2])} with
      * {@code loss = -Σ q·log p}, where {@code q} is {@code 1 - smoothing} on the target plus {@code smoothing/C} on
      * every class. A row whose target is {@code ignored} has loss and gradient 0. Of each row its greatest logit and
-     * the logarithm of {@code Σ exp(logit - greatest)} are kept: {@code log p = logit - greatest - logarithm}.
+     * the logarithm of {@code Σ exp(logit - greatest)} are kept: {@code log p = logit - greatest - logarithm}. Both are
+     * NaN where a row has no softmax.
      * (Szegedy et al., 2015)
      *
      * @param smoothing between 0 and 1
@@ -82,8 +83,8 @@ public sealed interface CrossEntropy extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 4, 4);
-            Check.floating(this, in[0], in[1], in[2]);
             check(this, smoothing, in);
+            Check.floating(this, in[0], in[1], in[2]);
             Check.rank(this, in[1], 2, in);
             Check.index(this, in[3], in);
             DType wide = wide(in[1].dtype());

@@ -96,7 +96,7 @@ final class ReferenceSoftmax {
                 sum -= q == 0 ? 0 : q * (x.get(r * size + c) - greatest - logSum);
             }
             losses.set(r, ignored ? 0 : sum);
-            kept.set(2 * r, greatest);
+            kept.set(2 * r, Double.isNaN(logSum) ? Double.NaN : greatest);
             kept.set(2 * r + 1, logSum);
         }
     }

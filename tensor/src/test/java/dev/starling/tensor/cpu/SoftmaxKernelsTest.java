@@ -141,6 +141,32 @@ class SoftmaxKernelsTest {
                 target);
     }
 
+    /** The greatest logit and the logarithm are kept apart: together in f32 they would lose what the logarithm has. */
+    @Test
+    void shouldNotLoseProbabilitiesOfLogitsFarFromZero() {
+        Tensor near = Oracle.random(8, 5, 40);
+        Tensor far = near.mul(8).round().div(8).add(16384);
+        Tensor target = Tensor.of(new long[] {0, 1, 2, 3, 39});
+        for (SoftmaxRows rows : ROWS) {
+            Tensor[] loss = Oracle.check(crossEntropy(rows), new CrossEntropy.Loss(0.1, -1), 2e-6, far, target);
+            Oracle.check(crossEntropy(rows), new CrossEntropy.Gradient(0.1, -1), 2e-6, Tensor.ones(5), far, loss[1],
+                    target);
+        }
+    }
+
+    @Test
+    void shouldComputeLossesOfSixteenBitsInFull() {
+        Tensor logits = Oracle.random(9, 4, 33).mul(4).to(DType.BF16);
+        Tensor target = Tensor.of(new long[] {0, 32, 7, 3});
+        Tensor[] narrow = Tensor.apply(new CrossEntropy.Loss(0.1, -1), logits, target);
+        Tensor[] wide = Tensor.apply(new CrossEntropy.Loss(0.1, -1), logits.to(DType.F32), target);
+        assertThat(narrow[0].dtype()).isEqualTo(DType.F32);
+        assertThat(narrow[0].toFloats()).isEqualTo(wide[0].toFloats());
+        assertThat(narrow[1].toFloats()).isEqualTo(wide[1].toFloats());
+        Tensor gradient = Tensor.compute(new CrossEntropy.Gradient(0.1, -1), narrow[0], logits, narrow[1], target);
+        assertThat(gradient.dtype()).isEqualTo(DType.BF16);
+    }
+
     @Test
     void shouldNameTheRowOfAClassThatDoesNotExist() {
         Tensor logits = Oracle.random(1, 4, 10);

@@ -87,7 +87,7 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
             for (int c = 0; c < columns; c++) {
                 sum += ScalarExp.exp(get(x, c) - greatest);
             }
-            set(y, 2 * r, greatest);
+            set(y, 2 * r, Double.isNaN(sum) ? Double.NaN : greatest);
             set(y, 2 * r + 1, StrictMath.log(sum));
         }
     }

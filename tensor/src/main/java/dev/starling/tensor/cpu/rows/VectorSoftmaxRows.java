@@ -53,8 +53,9 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     public void logSums(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 8) {
             float greatest = greatest(x, columns);
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, greatest);
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + 4, (float) Math.log(sumOfExponentials(x, columns, greatest)));
+            float sum = sumOfExponentials(x, columns, greatest);
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, Float.isNaN(sum) ? sum : greatest);
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + 4, (float) StrictMath.log(sum));
         }
     }
 

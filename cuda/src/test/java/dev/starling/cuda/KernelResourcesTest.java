@@ -1,0 +1,122 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.cuda.compile.KernelSource;
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Nvrtc;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * What kernels take of a multiprocessor on the architectures that users have: blocks must fit, and what spills to memory
+ * is known. The compiler needs no GPU. {@code -Dstarling.conformance=…} chooses kernels as for the conformance suite.
+ */
+@Tag("stress")
+@EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
+        disabledReason = "needs libnvrtc.so.13: the profile stress brings org.bytedeco:cuda-redist")
+class KernelResourcesTest {
+    /** One type to compute in of each kind, and what has kernels of its own for 16 bits. */
+    private static final String SAMPLE = "f32$|^(matmul|linear|conv|attention|scaledDot|softmax|logSoftmax|layerNorm"
+            + "|batchNorm|crossEntropy|sum|mean|adam|sgd|concat|take|maxPool|avgPool|lstm|gru)[A-Za-z0-9]* bf16$";
+
+    private static final int REGISTERS = 65_536;
+    /** Registers are lent to a warp in pieces of 8 for each thread. */
+    private static final int PIECE = 8;
+    /** Threads of a block of a kernel without bounds; the emulator refuses more. */
+    private static final int THREADS = 256;
+    private static final Pattern ENTRY = Pattern.compile("Compiling entry function '(\\w+)'(.*?)Used (\\d+) registers",
+            Pattern.DOTALL);
+    private static final Pattern SPILLS = Pattern.compile("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
+
+    /**
+     * What may spill: kernels whose names begin so, on the architecture, so many bytes of stores and loads together.
+     * All others may not spill at all.
+     */
+    private record Allowed(String kernel, String architecture, int bytes) { }
+
+    private static final List<Allowed> ALLOWED = List.of();
+
+    private final Queue<String> faults = new ConcurrentLinkedQueue<>();
+    private final Queue<String> compiled = new ConcurrentLinkedQueue<>();
+
+    @ParameterizedTest
+    @ValueSource(strings = {"sm_75", "sm_80", "sm_90", "sm_100"})
+    @Timeout(3600)
+    void shouldFitOnAMultiprocessorWithoutSpilling(String architecture) {
+        Nvrtc compiler = new Nvrtc();
+        Pattern tests = Pattern.compile(System.getProperty("starling.conformance", SAMPLE));
+        List<KernelSource> sources = new ArrayList<>();
+        WantedKernels.list(tests.asPredicate(), true, source -> { }).forEach(sources::add);
+        try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
+            sources.forEach(source -> pool.submit(() -> check(compiler, source, architecture)));
+        }
+        assertThat(faults).isEmpty();
+        assertThat(compiled.size()).isGreaterThanOrEqualTo(sources.size()).isPositive();
+    }
+
+    private void check(Nvrtc compiler, KernelSource source, String architecture) {
+        String report;
+        try {
+            report = compiler.report(source.name(), source.text(), architecture);
+        } catch (GpuException e) {
+            faults.add(e.getMessage());
+            return;
+        }
+        Matcher entry = ENTRY.matcher(report);
+        int found = 0;
+        while (entry.find()) {
+            found++;
+            String kernel = source.name() + " " + entry.group(1) + " for " + architecture;
+            compiled.add(kernel);
+            int registers = (Integer.parseInt(entry.group(3)) + PIECE - 1) / PIECE * PIECE;
+            int threads = threads(source.text(), entry.group(1));
+            if (registers * threads > REGISTERS) {
+                faults.add(kernel + ": " + registers + " registers for each of " + threads + " threads");
+            }
+            Matcher spills = SPILLS.matcher(entry.group(2));
+            int bytes = spills.find() ? Integer.parseInt(spills.group(1)) + Integer.parseInt(spills.group(2)) : 0;
+            if (bytes > allowed(source.name(), entry.group(1), architecture)) {
+                faults.add(kernel + ": " + bytes + " bytes of spills");
+            }
+        }
+        if (found == 0) {
+            faults.add(source.name() + " for " + architecture + ": no kernel in the report " + report);
+        }
+    }
+
+    private static int allowed(String source, String kernel, String architecture) {
+        return ALLOWED.stream().filter(a -> (source + " " + kernel).matches(a.kernel)
+                && a.architecture.equals(architecture)).mapToInt(Allowed::bytes).max().orElse(0);
+    }
+
+    /** Returns the most threads that a block of the kernel has, of its launch bounds. */
+    private static int threads(String source, String kernel) {
+        Matcher bounds = Pattern.compile("__launch_bounds__\\(([^)]*)\\) " + kernel + "\\(").matcher(source);
+        if (!bounds.find()) {
+            return THREADS;
+        }
+        return switch (bounds.group(1)) {
+            case "BLOCK" -> macro(source, "GROUP") == 32 ? THREADS : macro(source, "GROUP");
+            case "RUN / 2" -> macro(source, "RUN") / 2;
+            default -> Integer.parseInt(bounds.group(1));
+        };
+    }
+
+    private static int macro(String source, String name) {
+        Matcher value = Pattern.compile("#define " + name + " (\\d+)").matcher(source);
+        assertThat(value.find()).as(name).isTrue();
+        return Integer.parseInt(value.group(1));
+    }
+}
