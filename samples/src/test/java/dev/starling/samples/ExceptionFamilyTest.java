@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.StarlingException;
 import dev.starling.autograd.Tape;
 import dev.starling.distributed.Group;
-import dev.starling.nn.layer.Layer;
+import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Transport;
 import java.io.IOException;
