@@ -50,6 +50,10 @@ public sealed interface Shaping permits Tensor {
         int f = self().shape().axis(from);
         int t = self().shape().axis(to);
         Shape s = self().shape();
+        if (f > t) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "flatten", List.of(self().spec()),
+                    "the first dimension must not come after the last, got " + from + " to " + to, "exchange them");
+        }
         return reshape(s.slice(0, f).concat(Shape.of(s.slice(f, t + 1).count())).concat(s.slice(t + 1, s.rank())));
     }
 

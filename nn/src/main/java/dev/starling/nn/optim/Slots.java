@@ -22,6 +22,15 @@ final class Slots implements AutoCloseable {
     private final Map<String, Parameter> state = new LinkedHashMap<>();
     private final List<Parameter[]> kept = new ArrayList<>();
 
+    /** Returns a weight decay that makes sense. */
+    static double decay(String optimizer, double value) {
+        if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument(optimizer, "weight decay must be >= 0 and finite, got " + value,
+                    "change it");
+        }
+        return value;
+    }
+
     Slots(Layer model, Predicate<String> exempt) {
         List<Parameter> trained = new ArrayList<>();
         List<String> names = new ArrayList<>();
