@@ -115,6 +115,11 @@ class CompositeGradientTest {
                     x(2, 3, 4), x(2, 3, 2));
             check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], mask, true, 0.3, 0.5,
                     Generator.seeded(2)), x(2, 4), x(2, 3, 4), x(2, 3, 2));
+            Tensor added = mask.where(Tensor.zeros(), Tensor.scalar(Double.NEGATIVE_INFINITY)).to(DType.F64);
+            check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], added, false, 0, 0.5, null), x(2, 4),
+                    x(2, 3, 4), x(2, 3, 2));
+            check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], added, true, 0.3, 0.5,
+                    Generator.seeded(2)), x(2, 4), x(2, 3, 4), x(2, 3, 2));
             check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], t[3], true, 0, 0.5, null), x(2, 4),
                     x(3, 4), x(3, 2), x(2, 3));
             check(t -> Functions.scaledDotProductAttention(t[0], t[1], t[2], t[3], true, 0.3, 0.5,

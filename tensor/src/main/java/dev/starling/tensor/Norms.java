@@ -61,6 +61,7 @@ public final class Norms {
      */
     public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, Tensor gamma, Tensor beta, double epsilon) {
         requireChannels("batchNorm", x);
+        requireEpsilon("batchNorm", epsilon);
         Tensor scale = variance.add(epsilon).rsqrt();
         scale = gamma == null ? scale : scale.mul(gamma);
         Tensor shift = mean.mul(scale).neg();
@@ -132,6 +133,7 @@ public final class Norms {
             throw new TensorException(TensorException.Problem.SHAPE, "rmsNorm", List.of(x.spec(), gamma.spec()),
                     "gamma must have the trailing sizes of x", "give one value for each normalised element");
         }
+        requireEpsilon("rmsNorm", epsilon);
         Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
         Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
         return wide.mul(inverse).to(gamma.dtype()).mul(gamma).to(x.dtype());
@@ -143,6 +145,13 @@ public final class Norms {
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
         return Shape.of(dims);
+    }
+
+    private static void requireEpsilon(String op, double epsilon) {
+        if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument(op, "epsilon must be >= 0 and finite, got " + epsilon,
+                    "use for example 1e-5");
+        }
     }
 
     private static void requireChannels(String op, Tensor x) {

@@ -52,7 +52,7 @@ public sealed interface Shaping permits Tensor {
         Shape s = self().shape();
         if (f > t) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "flatten", List.of(self().spec()),
-                    "the first dimension must not come behind the last, got " + from + " and " + to, "exchange them");
+                    "the first dimension must not come after the last, got " + from + " to " + to, "exchange them");
         }
         return reshape(s.slice(0, f).concat(Shape.of(s.slice(f, t + 1).count())).concat(s.slice(t + 1, s.rank())));
     }

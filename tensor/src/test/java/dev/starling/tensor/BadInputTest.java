@@ -4,9 +4,35 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.tensor.TensorException.Problem;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.op.Binary;
+import dev.starling.tensor.op.Cast;
+import dev.starling.tensor.op.Comparison;
+import dev.starling.tensor.op.CrossEntropy;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Logic;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Philox;
+import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Scan;
+import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Softmax;
+import dev.starling.tensor.op.Sorting;
+import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** What a caller can get wrong is a typed error, before anything runs: operation, operands, requirement, remedy. */
@@ -107,8 +133,216 @@ class BadInputTest {
                 new Bad(() -> Tensor.zeros(1L << 50), Problem.MEMORY, "allocate", "4503599627370496 bytes"));
     }
 
+    private static Bad argument(Supplier<?> call, String op, String... parts) {
+        return new Bad(call, Problem.ARGUMENT, op, parts);
+    }
+
+    private static Bad memory(Supplier<?> call, String op, String... parts) {
+        return new Bad(call, Problem.MEMORY, op, parts);
+    }
+
+    static Stream<Bad> places() {
+        return Stream.of(
+                argument(() -> ones(2, 3).unsqueeze(5), "shape", "axis 5", "[2, 3]"),
+                argument(() -> ones(2, 3).unsqueeze(Integer.MIN_VALUE), "shape", "axis -2147483648"),
+                argument(() -> Shaping.stack(5, ones(2), ones(2)), "shape", "axis 5"),
+                argument(() -> Shaping.stack(0), "stack", "none"),
+                argument(() -> Shaping.stack(-1), "stack", "none"),
+                argument(() -> Shaping.concat(0), "concat", "none"),
+                argument(() -> MATRIX.slice(1, 0), "shape", "1 to 0"),
+                argument(() -> MATRIX.slice(0, 3), "shape", "0 to 3"),
+                argument(() -> MATRIX.slice(-1, 1), "shape", "-1 to 1"),
+                argument(() -> ones(2, 3).flatten(1, 0), "flatten", "1 to 0"),
+                shape(() -> ones(0, 0).squeeze(0), "squeeze", "dimension 0", "size 1"),
+                shape(() -> ones(2, 3).squeeze(1), "squeeze", "dimension 1"),
+                argument(() -> ones(2, 3).pad(new long[1], new long[2], 0), "pad", "2 sizes", "got 1 and 2"),
+                shape(() -> ones(2).pad(new long[] {Long.MAX_VALUE}, new long[] {Long.MAX_VALUE}, 0), "place",
+                        "must lie within"),
+                argument(() -> ones(2).pad(new long[] {1L << 61}, new long[1], 0), "shape", "elements"),
+                shape(() -> ones(2, 3).narrow(1, Long.MAX_VALUE, Long.MAX_VALUE), "slice", "dimension 1"),
+                shape(() -> ones(2, 3).narrow(1, 1, Long.MAX_VALUE), "slice", "dimension 1"),
+                shape(() -> ones(2, 3).narrow(1, 0, -1), "slice", "dimension 1"),
+                shape(() -> slice(new long[] {0}, new long[] {1L << 62}, new long[] {5}), "slice", "4611686018427387904"),
+                shape(() -> slice(new long[] {0}, new long[] {Long.MIN_VALUE}, new long[] {3}), "slice", "dimension 0"),
+                shape(() -> slice(new long[] {4}, new long[] {Long.MIN_VALUE}, new long[] {2}), "slice", "dimension 0"),
+                shape(() -> slice(new long[] {0}, new long[] {0}, new long[] {2}), "slice", "differ"),
+                argument(() -> slice(new long[2], new long[] {1}, new long[] {1}), "slice", "start, step and size"),
+                argument(() -> ones(2, 3).reshape(-1, 1L << 32, 1L << 32), "shape", "elements"),
+                argument(() -> ones(2, 3).expand(1L << 60, 2, 3), "shape", "elements"),
+                argument(() -> ones(2, 3).tile(1L << 62, 1L << 62), "shape", "elements"),
+                argument(() -> ones(2, 3).repeat(0, Long.MAX_VALUE), "shape", "elements"),
+                argument(() -> Creation.arange(-1), "shape", "-1"),
+                argument(() -> Creation.arange(0, Double.POSITIVE_INFINITY, 1), "arange", "finite"),
+                argument(() -> Creation.arange(0, 1e300, 1), "shape", "elements"),
+                argument(() -> Creation.linspace(0, Double.NaN, 3), "linspace", "finite"),
+                argument(() -> Creation.linspace(0, 1, -3), "shape", "-3"),
+                argument(() -> ones(2, 3).split(0, 0), "split", "> 0"),
+                argument(() -> ones(2, 3).tril(0).permute(0, 0), "permute", "once"));
+    }
+
+    private static Tensor slice(long[] starts, long[] steps, long[] sizes) {
+        return Tensor.compute(new View.Slice(starts, steps, sizes), Tensor.full(DType.I8, 1, 5));
+    }
+
+    static Stream<Bad> amounts() {
+        return Stream.of(
+                memory(() -> Tensor.zeros(1L << 42), "allocate", "17592186044416 bytes"),
+                memory(() -> Creation.eye(1L << 40), "allocate", "bytes"),
+                memory(() -> Creation.linspace(0, 1, 1L << 50), "allocate", "bytes"),
+                memory(() -> ones(1).expand(1L << 45).add(1), "allocate", "bytes"),
+                memory(() -> ones(1).expand(1L << 45).copy(), "allocate", "bytes"),
+                memory(() -> ones(1).expand(1L << 33).toFloats(), "array", "8589934592"),
+                memory(() -> ones(1).expand(1L << 33).toDoubles(), "array", "heap"),
+                memory(() -> ones(1).expand(1L << 33).toLongs(), "array", "heap"),
+                memory(() -> ones(1).expand(1L << 40).split(0, 1), "split", "heap"),
+                memory(() -> Generator.seeded(1).permutation(Integer.MAX_VALUE), "permutation", "2147483647"),
+                memory(() -> ones(1, 1).pad(new long[] {1L << 44, 0}, new long[2], 0), "allocate", "bytes"));
+    }
+
+    static Stream<Bad> numbers() {
+        Generator g = Generator.seeded(1);
+        Spec spec = new Spec(DType.F32, Shape.of(3), Device.cpu());
+        double nan = Double.NaN;
+        return Stream.of(
+                argument(() -> g.uniform(spec, 1, 0), "uniform", "low < high", "1.0 and 0.0"),
+                argument(() -> g.uniform(spec, nan, 1), "uniform", "NaN"),
+                argument(() -> g.uniform(spec, 0, nan), "uniform", "NaN"),
+                argument(() -> g.uniform(spec, 0, Double.POSITIVE_INFINITY), "uniform", "Infinity"),
+                argument(() -> g.normal(spec, nan, 1), "normal", "NaN"),
+                argument(() -> g.normal(spec, 0, -1), "normal", "-1.0"),
+                argument(() -> g.bernoulli(1.5, 3), "bernoulli", "1.5"),
+                argument(() -> g.bernoulli(nan, 3), "bernoulli", "NaN"),
+                argument(() -> g.integers(3, 3, 2), "integers", "3 and 3"),
+                argument(() -> g.integers(Long.MIN_VALUE, Long.MAX_VALUE, 2), "integers", "low < high"),
+                argument(() -> g.advance(-1), "generator", "-1"),
+                argument(() -> g.permutation(-1), "permutation", "-1"),
+                argument(() -> Functions.dropout(ones(3), 1, g), "dropout", "1.0"),
+                argument(() -> Functions.dropout(ones(3), nan, g), "dropout", "NaN"),
+                argument(() -> ones(3).clamp(nan, 2), "clamp", "NaN"),
+                argument(() -> ones(3).clamp(0, nan), "clamp", "NaN"),
+                argument(() -> Norms.layerNorm(ones(2, 3), ones(3), null, -1), "layerNorm", "-1.0"),
+                argument(() -> Norms.batchNorm(ones(2, 3), null, null, nan), "batchNorm", "NaN"),
+                argument(() -> Norms.batchNorm(ones(2, 3), ones(3), ones(3), null, null, -1), "batchNorm", "-1.0"),
+                argument(() -> Norms.rmsNorm(ones(2, 3), ones(3), nan), "rmsNorm", "NaN"),
+                argument(() -> Threads.with(0, () -> ones(1)), "threads", "got 0"),
+                argument(() -> Threads.with(1 << 30, () -> ones(1)), "threads", "1073741824"),
+                argument(() -> Philox.bits(1, 2, 4), "philox", "lane"),
+                new Bad(() -> Device.of("cpu", -1), Problem.DEVICE, "device cpu", "-1"),
+                argument(() -> compute(new CrossEntropy.Loss(2, 0), ones(2, 3), whole(2)), "crossEntropy", "2.0"),
+                argument(() -> compute(new Update.Adam(1, 0, 0, 0, 0, false, 0), ones(2), ones(2), ones(2), ones(2)),
+                        "adam", "from 1"),
+                argument(() -> compute(new Update.Sgd(1, 0.9, 0, 0, false), ones(2), ones(2)), "sgd", "velocity"));
+    }
+
+    private static Tensor compute(Op op, Tensor... operands) {
+        return Tensor.compute(op, operands);
+    }
+
+    /** What fused gradients get from outside must be what the forward operation took and gave. */
+    static Stream<Bad> gradients() {
+        Op layer = new Normalization.LayerNormGradient();
+        Op batch = new Normalization.BatchNormGradient(Epilogue.NONE);
+        Op loss = new CrossEntropy.Gradient(0, -100);
+        Op softmax = new Softmax.ExponentialsGradient(1);
+        return Stream.of(
+                shape(() -> compute(layer, ones(4, 3), ones(4, 3), ones(3), ones(1), ones(1)), "layerNormGradient",
+                        "[4]", "f32[1]"),
+                shape(() -> compute(layer, ones(4, 3), ones(4, 3), ones(2), ones(4), ones(4)), "layerNormGradient",
+                        "trailing"),
+                shape(() -> compute(batch, ones(4, 3), ones(4, 3), ones(3), ones(4, 3), ones(1), ones(3)),
+                        "batchNormGradient", "[3]", "f32[1]"),
+                shape(() -> compute(batch, ones(4, 3), ones(4, 3), ones(3), ones(1, 3), ones(3), ones(3)),
+                        "batchNormGradient", "one shape"),
+                shape(() -> compute(loss, ones(1), ones(4, 3), whole(4)), "crossEntropyGradient", "[4]"),
+                shape(() -> compute(loss, ones(4), ones(4, 3), whole(2)), "crossEntropyGradient", "[4]"),
+                shape(() -> compute(loss, ones(4), ones(4), whole(4)), "crossEntropyGradient", "rank 2"),
+                shape(() -> compute(softmax, ones(4, 3), ones(1)), "softmaxGradient", "one shape"),
+                argument(() -> compute(new Selection.TakeGradient(-1, 3), ones(2, 3), whole(2)), "takeGradient", "-1"),
+                argument(() -> compute(new Selection.TakeGradient(0, -3), ones(2, 3), whole(2)), "takeGradient", "-3"),
+                argument(() -> compute(new Activation.ReluGradient(), ones(4)), "reluGradient", "2 operands"),
+                shape(() -> compute(new Attention.ScaledDotProductGradient(1, false), ones(1, 2), ones(2, 2),
+                        ones(3, 2), ones(3, 2), ones(2, 2), ones(2)), "attentionGradient", "g and y"));
+    }
+
+    /** The wrong number of operands, and dimensions counted from the end, which records do not take. */
+    static Stream<Bad> records() {
+        return Stream.of(
+                argument(() -> compute(new Unary.Neg()), "neg", "1 operands, got 0"),
+                argument(() -> compute(new Unary.Exp(), ones(2), ones(2)), "exp", "got 2"),
+                argument(() -> compute(new Binary.Div(), ones(2)), "div", "got 1"),
+                argument(() -> compute(new Comparison.Less(), ones(2)), "less", "got 1"),
+                argument(() -> compute(new Logic.Not()), "not", "got 0"),
+                argument(() -> compute(new Cast(DType.F64)), "cast", "got 0"),
+                argument(() -> compute(new Movement.Copy()), "copy", "got 0"),
+                argument(() -> compute(new Movement.Concat(-1), ones(2), ones(2)), "concat", "axis -1"),
+                argument(() -> compute(new Reduction.Sum(new Axes(4), false), ones(2, 3)), "sum", "below the rank"),
+                argument(() -> compute(new Reduction.Sum(new Axes(1), false)), "sum", "got 0"),
+                argument(() -> compute(new Scan.CumSum(-1, false), ones(2)), "cumSum", "axis -1"),
+                argument(() -> compute(new Softmax.Exponentials(1), ones(2)), "softmax", "axis 1"),
+                argument(() -> compute(new Sorting.TopK(1, -1, true), ones(2)), "topK", "axis -1"),
+                argument(() -> compute(new Selection.Gather(7), ones(2), whole(2)), "gather", "axis 7"),
+                argument(() -> compute(new View.Permute(0)), "permute", "got 0"),
+                argument(() -> compute(new Fill.Full(ones(2).spec(), 1), ones(2)), "full", "got 1"),
+                shape(() -> compute(new Fill.Range(ones(2, 2).spec(), 0, 1)), "range", "rank 1"));
+    }
+
+    /** What backends may do to memory, and nobody beyond it. */
+    static Stream<Bad> hooks() {
+        Spec square = ones(2, 2).spec();
+        return Stream.of(
+                shape(() -> ones(4).lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
+                shape(() -> ones(4).lend(square, new long[] {1}), "lend", "strides"),
+                shape(() -> ones(1).expand(4).lend(square, new long[] {2, 1}), "lend", "large enough"),
+                shape(() -> ones(8).narrow(0, 4, 4).lend(square, new long[] {2, 1}), "lend", "beginning"),
+                shape(() -> ones(4).view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
+                shape(() -> ones(4).view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
+                shape(() -> ones(4).view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
+                shape(() -> ones(4).view(Shape.of(2), new long[] {1L << 62}, 0), "view", "strides"),
+                shape(() -> ones(4).view(Shape.of(1L << 40), new long[] {1L << 40}, 0), "view", "strides"),
+                shape(() -> ones(4).view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
+                shape(() -> ones(4).view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
+                shape(() -> ones(4).view(Shape.of(2), new long[0], 0), "view", "strides"),
+                shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2}).view(ones(4)), "view",
+                        "4 elements"),
+                shape(() -> Tensor.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
+                argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
+                argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),
+                argument(() -> Tensor.wrap(closed(), DType.F32, 4), "wrap", "open"));
+    }
+
+    private static MemorySegment closed() {
+        try (Arena arena = Arena.ofConfined()) {
+            return arena.allocate(16);
+        }
+    }
+
     @ParameterizedTest
-    @MethodSource({"shapes", "types", "devices", "arguments"})
+    @MethodSource("lengths")
+    void shouldRefuseLengthsThatNoSequenceHas(Device device, DType type, long length) {
+        try (Scope scope = Scope.open()) {
+            Tensor[] at = Device.with(device, () -> new Tensor[] {ones(3, 2, 4), ones(5, 4), ones(5, 5),
+                Tensor.of(new long[] {1, length}).to(type)});
+            Recurrences.Weights weights = new Recurrences.Weights(at[1], at[2], null, null);
+            assertThatThrownBy(() -> Recurrences.rnn(at[0], null, weights, false, false, at[3]))
+                    .isInstanceOf(TensorException.class).hasMessageContainingAll("length " + length, "sequence 1", "3");
+        }
+    }
+
+    static Stream<Arguments> lengths() {
+        return Stream.of(Device.cpu(), Device.reference()).flatMap(d -> Stream.of(-1L, 4L, (long) Integer.MAX_VALUE)
+                .flatMap(n -> Stream.of(Arguments.of(d, DType.I64, n), Arguments.of(d, DType.I32, n))));
+    }
+
+    @Test
+    void shouldRollByTheLeastAndGreatestDistances() {
+        Tensor x = Creation.arange(5);
+        assertThat(x.roll(0, Long.MIN_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
+        assertThat(x.roll(0, Long.MAX_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
+    }
+
+    @ParameterizedTest
+    @MethodSource({"shapes", "types", "devices", "arguments", "places", "amounts", "numbers", "gradients", "records",
+        "hooks"})
     void isATypedError(Bad bad) {
         try (Scope scope = Scope.open()) {
             assertThatThrownBy(bad.call::get).isInstanceOfSatisfying(TensorException.class, e -> {

@@ -39,6 +39,8 @@ class EinsumTest {
         Tensor[] integers = Arrays.stream(operands).map(t -> t.to(DType.I32)).toArray(Tensor[]::new);
         assertThat(Einsum.einsum(equation, integers).dtype()).isEqualTo(DType.I32);
         assertThat(positiveZeros(Einsum.einsum(equation, integers))).as(equation).containsExactly(elements);
+        Tensor[] narrow = Arrays.stream(operands).map(t -> t.to(DType.F32)).toArray(Tensor[]::new);
+        assertThat(positiveZeros(Einsum.einsum(equation, narrow))).as(equation).containsExactly(elements);
         Tensor[] strided = Arrays.stream(operands).map(t -> t.rank() < 2 ? t : t.t().contiguous().t())
                 .toArray(Tensor[]::new);
         assertThat(positiveZeros(Einsum.einsum(equation, strided))).as(equation).containsExactly(elements);
@@ -85,6 +87,8 @@ class EinsumTest {
         check("i,ij,j->", "[]", array(-6), operands(shape(2), shape(2, 3), shape(3)));
         check("aB,Bc->ca", "[2, 2]", array(4, 4, 1, 10), operands(shape(2, 3), shape(3, 2)));
         check("ab,bc,cd,ab->d", "[2]", array(16, 6), operands(shape(2, 2), shape(2, 2), shape(2, 2), shape(2, 2)));
+        check("iji,ij->j", "[4]", array(2, 8, 4, 11), operands(shape(4, 4, 4), shape(4, 4)));
+        check("iji,ik->jk", "[2, 2]", array(0, -6, 0, 3), operands(shape(3, 2, 3), shape(3, 2)));
         check("ij , jk -> ...ik", "[2, 2]", array(4, 1, 4, 10), operands(shape(2, 3), shape(3, 2)));
         check("ij,jk->ik", "[2, 2]", array(0, 0, 0, 0), operands(shape(2, 0), shape(0, 2)));
         check(",ij->ij", "[2, 2]", array(4, 2, 0, -2), operands(shape(), shape(2, 2)));

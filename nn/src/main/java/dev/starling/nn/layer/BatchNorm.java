@@ -7,6 +7,7 @@ import dev.starling.tensor.Norms;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Update;
 
@@ -26,6 +27,10 @@ public final class BatchNorm implements Fusible {
     private final double momentum;
 
     private BatchNorm(long channels, double epsilon, double momentum) {
+        if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY && momentum >= 0 && momentum <= 1)) {
+            throw TensorException.argument("batchNorm", "epsilon >= 0 and 0 <= momentum <= 1 must hold, got " + epsilon
+                    + " and " + momentum, "change them");
+        }
         weight = Parameter.filled(1, channels);
         bias = Parameter.filled(0, channels);
         try (Scope scope = Scope.open("batchNorm")) {

@@ -40,7 +40,8 @@ public final class MultiHeadAttention implements Layer {
 
     /** Returns a layer of the same weights that, in training, drops weights of attention. */
     public MultiHeadAttention dropout(double probability) {
-        return new MultiHeadAttention(project, out, heads, causal, probability);
+        return new MultiHeadAttention(project, out, heads, causal,
+                new Dropout(probability).probability());
     }
 
     @Override

@@ -187,6 +187,8 @@ public final class Recurrent implements Layer {
 
     /** Gathers what a recurrent network is made of. */
     public static final class Builder {
+        private static final int MAX_LAYERS = 1024;
+
         private final Cell cell;
         private final long in;
         private final long units;
@@ -210,10 +212,11 @@ public final class Recurrent implements Layer {
             initializer = Initializer.uniform(-bound, bound);
         }
 
-        /** Puts layers one upon the other; 1 unless told. */
+        /** Puts 1 to 1024 layers one upon the other; the default is 1. */
         public Builder layers(int count) {
-            if (count < 1) {
-                throw TensorException.argument("recurrent", "there must be a layer, got " + count, "give 1 or more");
+            if (count < 1 || count > MAX_LAYERS) {
+                throw TensorException.argument("recurrent", "there must be 1 to " + MAX_LAYERS + " layers, got "
+                        + count, "change it");
             }
             layers = count;
             return this;

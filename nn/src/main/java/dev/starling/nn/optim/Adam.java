@@ -150,13 +150,16 @@ public final class Adam implements Optimizer {
 
         /** Sets what keeps the division by the deviation finite; 1e-8 unless told. */
         public Builder epsilon(double value) {
+            if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
+                throw TensorException.argument("adam", "epsilon must be >= 0 and finite, got " + value, "change it");
+            }
             epsilon = value;
             return this;
         }
 
         /** Sets the weight decay; 0 unless told, 0.01 for {@link AdamW}. */
         public Builder weightDecay(double value) {
-            weightDecay = value;
+            weightDecay = Slots.decay("adam", value);
             return this;
         }
 

@@ -10,7 +10,7 @@ public interface Schedule {
 
     /** One rate throughout. */
     static Schedule constant(double rate) {
-        require(rate >= 0, "rate must be >= 0, got " + rate);
+        require(rate >= 0 && rate < Double.POSITIVE_INFINITY, "rate must be >= 0 and finite, got " + rate);
         return steps -> rate;
     }
 

@@ -132,7 +132,7 @@ public final class Sgd implements Optimizer {
 
         /** Sets the L2 penalty; 0 unless told. */
         public Builder weightDecay(double value) {
-            weightDecay = value;
+            weightDecay = Slots.decay("sgd", value);
             return this;
         }
 

@@ -38,6 +38,15 @@ final class Slots implements AutoCloseable {
     /** The gradients of the last step, if {@link #verdict} is about them. */
     private Tensor[] judged;
 
+    /** Returns a weight decay, or throws if it is negative, infinite or NaN. */
+    static double decay(String optimizer, double value) {
+        if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument(optimizer, "weight decay must be >= 0 and finite, got " + value,
+                    "change it");
+        }
+        return value;
+    }
+
     Slots(Layer model, Predicate<String> wanted, Predicate<String> exempt) {
         List<Parameter> trained = new ArrayList<>();
         List<String> names = new ArrayList<>();

@@ -1,7 +1,9 @@
 package dev.starling.tensor.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -41,13 +43,48 @@ class AttentionKernelsTest {
         Tensor v = Oracle.random(3, 3, keys, width + 1);
         Tensor g = Oracle.random(4, 3, queries, width + 1);
         Tensor added = Oracle.random(5, queries, keys);
+        Tensor hidden = added.maskedFill(added.lt(-0.5), Double.NEGATIVE_INFINITY);
+        Tensor blind = added.mul(0).add(Double.NEGATIVE_INFINITY);
         for (AttentionRows rows : List.of(AttentionRows.SCALAR, AttentionRows.FASTEST)) {
             for (boolean causal : new boolean[] {false, true}) {
-                for (Tensor[] mask : new Tensor[][] {{}, {added}, {added.gt(-1)}, {added.gt(5)}}) {
+                for (Tensor[] mask : new Tensor[][] {{}, {added}, {added.gt(-1)}, {added.gt(5)}, {hidden}, {blind}}) {
                     Tensor[] y = Oracle.check(kernel(rows), new Attention.ScaledDotProduct(SCALE, causal), 4e-6,
                             with(mask, q, k, v));
                     Oracle.check(kernel(rows), new Attention.ScaledDotProductGradient(SCALE, causal), 1e-5,
                             with(mask, g, q, k, v, y[0], y[1]));
+                }
+            }
+        }
+    }
+
+    /** As libtorch 2.10 gives: 0, and gradients as if the query were not there. */
+    @Test
+    void shouldGiveZeroToAQueryWhoseScoresAreAllHidden() {
+        double no = Double.NEGATIVE_INFINITY;
+        for (Device device : List.of(Device.cpu(), Device.reference())) {
+            for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
+                Tensor[] in = {Oracle.random(1, 2, 4), Oracle.random(2, 2, 4), Oracle.random(3, 2, 3),
+                    Tensor.of(new double[] {no, no, 0, 0}, 2, 2), Oracle.random(4, 2, 3)};
+                for (int i = 0; i < in.length; i++) {
+                    in[i] = in[i].to(device).to(type);
+                }
+                Tensor[] y = Tensor.apply(new Attention.ScaledDotProduct(SCALE, false), in[0], in[1], in[2], in[3]);
+                assertThat(y[0].get(0).toDoubles()).containsExactly(0, 0, 0);
+                Tensor[] chosen = Tensor.apply(new Attention.ScaledDotProduct(SCALE, false), in[0], in[1], in[2],
+                        in[3].eq(0));
+                assertThat(y[0].toDoubles()).containsExactly(chosen[0].toDoubles());
+                Tensor[] gradients = Tensor.apply(new Attention.ScaledDotProductGradient(SCALE, false), in[4], in[0],
+                        in[1], in[2], y[0], y[1], in[3]);
+                assertThat(gradients[0].get(0).toDoubles()).containsOnly(0);
+                Tensor[] seen = Tensor.apply(new Attention.ScaledDotProductGradient(SCALE, false),
+                        in[4].narrow(0, 1, 1), in[0].narrow(0, 1, 1), in[1], in[2], y[0].narrow(0, 1, 1),
+                        y[1].narrow(0, 1, 1));
+                for (int i = 1; i < 3; i++) {
+                    double[] wanted = seen[i].toDoubles();
+                    double[] is = gradients[i].toDoubles();
+                    for (int j = 0; j < is.length; j++) {
+                        assertThat(is[j]).isCloseTo(wanted[j], within(1e-2 * Math.abs(wanted[j]) + 1e-6));
+                    }
                 }
             }
         }

@@ -25,6 +25,7 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Contractions and convolutions of the CPU backend against the reference backend, on operands with odd strides. */
 class ContractionKernelsTest {
@@ -64,6 +65,59 @@ class ContractionKernelsTest {
                 check(op, 1e-5, view(x, layout), weight, view(new long[] {33}, layout));
             }
         }
+    }
+
+    /** oneDNN takes neither strides that interleave nor such as are 0 or negative: those are copied. */
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4})
+    void shouldMultiplyWhateverStridesInterleaveOverlapRepeatOrRunBackwards(long seed) {
+        Random random = new Random(seed);
+        for (int i = 0; i < 250; i++) {
+            try (Scope scope = Scope.open("test")) {
+                long[] sizes = random.longs(7, 1, 5).toArray();
+                int lead = random.nextInt(5);
+                long[] batch = Arrays.copyOfRange(sizes, 3, 3 + Math.min(lead, 4));
+                check(new Contraction.MatMul(), 1e-5, tangled(random, with(batch, sizes[0], sizes[1])),
+                        tangled(random, with(random.nextBoolean() ? batch : new long[0], sizes[1], sizes[2])));
+                Tensor x = tangled(random, lead == 0 ? new long[] {sizes[1]} : with(batch, sizes[1]));
+                check(new Contraction.Linear(Epilogue.NONE), 1e-5, x, tangled(random, sizes[2], sizes[1]),
+                        tangled(random, sizes[2]));
+                check(new Contraction.LinearWeightGradient(), 1e-5, tangled(random, sizes[0], sizes[2]),
+                        tangled(random, sizes[0], sizes[1]));
+            }
+        }
+    }
+
+    @Test
+    void shouldMultiplyTensorsOfTheGreatestRank() {
+        long[] dims = new long[Shape.MAX_RANK];
+        Arrays.fill(dims, 2);
+        try (Scope scope = Scope.open("test")) {
+            Tensor x = view(dims, 0).flip(0, 2, 4, 6, 8, 10, 12);
+            check(new Contraction.MatMul(), 1e-5, x, x.permute(13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 15, 14));
+        }
+    }
+
+    private static long[] with(long[] lead, long... last) {
+        long[] dims = Arrays.copyOf(lead, lead.length + last.length);
+        System.arraycopy(last, 0, dims, lead.length, last.length);
+        return dims;
+    }
+
+    /** A view with strides of -6 to 12. */
+    private static Tensor tangled(Random random, long... dims) {
+        long[] strides = random.longs(dims.length, -6, 13).toArray();
+        long first = 0;
+        long last = 0;
+        for (int i = 0; i < dims.length; i++) {
+            first += Math.min(0, (dims[i] - 1) * strides[i]);
+            last += Math.max(0, (dims[i] - 1) * strides[i]);
+        }
+        float[] values = new float[(int) (last - first + 1)];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = random.nextFloat() * 2 - 1;
+        }
+        return Tensor.of(values, values.length).view(Shape.of(dims), strides, -first);
     }
 
     @ParameterizedTest
