@@ -1,4 +1,4 @@
 /** The root of all exceptions, for modules that share nothing else. */
 module dev.starling.errors {
-    exports dev.starling;
+    exports dev.starling.errors;
 }

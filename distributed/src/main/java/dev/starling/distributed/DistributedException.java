@@ -1,6 +1,6 @@
 package dev.starling.distributed;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** Processes that train together cannot go on together. The message names rank and cause. */
 public class DistributedException extends StarlingException {

@@ -1,6 +1,6 @@
 package dev.starling.samples;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;

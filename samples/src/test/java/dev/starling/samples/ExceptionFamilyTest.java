@@ -2,7 +2,7 @@ package dev.starling.samples;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import dev.starling.autograd.Tape;
 import dev.starling.distributed.Group;
 import dev.starling.nn.Layer;

@@ -1,6 +1,6 @@
 package dev.starling.tensor;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import java.util.List;
 
 /** A request that an operation cannot fulfil: names the operation, what it requires, what came, and the remedy. */

@@ -1,6 +1,6 @@
 package dev.starling.transport;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** Something is wrong with the network, the configuration or a peer. The message says what and what to do. */
 public class TransportException extends StarlingException {

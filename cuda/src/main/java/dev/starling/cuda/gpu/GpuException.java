@@ -1,6 +1,6 @@
 package dev.starling.cuda.gpu;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** What the GPU, its driver or its compiler reported. The backend turns it into an exception that names the op. */
 public class GpuException extends StarlingException {

@@ -1,6 +1,6 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import java.util.List;
 
 /** A launch could not begin, or one of its processes failed. The message names rank, cause and last lines of output. */

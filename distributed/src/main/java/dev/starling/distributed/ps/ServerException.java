@@ -1,6 +1,6 @@
 package dev.starling.distributed.ps;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** A parameter server cannot begin or go on. What it acknowledged is safe in its directory. */
 public final class ServerException extends StarlingException {

@@ -1,6 +1,6 @@
 package dev.starling.nn.data;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
 
 /**

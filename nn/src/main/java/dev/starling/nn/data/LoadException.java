@@ -1,6 +1,6 @@
 package dev.starling.nn.data;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** A batch that could not be made: an example that cannot be read, workers that did not deliver in
  * time, or a loader that is closed. */

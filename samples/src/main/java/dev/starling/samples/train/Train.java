@@ -1,6 +1,6 @@
 package dev.starling.samples.train;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.samples.data.DataDirectory;

@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
-import dev.starling.StarlingException;
+import dev.starling.errors.StarlingException;
 
 /** oneDNN refused a call: the message says what was asked for and the status that came back. */
 public final class OneDnnException extends StarlingException {

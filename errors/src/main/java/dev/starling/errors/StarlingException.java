@@ -1,4 +1,4 @@
-package dev.starling;
+package dev.starling.errors;
 
 /**
  * The root of all exceptions that Starling throws on purpose: bad arguments and operands, files and data that cannot be

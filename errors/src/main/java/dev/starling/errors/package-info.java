@@ -1,0 +1,2 @@
+/** The root of Starling's exceptions. */
+package dev.starling.errors;
