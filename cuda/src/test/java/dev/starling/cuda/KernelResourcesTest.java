@@ -20,7 +20,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * What kernels take of a multiprocessor on the architectures that users have: blocks must fit, and what spills to memory
+ * What kernels take of a multiprocessor on the architectures that users have: blocks must fit, and what spills to
+ * memory
  * is known. The compiler needs no GPU. {@code -Dstarling.conformance=…} chooses kernels as for the conformance suite.
  */
 @Tag("stress")

@@ -46,7 +46,8 @@ class LongRowsTest {
             same(tolerance, new Softmax.ExponentialsGradient(1), x, g);
             same(tolerance, new CrossEntropy.Loss(0.1, -1), x, target);
             same(tolerance, new CrossEntropy.Loss(0, -1), x, target);
-            same(tolerance, new CrossEntropy.Gradient(0, -1), random(DType.F32, 6, 2), x, random(DType.F32, 7, 2, 2), target);
+            same(tolerance, new CrossEntropy.Gradient(0, -1), random(DType.F32, 6, 2), x, random(DType.F32, 7, 2, 2),
+                    target);
             same(tolerance, new Normalization.LayerNorm(1e-5), x, row, row);
             same(tolerance, new Normalization.LayerNormGradient(), g, x, row, random(type, 4, 2), random(type, 5, 2));
             same(tolerance, new Reduction.Sum(new Axes(2), false), x);

@@ -163,7 +163,8 @@ public final class Collectives {
      */
     public void allReduce(MemorySegment elements, DType type, ReduceOp op) {
         if (elements.byteSize() % type.bytes() != 0) {
-            throw TensorException.argument("all reduce (" + op.name().toLowerCase(Locale.ROOT) + ")", elements.byteSize()
+            throw TensorException.argument("all reduce (" + op.name().toLowerCase(Locale.ROOT) + ")",
+                    elements.byteSize()
                     + " bytes must be a multiple of " + type.bytes() + ", the bytes of an element of " + type,
                     "pass whole elements");
         }

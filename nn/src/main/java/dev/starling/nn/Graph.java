@@ -85,7 +85,8 @@ public final class Graph implements Layer {
             from[0] = place;
             for (int i = 0; i < others.length; i++) {
                 if (others[i].steps != steps) {
-                    throw TensorException.argument("graph", "nodes of two graphs cannot be joined", "build both in one");
+                    throw TensorException.argument("graph", "nodes of two graphs cannot be joined",
+                            "build both in one");
                 }
                 from[i + 1] = others[i].place;
             }

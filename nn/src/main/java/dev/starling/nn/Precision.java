@@ -95,7 +95,10 @@ public final class Precision {
         return y.dtype() == type ? y.to(DType.F32) : y;
     }
 
-    /** As {@link #forward}, for a caller that itself computes in f32 with the result, which stays as the model gives it. */
+    /**
+     * As {@link #forward}, for a caller that itself computes in f32 with the result, which stays as the model gives
+     * it.
+     */
     public Tensor narrow(Layer model, Tensor x) {
         if (current() != this) {
             return run(() -> narrow(model, x));

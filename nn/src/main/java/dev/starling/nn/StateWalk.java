@@ -25,7 +25,8 @@ final class StateWalk implements Layer.Visitor {
     @Override
     public void parameter(String name, Parameter parameter) {
         if (seen.add(parameter) && found.put(prefix + name, parameter) != null) {
-            throw TensorException.argument("layer", "two parameters are called " + prefix + name, "rename one in visit");
+            throw TensorException.argument("layer", "two parameters are called " + prefix + name,
+                    "rename one in visit");
         }
     }
 

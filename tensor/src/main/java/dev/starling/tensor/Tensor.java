@@ -77,7 +77,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     public Tensor lend(Spec other, long[] otherStrides) {
         if (other.device() != device() || other.bytes() > Math.min(spec.bytes(), storage.bytes()) || offset != 0) {
             throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
-                    "the memory must be of the device, large enough and lent from its beginning", "lend from a larger tensor");
+                    "the memory must be of the device, large enough and lent from its beginning",
+                    "lend from a larger tensor");
         }
         Storage.require("lend", other, otherStrides, 0, other.bytes());
         address();

@@ -15,12 +15,14 @@ import java.util.regex.Pattern;
 
 /** Compiles kernels to shared libraries of the host with g++. */
 final class GnuCompiler implements Compiler {
-    private static final Pattern KERNEL = Pattern.compile("__global__\\s+void\\s+(?:__launch_bounds__\\(([^)]*)\\)\\s*)?"
+    private static final Pattern KERNEL = Pattern
+            .compile("__global__\\s+void\\s+(?:__launch_bounds__\\(([^)]*)\\)\\s*)?"
             + "(\\w+)\\s*\\(");
     /** The most threads of a block of a kernel that says nothing of it. */
     private static final String BOUND = "256";
     private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-Og", "-fwrapv", "-fno-strict-aliasing",
-            "-ffp-contract=off", "-fsanitize=alignment", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma", "-mf16c",
+            "-ffp-contract=off", "-fsanitize=alignment", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma",
+            "-mf16c",
             "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-pipe", "-x", "c++");
     private static final List<String> LIBRARIES = List.of("-lm", "-lc", "-lgcc");
 

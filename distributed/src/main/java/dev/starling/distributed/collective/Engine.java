@@ -104,7 +104,8 @@ public final class Engine implements AutoCloseable {
     private void check(CollectiveCall call, long bytes, long offset) {
         boolean chunked = call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER;
         if (chunked && call.count() % fabric.world() != 0) {
-            throw TensorException.argument(call.toString(), "the number of elements must be a multiple of that of ranks, "
+            throw TensorException.argument(call.toString(),
+                    "the number of elements must be a multiple of that of ranks, "
                     + fabric.world(), "pad it");
         }
         if (call.root() < 0 || call.root() >= fabric.world()) {
@@ -127,7 +128,8 @@ public final class Engine implements AutoCloseable {
                     + " can send to and receive from other ranks, not rank " + peer, "name another rank");
         }
         if (!bytes.isAccessibleBy(ANOTHER)) {
-            throw TensorException.argument("transfer", "memory of an arena that is confined to a thread cannot be sent or"
+            throw TensorException.argument("transfer",
+                    "memory of an arena that is confined to a thread cannot be sent or"
                     + " received", "use a shared or automatic arena");
         }
         return new Task(new Transfer(sending, peer, tag, bytes));

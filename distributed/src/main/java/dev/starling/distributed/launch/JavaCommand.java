@@ -52,7 +52,8 @@ final class JavaCommand {
         String module = System.getProperty("jdk.module.main");
         String started = System.getProperty("sun.java.command", "").split(" ", 2)[0];
         if (started.isEmpty()) {
-            throw TensorException.argument("launcher", "this JVM was not started by the java command", "name a main class");
+            throw TensorException.argument("launcher", "this JVM was not started by the java command",
+                    "name a main class");
         }
         if (module != null) {
             command.add("-m");

@@ -26,7 +26,10 @@ import java.util.TreeMap;
 
 /** One training run of a case, with all that it computed. */
 final class NetRun {
-    /** What a step had and did: the loss, and by path what there was before, the gradients, and what there was after. */
+    /**
+     * What a step had and did: the loss, and by path what there was before, the gradients, and what there was
+     * after.
+     */
     record Step(double loss, Map<String, double[]> before, Map<String, double[]> gradients,
             Map<String, double[]> after) { }
 

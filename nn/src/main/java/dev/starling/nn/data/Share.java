@@ -58,7 +58,8 @@ public sealed interface Share {
         /** Checks the bounds. */
         public Shard {
             if (number < 0 || count <= number) {
-                throw TensorException.argument("share", "0 <= number < count must hold, got " + number + " and " + count,
+                throw TensorException.argument("share", "0 <= number < count must hold, got " + number + " and "
+                        + count,
                         "change them");
             }
         }

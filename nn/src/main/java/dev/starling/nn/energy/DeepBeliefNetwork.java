@@ -73,7 +73,10 @@ public final class DeepBeliefNetwork implements Layer {
         return stages;
     }
 
-    /** Returns a classifier, {@code [N, visible]} to logits {@code [N, classes]}, which shares the machines' weights. */
+    /**
+     * Returns a classifier, {@code [N, visible]} to logits {@code [N, classes]}, which shares the machines'
+     * weights.
+     */
     public Sequential classifier(long classes, Generator generator) {
         List<Layer> layers = features(machines.size());
         layers.add(Linear.of(machines.getLast().hiddenBias().shape().dim(0), classes, generator));

@@ -30,7 +30,10 @@ public interface Loss {
         return new CrossEntropyLoss(smoothing, ignored, false);
     }
 
-    /** As {@link #crossEntropy()} with the classes in the last dimension: logits {@code [*d, C]}, classes {@code [*d]}. */
+    /**
+     * As {@link #crossEntropy()} with the classes in the last dimension: logits {@code [*d, C]}, classes {@code
+     * [*d]}.
+     */
     static Loss crossEntropyOfLast() {
         return new CrossEntropyLoss(0, Losses.NONE_IGNORED, true);
     }

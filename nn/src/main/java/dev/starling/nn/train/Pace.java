@@ -34,7 +34,10 @@ final class Pace {
         return settled ? mean.get() : Double.NaN;
     }
 
-    /** Weighs what is older by an elapsed time {@code n} times as long with a factor of {@code n} to the {@code power}. */
+    /**
+     * Weighs what is older by an elapsed time {@code n} times as long with a factor of {@code n} to the {@code
+     * power}.
+     */
     private static final class Mean {
         private final double power;
         private double seconds;

@@ -9,7 +9,10 @@ import java.util.function.IntSupplier;
  */
 public final class StatusLine {
     private static final String CLEAR_LINE = "\r\u001b[K";
-    /** Also clears the rows below, but some terminals take it for a cleared screen, if the cursor is in its first row. */
+    /**
+     * Also clears the rows below, but some terminals take it for a cleared screen, if the cursor is in its first
+     * row.
+     */
     private static final String CLEAR_BELOW = "\r\u001b[J";
     /** A line that is too wide, because the width changed this very moment, is cut off and not wrapped. */
     private static final String WRAP_OFF = "\u001b[?7l";
@@ -21,7 +24,10 @@ public final class StatusLine {
     private volatile boolean drawn;
     private volatile boolean left;
 
-    /** A line at the end of {@code stream}, a terminal that has as many columns as {@code columns} returns each time. */
+    /**
+     * A line at the end of {@code stream}, a terminal that has as many columns as {@code columns} returns each
+     * time.
+     */
     public StatusLine(PrintStream stream, IntSupplier columns) {
         out = stream;
         this.columns = columns;
@@ -41,7 +47,8 @@ public final class StatusLine {
     public void draw(String text) {
         int room = room();
         if (!left) {
-            out.print((isNarrower(room) ? CLEAR_BELOW : CLEAR_LINE) + WRAP_OFF + TextWidth.cut(text, room, "") + WRAP_ON + "\r");
+            out.print((isNarrower(room) ? CLEAR_BELOW : CLEAR_LINE) + WRAP_OFF + TextWidth.cut(text, room, "")
+                    + WRAP_ON + "\r");
             out.flush();
             drawnColumns = room;
             drawn = true;

@@ -59,7 +59,10 @@ public final class Terminal {
         return columns > 0 ? columns : usualColumns(System.getenv("COLUMNS"));
     }
 
-    /** Breaks a text between words into lines that leave the last of {@code columns} free, all but the first indented. */
+    /**
+     * Breaks a text between words into lines that leave the last of {@code columns} free, all but the first
+     * indented.
+     */
     public static String fold(String text, int columns) {
         StringBuilder folded = new StringBuilder(text.length() + 16);
         int column = 0;

@@ -275,7 +275,8 @@ public final class Trainer {
          */
         public Builder accumulate(int batches) {
             if (batches < 1) {
-                throw TensorException.argument("trainer", "a step needs a batch or more, got " + batches, "give 1 or more");
+                throw TensorException.argument("trainer", "a step needs a batch or more, got " + batches,
+                        "give 1 or more");
             }
             accumulate = batches;
             return this;

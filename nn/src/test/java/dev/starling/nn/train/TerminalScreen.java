@@ -9,7 +9,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A terminal as tmux and most others are: a line that is too long wraps, lines wrap anew when the width changes, and the
+ * A terminal as tmux and most others are: a line that is too long wraps, lines wrap anew when the width changes, and
+ * the
  * cursor stays at its character. It understands line ends and the three sequences that the progress bar uses.
  */
 final class TerminalScreen {

@@ -199,7 +199,8 @@ public sealed interface Convolution extends Op {
             Check.argument(g.fits(i, size, kernel), op, () -> "the padded input and the dilated kernel must be shorter "
                     + "than 2^31 in dimension " + axis + ", got " + g, "use less padding or dilation", in);
             y[axis] = g.out(i, size, kernel);
-            Check.shape(kernel > 0, op, () -> "the kernel must not be empty in dimension " + axis, "use a larger kernel",
+            Check.shape(kernel > 0, op, () -> "the kernel must not be empty in dimension " + axis,
+                    "use a larger kernel",
                     in);
             Check.shape(y[axis] > 0, op, () -> "the kernel must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);

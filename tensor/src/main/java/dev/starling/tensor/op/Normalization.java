@@ -114,7 +114,8 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[1], in[2]);
             Shape x = in[0].shape();
             Shape d = in[1].shape();
-            Check.shape(trails(d, x) && in[2].shape().equals(d), this, "gamma and beta must have the trailing sizes of x",
+            Check.shape(trails(d, x) && in[2].shape().equals(d), this,
+                    "gamma and beta must have the trailing sizes of x",
                     "give one value for each normalised element", in);
             Spec statistics = in[1].with(x.slice(0, x.rank() - d.rank()));
             return new Spec[] {in[0], statistics, statistics};

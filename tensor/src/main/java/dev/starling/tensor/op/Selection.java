@@ -45,7 +45,8 @@ public sealed interface Selection extends Op {
             Check.index(this, in[1], in);
             Shape g = in[0].shape();
             int after = axis + in[1].shape().rank();
-            Check.argument(size >= 0 && axis >= 0, this, () -> "axis and size must be >= 0, got " + axis + " and " + size,
+            Check.argument(size >= 0 && axis >= 0, this, () -> "axis and size must be >= 0, got " + axis + " and "
+                    + size,
                     "give those of take's operand", in);
             Check.shape(after >= 0 && g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
                     "dimensions from " + axis + " must be those of the index", "pass the gradient of take", in);

@@ -289,7 +289,8 @@ public sealed interface Unary extends Elementwise {
     record Clamp(double low, double high) implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "ends must not be NaN, got " + low + " and " + high,
+            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "ends must not be NaN, got "
+                    + low + " and " + high,
                     "use infinities for open ends", in);
             return Elementwise.same(this, 1, in);
         }

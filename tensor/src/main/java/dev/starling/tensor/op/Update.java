@@ -24,7 +24,8 @@ public sealed interface Update extends Op {
         Check.operands(this, in, least, this instanceof Sgd ? 3 : least);
         Check.argument(!(this instanceof Sgd s) || in.length == 3 || s.momentum() == 0, this,
                 "momentum needs a velocity", "pass it, or a momentum of 0", in);
-        Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "steps are counted from 1", "pass 1 first", in);
+        Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "steps are counted from 1", "pass 1 first",
+                in);
         Check.floating(this, in);
         Check.sameType(this, in);
         for (Spec s : in) {

@@ -16,8 +16,8 @@ public sealed interface View extends Op {
     }
 
     /**
-     * The parts of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The parts' gradients
-     * become the operand's in one copy.
+     * The parts of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The parts'
+     * gradients become the operand's in one copy.
      *
      * @param axis the dimension, counted from the front, of size 1 to {@value #MAX_PARTS}
      */

@@ -3,7 +3,6 @@ package dev.starling.tensor.program;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
-import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.Chain;
 import java.util.ArrayList;
 import java.util.Arrays;
