@@ -119,7 +119,7 @@ public final class ContractionKernels {
     }
 
     private Tensor[] weightGradient(Tensor g, Tensor x, Tensor w, Spec bias) {
-        Tensor turned = g.view(Shape.of(g.size(1), g.size(0)), new long[] {g.strides()[1], g.strides()[0]},
+        Tensor turned = Relabelled.view(g, Shape.of(g.size(1), g.size(0)), new long[] {g.strides()[1], g.strides()[0]},
                 g.offset());
         Tensor sum = Tensor.allocate(bias);
         if (w.count() > 0 && byLibrary(turned, x, sum, false, MatrixCall.After.COLUMN_SUMS, null, w)) {

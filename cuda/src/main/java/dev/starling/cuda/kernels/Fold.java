@@ -68,8 +68,8 @@ final class Fold {
         foldViews = new Tensor[operands.length];
         for (int k = 0; k < operands.length; k++) {
             Tensor x = operands[k];
-            keptViews[k] = x.view(keptShape, strides(x, axes, false), x.offset());
-            foldViews[k] = x.view(foldShape, strides(x, axes, true), x.offset());
+            keptViews[k] = Relabelled.view(x, keptShape, strides(x, axes, false), x.offset());
+            foldViews[k] = Relabelled.view(x, foldShape, strides(x, axes, true), x.offset());
         }
     }
 
@@ -94,7 +94,7 @@ final class Fold {
         if (outputs == 0) {
             return true;
         }
-        keptViews[operands.length] = result.view(keptShape, keptShape.contiguousStrides(), result.offset());
+        keptViews[operands.length] = Relabelled.view(result, keptShape, keptShape.contiguousStrides(), result.offset());
         Layout kept = Layout.of(keptShape, keptViews);
         Layout fold = count == 0 ? Layout.folded(Shape.of(), true, new Tensor[operands.length])
                 : Layout.folded(foldShape, problem.numbered(), foldViews);

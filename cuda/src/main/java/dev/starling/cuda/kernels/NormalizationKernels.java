@@ -185,8 +185,8 @@ public final class NormalizationKernels {
         Shape matrix = Shape.of(rows, size);
         Fold.run(launcher, new Sums("LayerSums", x.dtype(), in[2].dtype(), false), new Axes(1), results[1],
                 l -> l.tensor(g).tensor(x).tensor(in[3]).tensor(in[4]).tensor(results[1]).tensor(results[2]),
-                g.view(matrix, matrix.contiguousStrides(), g.offset()),
-                x.view(matrix, matrix.contiguousStrides(), x.offset()));
+                Relabelled.view(g, matrix, matrix.contiguousStrides(), g.offset()),
+                Relabelled.view(x, matrix, matrix.contiguousStrides(), x.offset()));
         return results;
     }
 
@@ -211,6 +211,6 @@ public final class NormalizationKernels {
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
         Shape shape = Shape.of(dims);
-        return table.view(shape, shape.contiguousStrides(), table.offset() + first);
+        return Relabelled.view(table, shape, shape.contiguousStrides(), table.offset() + first);
     }
 }

@@ -160,11 +160,11 @@ public final class RecurrenceKernels {
     }
 
     private static Tensor matrix(Tensor x, long rows, long columns, long from) {
-        return x.view(Shape.of(rows, columns), new long[] {columns, 1}, x.offset() + from * columns);
+        return Relabelled.view(x, Shape.of(rows, columns), new long[] {columns, 1}, x.offset() + from * columns);
     }
 
     private static Tensor transposed(Tensor x, long rows, long columns) {
-        return x.view(Shape.of(columns, rows), new long[] {1, columns}, x.offset());
+        return Relabelled.view(x, Shape.of(columns, rows), new long[] {1, columns}, x.offset());
     }
 
     /** Where the reserve has no form that we know, it is the library's. */
@@ -254,7 +254,7 @@ public final class RecurrenceKernels {
         long[] strides = x.strides().clone();
         long last = x.offset() + (x.size(0) - 1) * strides[0];
         strides[0] = -strides[0];
-        return x.view(x.shape(), strides, last);
+        return Relabelled.view(x, x.shape(), strides, last);
     }
 
     /** The first results are written, and the reserve unless it is {@code null}. */

@@ -66,7 +66,7 @@ record Rows(int group, int items, int width) {
 
     /** Returns the elements of a tensor without dimension {@code axis}: the first of each line along it. */
     static Tensor firsts(Tensor x, int axis) {
-        return x.view(without(x.shape(), axis), without(x.strides(), axis), x.offset());
+        return Relabelled.view(x, without(x.shape(), axis), without(x.strides(), axis), x.offset());
     }
 
     private static Shape without(Shape shape, int axis) {

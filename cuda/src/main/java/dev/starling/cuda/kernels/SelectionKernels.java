@@ -121,7 +121,7 @@ public final class SelectionKernels {
             return y;
         }
         Tensor indices = launcher.dense(index);
-        Tensor line = indices.view(Shape.of(index.count()), new long[] {1}, indices.offset());
+        Tensor line = Relabelled.view(indices, Shape.of(index.count()), new long[] {1}, indices.offset());
         Tensor keys = fromFront(op, line, 0, op.size(), g, index);
         if (g.count() > 0) {
             Tensor places = sorting.places(keys, 1, false);
@@ -141,7 +141,7 @@ public final class SelectionKernels {
     }
 
     private void check(Op op, Tensor index, long size, Tensor... operands) {
-        Tensor line = index.view(Shape.of(index.count()), new long[] {1}, index.offset());
+        Tensor line = Relabelled.view(index, Shape.of(index.count()), new long[] {1}, index.offset());
         fromFront(op, line, 0, size, operands).close();
     }
 

@@ -310,19 +310,12 @@ public final class Gossip implements DistributionStrategy {
             if (!peer.arrived) {
                 continue;
             }
-            boolean isFinite = WeightLayout.isFinite(peer.heard);
-            if (!isFinite && !seeded) {
-                throw new DistributedException("rank " + peer.member.rank() + " sent weights to start with that are "
-                        + "infinite or NaN; look at its model");
-            }
-            if (!isFinite) {
-                LOG.log(Level.WARNING, "rank {0} sent weights that are infinite or NaN; they are not mixed in",
-                        peer.member.rank());
-            } else if (peer.notes != null && !seeded) {
+            boolean isMixable = peer.isFinite(seeded);
+            if (isMixable && peer.notes != null && !seeded) {
                 layout.mix(peer.heard, 0);
                 state.restore(Notes.decode(peer.notes));
                 seeded = true;
-            } else if (peer.mass > 0) {
+            } else if (isMixable && peer.mass > 0) {
                 double own = mass / (mass + peer.mass);
                 layout.mix(peer.heard, own);
                 mass += peer.mass;

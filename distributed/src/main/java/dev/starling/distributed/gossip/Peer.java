@@ -1,10 +1,12 @@
 package dev.starling.distributed.gossip;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Member;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RemoteRegion;
+import java.lang.System.Logger.Level;
 
 /**
  * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held.
@@ -12,6 +14,7 @@ import dev.starling.transport.RemoteRegion;
  * belong to one side at a time.
  */
 final class Peer {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     final Member member;
     final Endpoint endpoint;
     /** The peer writes here. */
@@ -65,5 +68,23 @@ final class Peer {
             outbox.close();
         }
         inbox.close();
+    }
+
+    /**
+     * Tells whether the weights that arrived are finite, and logs it if not.
+     *
+     * @param seeded whether this worker has weights already; else it cannot start
+     * @throws DistributedException if this worker was to start with weights that are not finite
+     */
+    boolean isFinite(boolean seeded) {
+        if (WeightLayout.isFinite(heard)) {
+            return true;
+        }
+        if (!seeded) {
+            throw new DistributedException("rank " + member.rank() + " sent weights to start with that are infinite or "
+                    + "NaN; look at its model");
+        }
+        LOG.log(Level.WARNING, "rank {0} sent weights that are infinite or NaN; they are not mixed in", member.rank());
+        return false;
     }
 }

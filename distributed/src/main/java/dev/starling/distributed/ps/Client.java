@@ -326,13 +326,7 @@ final class Client {
     private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
         int kind = length < 8 ? 0 : buffer.getInt(offset, ORDER);
         if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION || kind == Message.NOT_FINITE) {
-            if (length >= Message.REPLY_HEADER && kind == Message.NOT_FINITE) {
-                failure = new DistributedException("server " + buffer.getInt(offset + Message.SERVER, ORDER)
-                        + " refused a gradient of worker " + worker + " that is infinite or NaN; find the first "
-                        + "operation that is not finite with Tape.detectAnomalies");
-            } else if (length >= Message.REPLY_HEADER) {
-                answer(buffer, offset, length);
-            }
+            reply(kind, buffer, offset, length);
             return;
         }
         int number = length < 8 ? -1 : buffer.getInt(offset + 4, ORDER);
@@ -386,6 +380,19 @@ final class Client {
             default -> { }
         }
         server.pump();
+    }
+
+    private void reply(int kind, DirectBuffer buffer, int offset, int length) {
+        if (length < Message.REPLY_HEADER) {
+            return;
+        }
+        if (kind == Message.NOT_FINITE) {
+            failure = new DistributedException("server " + buffer.getInt(offset + Message.SERVER, ORDER)
+                    + " refused a gradient of worker " + worker + " that is infinite or NaN; find the first operation "
+                    + "that is not finite with Tape.detectAnomalies");
+        } else {
+            answer(buffer, offset, length);
+        }
     }
 
     private void hear(String notes) {

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -150,6 +151,21 @@ final class GradientCopies implements AutoCloseable {
                 each.close();
             }
             arena.close();
+        }
+    }
+
+    /** Requires a gradient to be finite, at {@code address} as f32, before servers see it. */
+    static void requireFinite(Optimizer optimizer, int index, long address, int worker) {
+        long count = optimizer.parameters().get(index).shape().count();
+        try (Scope scope = Scope.open("gradient")) {
+            Tensor all = Tensor.wrap(MemorySegment.ofAddress(address).reinterpret(count * Float.BYTES), DType.F32,
+                    count);
+            if (!all.device().backend().isFinite(all)) {
+                throw new TensorException(TensorException.Problem.ANOMALY, "parameter server", List.of(all.spec()),
+                        "the gradient of " + optimizer.path(index) + " on worker " + worker
+                        + " has an element that is infinite or NaN", "lower the rate, or find the first operation "
+                        + "that is not finite with Tape.detectAnomalies; servers have not been sent it");
+            }
         }
     }
 }

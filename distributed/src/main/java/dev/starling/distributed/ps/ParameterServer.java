@@ -17,7 +17,6 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.lang.System.Logger.Level;
-import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -293,24 +292,11 @@ public final class ParameterServer implements DistributionStrategy {
 
     private void push(int index, long address) {
         if (address != 0) {
-            requireFinite(index, address);
+            GradientCopies.requireFinite(state.optimizer(), index, address, how.number);
         }
         client.push(replica.units()[index], state.optimizer().rate(), address);
     }
 
-    private void requireFinite(int index, long address) {
-        long count = state.optimizer().parameters().get(index).shape().count();
-        try (Scope scope = Scope.open("gradient")) {
-            Tensor all = Tensor.wrap(MemorySegment.ofAddress(address).reinterpret(count * Float.BYTES), DType.F32,
-                    count);
-            if (!all.device().backend().isFinite(all)) {
-                throw new TensorException(TensorException.Problem.ANOMALY, "parameter server", List.of(all.spec()),
-                        "the gradient of " + state.optimizer().path(index) + " on worker " + how.number
-                        + " has an element that is infinite or NaN", "lower the rate, or find the first operation "
-                        + "that is not finite with Tape.detectAnomalies; servers have not been sent it");
-            }
-        }
-    }
 
     private void pull(TablePart[] parts, String why) {
         client.ask(parts, Message.PULL_ROWS);

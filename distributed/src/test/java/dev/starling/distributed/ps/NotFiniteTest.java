@@ -46,8 +46,10 @@ class NotFiniteTest {
                 }
                 return null;
             }
-            try (Scope scope = Scope.open("test"); Linear line = Linear.of(2, 1, Generator.seeded(1));
-                    Sgd sgd = Sgd.over(line).build(); ParameterServer servers = ParameterServer.worker(group, 0)
+            try (Scope scope = Scope.open("test");
+                    Linear line = Linear.of(2, 1, Generator.seeded(1));
+                    Sgd sgd = Sgd.over(line).build();
+                    ParameterServer servers = ParameterServer.worker(group, 0)
                             .workers(1).build();
                     TrainingStep step = new TrainingStep(line, (y, t) -> y.add(y.mul(0).abs().mul(t).sqrt()).mean(),
                             sgd, Generator.seeded(1), servers)) {
