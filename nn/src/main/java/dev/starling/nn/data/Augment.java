@@ -79,6 +79,14 @@ public final class Augment {
         return new Augment(channels, height, width, padding, true, normalized);
     }
 
+    private void requireRoom(String array, int length, int offset) {
+        long image = (long) channels * height * width;
+        if (offset < 0 || offset > length - image) {
+            throw TensorException.argument("augment", "the " + array + " must hold " + image + " elements from "
+                    + offset + " on, got " + length + " in all", "give a larger array or another offset");
+        }
+    }
+
     /**
      * Writes one image. Allocates nothing.
      *
@@ -87,9 +95,12 @@ public final class Augment {
      * @param image index of the image in its set
      * @param source unsigned bytes, {@code [C, H, W]} from {@code sourceOffset} on
      * @param target receives {@code [C, H, W]} from {@code targetOffset} on
+     * @throws TensorException if an image does not fit into an array from its offset on
      */
     public void write(long seed, int epoch, int image, byte[] source, int sourceOffset, float[] target,
         int targetOffset) {
+        requireRoom("source", source.length, sourceOffset);
+        requireRoom("target", target.length, targetOffset);
         long counter = (long) epoch << 32 | image;
         int positions = 2 * padding + 1;
         int shiftY = (int) (positions * Philox.uniformAt(seed ^ STREAM, counter, 0)) - padding;

@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -32,11 +33,18 @@ public final class CifarFile {
      * @param files files in the binary layout, in the order in which their images are to follow each other
      * @param recordsPerFile records that each file must hold: {@link #OFFICIAL_RECORDS} for the official ones
      * @return {@code files.size() * recordsPerFile} images
+     * @throws TensorException if one array cannot hold so many images
      * @throws DataException if a file is absent, has another length, or holds a label above 9
      */
     public static LabelledImages read(List<Path> files, int recordsPerFile) {
-        int count = Math.multiplyExact(files.size(), recordsPerFile);
-        byte[] pixels = new byte[Math.multiplyExact(count, IMAGE_SIZE)];
+        long bytes = (long) files.size() * recordsPerFile * IMAGE_SIZE;
+        if (recordsPerFile < 0 || bytes > Integer.MAX_VALUE - 8) {
+            throw TensorException.argument("cifar", "an array must hold " + files.size() + " files of "
+                    + recordsPerFile + " records, each of " + IMAGE_SIZE + " bytes",
+                    "give the number of records in each file, and fewer files");
+        }
+        int count = files.size() * recordsPerFile;
+        byte[] pixels = new byte[(int) bytes];
         byte[] labels = new byte[count];
         for (int i = 0; i < files.size(); i++) {
             read(files.get(i), recordsPerFile, pixels, labels, i * recordsPerFile);

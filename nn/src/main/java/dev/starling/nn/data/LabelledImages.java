@@ -1,6 +1,7 @@
 package dev.starling.nn.data;
 
 import dev.starling.tensor.TensorException;
+import java.util.List;
 import java.util.Objects;
 
 /**
@@ -53,18 +54,28 @@ public record LabelledImages(int channels, int height, int width, int classes, b
      * The class of an image.
      *
      * @param image its index, in {@code [0, count())}
+     * @throws TensorException if there is no such image
      */
     public int label(int image) {
-        return Byte.toUnsignedInt(labels[image]);
+        return Byte.toUnsignedInt(labels[checked(image)]);
     }
 
     /**
      * Where an image begins in {@link #pixels()}.
      *
      * @param image its index, in {@code [0, count())}
+     * @throws TensorException if there is no such image
      */
     public int offset(int image) {
-        return Objects.checkIndex(image, labels.length) * imageSize();
+        return checked(image) * imageSize();
+    }
+
+    private int checked(int image) {
+        if (image < 0 || image >= labels.length) {
+            throw new TensorException(TensorException.Problem.INDEX, "images", List.of(),
+                    "there must be an image " + image + ", got " + labels.length, "use an index below that");
+        }
+        return image;
     }
 
     /** The index of the first label that names no class, or -1. */

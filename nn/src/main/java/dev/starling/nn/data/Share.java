@@ -88,16 +88,29 @@ public sealed interface Share {
     /**
      * Divides every batch in proportion to {@code weights}, one for each rank, not negative and not all 0.
      *
-     * @throws ArithmeticException if they add up to more than an int holds
+     * @throws TensorException if a weight is negative, they add up to more than an int holds, or there is none for
+     *     {@code rank}
      */
     static Share part(int rank, int[] weights) {
-        int from = 0;
-        int of = 0;
-        for (int i = 0; i < weights.length; i++) {
-            from = i == rank ? of : from;
-            of = Math.addExact(of, weights[i]);
+        if (rank < 0 || rank >= weights.length) {
+            throw TensorException.argument("share", "there must be a weight for rank " + rank + ", got "
+                    + weights.length, "give one weight for each rank");
         }
-        return new Part(from, from + weights[rank], of);
+        long from = 0;
+        long of = 0;
+        for (int i = 0; i < weights.length; i++) {
+            if (weights[i] < 0) {
+                throw TensorException.argument("share", "weights must be >= 0, got " + weights[i] + " for rank " + i,
+                        "change it");
+            }
+            from = i == rank ? of : from;
+            of += weights[i];
+        }
+        if (of > Integer.MAX_VALUE) {
+            throw TensorException.argument("share", "weights must add up to less than 2^31, got " + of,
+                    "divide all by one number");
+        }
+        return new Part((int) from, (int) from + weights[rank], (int) of);
     }
 
     /** Takes every {@code world}-th example. */

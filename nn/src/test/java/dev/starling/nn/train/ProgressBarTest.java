@@ -3,6 +3,7 @@ package dev.starling.nn.train;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.train.ProgressLine.Glyphs;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
@@ -17,6 +18,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class ProgressBarTest {
+    private static final Tensor RESULT = Scope.detached(() -> Tensor.zeros(1));
     private static final Glyphs LINES = Glyphs.of(StandardCharsets.UTF_8, Locale.ROOT);
     private static final List<Metric> METRICS = List.of(new Constant("accuracy", "97.10 %"),
             new Constant("top-5", "99.90 %"), new Constant("mean absolute error", "0.1234"));
@@ -53,7 +55,7 @@ class ProgressBarTest {
 
     private static void step(Progress progress, double loss) {
         Averages averages = progress.averages;
-        averages.add(loss, null, null, 100);
+        averages.add(loss, RESULT, RESULT, 100);
         averages.endStep(true);
         progress.batch++;
         progress.step++;

@@ -37,6 +37,15 @@ final class Check {
         }
     }
 
+    /** Returns a number of spatial dimensions, 1 to 3. */
+    static int spatial(String op, int rank) {
+        if (rank < 1 || rank > 3) {
+            throw TensorException.argument(op, "there must be 1 to 3 spatial dimensions, got " + rank,
+                    "choose one of these");
+        }
+        return rank;
+    }
+
     static void argument(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {
         if (!holds) {
             argument(false, op, relation.get(), remedy, operands);

@@ -3,6 +3,7 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 
 /**
@@ -26,13 +27,17 @@ public sealed interface Convolution extends Op {
      * @param groups into which channels are split
      */
     record Geometry(int[] stride, int[] padding, int[] dilation, int groups) {
-        /** Makes the geometry of {@code rank} equal spatial dimensions. */
+        /**
+         * Makes the geometry of {@code rank} equal spatial dimensions.
+         *
+         * @throws TensorException if {@code rank} is not 1 to 3
+         */
         public static Geometry of(int rank, int stride, int padding, int dilation, int groups) {
             return new Geometry(repeat(rank, stride), repeat(rank, padding), repeat(rank, dilation), groups);
         }
 
-        private static int[] repeat(int n, int value) {
-            int[] a = new int[n];
+        private static int[] repeat(int rank, int value) {
+            int[] a = new int[Check.spatial("convolution", rank)];
             Arrays.fill(a, value);
             return a;
         }

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 
 /** Folds windows over 1, 2 or 3 spatial dimensions: {@code x [N, C, *in]} to {@code y [N, C, *out]}. */
@@ -25,9 +26,13 @@ public sealed interface Pooling extends Op {
         private static final long MOST_ELEMENTS = 1L << 28;
         private static final long LONGEST = 1L << 30;
 
-        /** Makes a window of {@code rank} equal dimensions without dilation. */
+        /**
+         * Makes a window of {@code rank} equal dimensions without dilation.
+         *
+         * @throws TensorException if {@code rank} is not 1 to 3
+         */
         public static Window of(int rank, int kernel, int stride, int padding) {
-            int[] ones = new int[rank];
+            int[] ones = new int[Check.spatial("pooling", rank)];
             Arrays.fill(ones, 1);
             int[] k = new int[rank];
             Arrays.fill(k, kernel);
@@ -83,6 +88,7 @@ public sealed interface Pooling extends Op {
     record MaxPool(Window window) implements Pooling {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Spec y = in[0].with(output(this, in[0].shape(), in));
             return new Spec[] {y, y.with(DType.I32)};
         }
@@ -130,6 +136,7 @@ public sealed interface Pooling extends Op {
     record AvgPool(Window window, boolean countPadding) implements Pooling {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Check.floating(this, in);
             return new Spec[] {in[0].with(output(this, in[0].shape(), in))};
         }
@@ -150,6 +157,7 @@ public sealed interface Pooling extends Op {
     record AvgPoolGradient(Window window, boolean countPadding, Shape shape) implements Pooling {
         @Override
         public Spec[] infer(Spec... in) {
+            Check.operands(this, in, 1, 1);
             Check.floating(this, in);
             Shape y = output(this, shape, in);
             Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,

@@ -58,6 +58,7 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("View.Permute.view", "a hook for the gate, which has checked the operand"),
             Map.entry("View.Expand.view", "a hook for the gate, which has checked the operand"),
             Map.entry("View.Slice.view", "a hook for the gate, which has checked the operand"),
+            Map.entry("View.Unstack.view", "a hook for the gate, which has checked the operand"),
             Map.entry("Interceptor.", "a hook for the library itself"),
             Map.entry("Backward.", "is made by a tape from its own records, as operands of vjp are"),
             Map.entry("Philox.", "a hook for backends, in the innermost loop"),
