@@ -21,6 +21,8 @@ public final class CifarFile {
     /** Records in each of the official files. */
     public static final int OFFICIAL_RECORDS = 10_000;
 
+    private static final String REMEDY =
+            "replace the file with an intact copy of the binary (not Python or Matlab) version";
     private static final int IMAGE_SIZE = CHANNELS * SIDE * SIDE;
     private static final int RECORD_SIZE = 1 + IMAGE_SIZE;
 
@@ -43,6 +45,7 @@ public final class CifarFile {
                     + recordsPerFile + " records, each of " + IMAGE_SIZE + " bytes",
                     "give the number of records in each file, and fewer files");
         }
+        files.forEach(file -> requireRecords(file, recordsPerFile));
         int count = files.size() * recordsPerFile;
         byte[] pixels = new byte[(int) bytes];
         byte[] labels = new byte[count];
@@ -52,29 +55,43 @@ public final class CifarFile {
         return new LabelledImages(CHANNELS, SIDE, SIDE, CLASSES, pixels, labels);
     }
 
-    private static void read(Path file, int records, byte[] pixels, byte[] labels, int first) {
-        long expected = (long) records * RECORD_SIZE;
-        String layout = expected + " bytes (" + records + " records of " + RECORD_SIZE + ")";
-        String remedy = "replace the file with an intact copy of the binary (not Python or Matlab) version";
-        try (InputStream in = Files.newInputStream(file)) {
+    private static String layout(int records) {
+        return (long) records * RECORD_SIZE + " bytes (" + records + " records of " + RECORD_SIZE + ")";
+    }
+
+    private static DataException unreadable(Path file, IOException e) {
+        return new DataException(file, "a readable file", e.toString(), "check that it is there and readable", e);
+    }
+
+    /** Checks the length of a file, before memory for its records is taken. */
+    private static void requireRecords(Path file, int records) {
+        try {
             long size = Files.size(file);
-            if (size != expected) {
-                throw new DataException(file, layout, size + " bytes", remedy);
+            if (size != (long) records * RECORD_SIZE) {
+                throw new DataException(file, layout(records), size + " bytes", REMEDY);
             }
+        } catch (IOException e) {
+            throw unreadable(file, e);
+        }
+    }
+
+    private static void read(Path file, int records, byte[] pixels, byte[] labels, int first) {
+        try (InputStream in = Files.newInputStream(file)) {
             byte[] record = new byte[RECORD_SIZE];
             for (int i = 0; i < records; i++) {
                 if (in.readNBytes(record, 0, RECORD_SIZE) < RECORD_SIZE) {
-                    throw new DataException(file, layout, "a file that ends early, in record " + i, remedy);
+                    throw new DataException(file, layout(records), "a file that ends early, in record " + i,
+                            REMEDY);
                 }
                 if (Byte.toUnsignedInt(record[0]) >= CLASSES) {
                     throw new DataException(file, "labels from 0 to " + (CLASSES - 1),
-                        "label " + Byte.toUnsignedInt(record[0]) + " in record " + i, remedy);
+                        "label " + Byte.toUnsignedInt(record[0]) + " in record " + i, REMEDY);
                 }
                 labels[first + i] = record[0];
                 System.arraycopy(record, 1, pixels, (first + i) * IMAGE_SIZE, IMAGE_SIZE);
             }
         } catch (IOException e) {
-            throw new DataException(file, "a readable file", e.toString(), "check that it is there and readable", e);
+            throw unreadable(file, e);
         }
     }
 }

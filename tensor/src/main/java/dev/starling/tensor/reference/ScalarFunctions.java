@@ -54,7 +54,9 @@ final class ScalarFunctions {
             case Activation.LeakyRelu o -> x > 0 ? x : o.slope() * x;
             case Activation.Elu o -> x > 0 ? x : o.alpha() * StrictMath.expm1(x);
             case Activation.Sigmoid o -> sigmoid(x);
-            case Activation.Silu o -> x / (1 + StrictMath.exp(-x));
+            // Of an x far below 0 the exponential of -x overflows before the result is 0.
+            case Activation.Silu o -> x < -1 ? x * StrictMath.exp(x) / (1 + StrictMath.exp(x))
+                    : x / (1 + StrictMath.exp(-x));
             case Activation.Softplus o -> Math.max(x, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(x)));
             case Activation.Gelu o -> x * normalCumulative(o.tanh(), x);
             case Activation.ReluGradient o -> x > 0 ? g : 0;

@@ -181,7 +181,7 @@ final class ApiValues {
                     Arena.ofAuto().allocate(1)) : Arena.ofAuto().allocate(64, 8);
         }
         if (raw == Path.class) {
-            return wild ? of(Path.of(""), folder, folder.resolve("missing/x"), Path.of("/dev/null/x"))
+            return wild ? of(folder, folder.resolve("missing/x"), Path.of("/dev/null/x"))
                     : folder.resolve("file" + random.nextInt(3));
         }
         if (raw == Duration.class) {

@@ -86,6 +86,16 @@ class FoundByFuzzTest {
                     -1e200}), Tensor.full(DType.F64, 2, 4)).toDoubles()));
     }
 
+    /** Between where the exponential of -x overflows and where the result is 0. */
+    @Test
+    void siluOfNumbersFarBelowZeroIsNotZero() {
+        onBoth(() -> {
+            double y = Tensor.of(new double[] {-712}).silu().item();
+            double exact = -712 * Math.exp(-712 + 50) * Math.exp(-50);
+            assertEquals(1, y / exact, 1e-12);
+        });
+    }
+
     /** Widths in whole vectors, and in what is left behind them. */
     @Test
     void aGateOfNanIsClosedAndNoGatePassesInfinity() {

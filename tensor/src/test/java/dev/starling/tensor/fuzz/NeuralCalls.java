@@ -186,7 +186,9 @@ final class NeuralCalls {
     static Call norm(Choices c) {
         DType type = floating(c);
         DType weight = type.bytes() == 2 && c.oneIn(2) ? DType.F32 : type;
-        double epsilon = c.real(c.ofReals(1e-5, 1e-3, 0.1));
+        double drawn = c.real(c.ofReals(1e-5, 1e-3, 0.1));
+        // Without an epsilon that shows, equal elements have no variance but that of rounding: any result is right.
+        double epsilon = Math.abs(drawn) < 1e-7 ? 1e-7 : drawn;
         long channels = c.ofInts(1, 2, 4, 3, 6, 17);
         long[] rest = Operand.sizes(c, c.next(3));
         if (Arrays.stream(rest).reduce(1, (a, b) -> a * b) > 70) {

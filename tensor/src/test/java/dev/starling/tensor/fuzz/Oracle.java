@@ -128,6 +128,10 @@ final class Oracle {
                 // Statistics of what is not finite are infinite or NaN, by the origin from which a kernel counts.
                 continue;
             }
+            if (op instanceof Convolution && Double.isNaN(a[i]) && !finite(given)) {
+                // Kernels multiply the zeros of the padding, too: 0·∞ may show beside it, and nothing else.
+                continue;
+            }
             boolean overflown = !exact(op) && beyond(expected.dtype(), a[i]) && beyond(expected.dtype(), e[i])
                     && Math.signum(a[i]) == Math.signum(e[i]);
             if (overflown || slack[i] == Double.POSITIVE_INFINITY) {
@@ -177,6 +181,17 @@ final class Oracle {
             default -> Float.MAX_VALUE;
         };
         return Math.abs(value) > 0.98 * greatest;
+    }
+
+    private static boolean finite(Snapshot... given) {
+        for (Snapshot s : given) {
+            for (double v : s.dtype().isFloating() ? s.reals() : new double[0]) {
+                if (!Double.isFinite(v)) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     private static boolean movesBits(Op op) {
@@ -240,6 +255,9 @@ final class Oracle {
             }
         }
         addCancelled(op, own, given, slack);
+        if (op instanceof Normalization.BatchNorm || op instanceof Normalization.LayerNorm) {
+            addRoundedMean(op, own, given, result, middle, slack);
+        }
         if (op instanceof Recurrence) {
             // A gate near 1 is rounded as 1 is, and what it leaves of the state with it.
             double most = 1;
@@ -256,6 +274,25 @@ final class Oracle {
         return slack;
     }
 
+    /** A mean is a sum: rounding it is relative to the greatest summand, and moves x against it. */
+    private static void addRoundedMean(Op op, double own, Snapshot[] given, int result, double[] middle,
+            double[] slack) {
+        double greatest = 0;
+        for (double v : given[0].reals()) {
+            greatest = Math.max(greatest, Double.isFinite(v) ? Math.abs(v) : 0);
+        }
+        double by = OPERAND_ROUNDINGS * own * greatest;
+        for (int k = 0; k < 4; k++) {
+            int round = k;
+            double[] moved = changed(op, given, result, (v, i) -> i >> OPERAND_BITS != 0 ? v
+                    : v + by * (round == 0 ? 1 : sign(i, round)));
+            for (int i = 0; i < slack.length; i++) {
+                double distance = Math.abs(moved[i] - middle[i]);
+                slack[i] = Math.max(slack[i], Double.isFinite(distance) ? distance : 0);
+            }
+        }
+    }
+
     private static int sign(int place, int round) {
         long bits = (place + 1) * 0x9E3779B97F4A7C15L + round * 0xD1342543DE82EF95L;
         bits = (bits ^ bits >>> 30) * 0xBF58476D1CE4E5B9L;
@@ -267,6 +304,14 @@ final class Oracle {
         boolean cancels = op instanceof Activation.Gelu || op instanceof Activation.GeluGradient
                 || op instanceof Activation.SiluGradient;
         Snapshot scale = given[op instanceof Activation.Gelu ? 0 : given.length - 1];
+        if (op instanceof Activation.Silu) {
+            // The sigmoid may be flushed to zero where its product with x is no subnormal number.
+            double least = given[0].dtype() == DType.F64 ? Double.MIN_NORMAL : Float.MIN_NORMAL;
+            double[] reals = given[0].reals();
+            for (int i = 0; i < slack.length; i++) {
+                slack[i] += Double.isFinite(reals[i]) ? 2 * least * Math.min(1000, Math.abs(reals[i])) : 0;
+            }
+        }
         if (cancels && scale.count() == slack.length) {
             double[] reals = scale.reals();
             for (int i = 0; i < slack.length; i++) {
@@ -292,8 +337,12 @@ final class Oracle {
         }
         // Sums of 16-bit numbers are kept in f32, but what an epilogue is applied to may be rounded before.
         double unit = type.bytes() == 2 ? 2 * epsilon(type) : epsilon(type) * (8 + 2 * Math.sqrt(most));
+        double[] finite = changed(plain, given, 0 < result && plain != op ? 0 : result,
+                (v, i) -> Double.isFinite(v) ? Math.abs(v) : 0);
         for (int i = 0; i < magnitudes.length; i++) {
-            magnitudes[i] = Double.isFinite(magnitudes[i]) ? unit * magnitudes[i] : 0;
+            // Partial sums of great numbers overflow in one order and not in another.
+            magnitudes[i] = beyond(type, finite[i]) ? Double.POSITIVE_INFINITY
+                    : Double.isFinite(magnitudes[i]) ? unit * magnitudes[i] : 0;
         }
         return magnitudes;
     }

@@ -1,0 +1,50 @@
+package dev.starling.nn.fuzz;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.data.CifarFile;
+import dev.starling.nn.data.DataException;
+import dev.starling.nn.data.Share;
+import dev.starling.tensor.TensorException;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** Bad arguments that the fuzz found to end in errors of the JDK. */
+class FoundByFuzzTest {
+    @Test
+    void aRankWithoutAWeightHasNoShare() {
+        for (int rank : new int[] {-1, 2, Integer.MAX_VALUE}) {
+            assertEquals("share", assertThrows(TensorException.class, () -> Share.part(rank, new int[] {1, 2})).op());
+        }
+        assertThrows(TensorException.class, () -> Share.part(0, new int[0]));
+        assertThrows(TensorException.class, () -> Share.part(0, new int[] {1, Integer.MAX_VALUE}));
+        assertThrows(TensorException.class, () -> Share.part(1, new int[] {-1, 2}));
+        assertEquals(new Share.Part(1, 3, 3), Share.part(1, new int[] {1, 2}));
+    }
+
+    @Test
+    void noMemoryIsTakenForRecordsThatAreNotThere() {
+        assertThrows(DataException.class, () -> CifarFile.read(List.of(Path.of("/missing")), 600_000));
+    }
+
+    @Test
+    void recordsThatNoArrayHoldsAreRefused() {
+        for (int records : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, 1_000_000}) {
+            assertEquals("cifar", assertThrows(TensorException.class, () -> CifarFile.read(List.of(Path.of("x"),
+                    Path.of("y")), records)).op());
+        }
+    }
+
+    @Test
+    void imagesOutsideOfTheirArraysAreRefused() {
+        Augment augment = Augment.normalize(1, 2, 2, new float[1], new float[] {1});
+        for (int[] offsets : new int[][] {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {Integer.MAX_VALUE, 0}}) {
+            assertEquals("augment", assertThrows(TensorException.class, () -> augment.write(1, 0, 0, new byte[4],
+                    offsets[0], new float[4], offsets[1])).op());
+        }
+        augment.write(1, 0, 0, new byte[4], 0, new float[4], 0);
+    }
+}
