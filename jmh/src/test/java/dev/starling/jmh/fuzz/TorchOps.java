@@ -7,6 +7,7 @@ import dev.starling.nn.Parameter;
 import java.util.List;
 import java.util.Map;
 import org.bytedeco.pytorch.Scalar;
+import org.bytedeco.pytorch.ScalarTypeOptional;
 import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptional;
 import org.bytedeco.pytorch.TensorOptions;
@@ -53,23 +54,54 @@ final class TorchOps {
                         new long[] {dilation}, groups);
     }
 
+    /**
+     * Adds to a normalisation what its roundings add to gradients: these are differences of numbers as large as the
+     * result's gradient over the deviation, of which nothing may be left to move by a share of itself.
+     *
+     * @param y {@code x} normalised
+     * @param groups {@code x} in a form whose listed dimensions are normalised together
+     */
+    private static Tensor rough(Tensor y, Tensor x, TorchState s, Tensor groups, double epsilon, long... together) {
+        if (s.move() == 0) {
+            return y;
+        }
+        Tensor detached = groups.detach();
+        Tensor centred = detached.sub(mean(detached, together));
+        Tensor scale = torch.rsqrt(mean(centred.mul(centred), together).add(new Scalar(epsilon)))
+                .expand_as(groups).reshape(x.sizes());
+        Tensor noise = torch.rand_like(y.detach()).mul(new Scalar(2 * s.move())).sub(new Scalar(s.move()));
+        return y.add(x.sub(x.detach()).mul(scale).mul(noise));
+    }
+
+    private static Tensor mean(Tensor x, long... axes) {
+        return x.mean(axes, true, new ScalarTypeOptional());
+    }
+
     static Tensor batchNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
-        return torch.batch_norm(x, optional(s, p.get("weight")), optional(s, p.get("bias")),
-                optional(s, p.get("running_mean")), optional(s, p.get("running_var")), true, 0.1, EPSILON, false);
+        long[] axes = new long[Math.toIntExact(x.dim()) - 1];
+        for (int i = 1; i < axes.length; i++) {
+            axes[i] = i + 1;
+        }
+        return rough(torch.batch_norm(x, optional(s, p.get("weight")), optional(s, p.get("bias")),
+                optional(s, p.get("running_mean")), optional(s, p.get("running_var")), true, 0.1, EPSILON, false), x, s,
+                x, EPSILON, axes);
     }
 
     static Tensor layerNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
-        return torch.layer_norm(x, p.get("weight").shape().dims(), optional(s, p.get("weight")),
-                optional(s, p.get("bias")), EPSILON, false);
+        return rough(torch.layer_norm(x, p.get("weight").shape().dims(), optional(s, p.get("weight")),
+                optional(s, p.get("bias")), EPSILON, false), x, s, x, EPSILON, -1);
     }
 
     static Tensor groupNorm(Tensor x, TorchState s, int groups, Map<String, Parameter> p) {
-        return torch.group_norm(x, groups, optional(s, p.get("weight")), optional(s, p.get("bias")), EPSILON, false);
+        return rough(torch.group_norm(x, groups, optional(s, p.get("weight")), optional(s, p.get("bias")), EPSILON,
+                false), x, s, x.reshape(x.size(0), groups, -1), EPSILON, -1);
     }
 
     static Tensor rmsNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
-        Tensor square = x.mul(x).mean(new long[] {-1}, true, new org.bytedeco.pytorch.ScalarTypeOptional());
-        return x.mul(torch.rsqrt(square.add(new Scalar(1e-6)))).mul(s.of(p.get("weight")));
+        Tensor scale = torch.rsqrt(mean(x.mul(x), -1).add(new Scalar(1e-6)));
+        Tensor y = x.mul(scale).mul(s.of(p.get("weight")));
+        return s.move() == 0 ? y : y.add(x.sub(x.detach()).mul(scale.detach()).mul(torch.rand_like(y.detach())
+                .mul(new Scalar(2 * s.move())).sub(new Scalar(s.move()))));
     }
 
     static Tensor pool(Tensor x, boolean max) {

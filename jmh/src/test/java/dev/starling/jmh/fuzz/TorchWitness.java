@@ -169,7 +169,18 @@ final class TorchWitness implements AutoCloseable {
             dims[0] = of.batch();
             System.arraycopy(of.input(), 0, dims, 1, of.input().length);
             Tensor x = of.rows() > 0 ? longs(input, dims) : tensor(moved(input, move, r), dims);
-            Tensor y = twin.theirs().of(x, tensors::get);
+            torch.manual_seed(seed);
+            Tensor y = twin.theirs().of(x, new Twin.TorchState() {
+                @Override
+                public Tensor of(Parameter parameter) {
+                    return tensors.get(parameter);
+                }
+
+                @Override
+                public double move() {
+                    return move;
+                }
+            });
             Tensor loss = of.smooth() ? torch.cross_entropy_loss(y, longs(target, of.batch()))
                     : torch.mse_loss(y, tensor(target, of.batch(), of.classes()));
             loss.backward();

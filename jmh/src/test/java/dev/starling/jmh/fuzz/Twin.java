@@ -286,8 +286,14 @@ record Twin(Layer ours, Theirs theirs, long[] out, String code) {
         }
     }
 
-    /** Returns the tensors of a parameter. */
+    /** What a pass is computed with. */
     interface TorchState {
+        /** Returns the tensor of a parameter. */
         org.bytedeco.pytorch.Tensor of(Parameter parameter);
+
+        /** Returns by how much of themselves numbers are moved, to see how far a rounding carries; 0 for the truth. */
+        default double move() {
+            return 0;
+        }
     }
 }
