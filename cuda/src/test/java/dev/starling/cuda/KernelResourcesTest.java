@@ -42,12 +42,19 @@ class KernelResourcesTest {
     private static final Pattern SPILLS = Pattern.compile("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
 
     /**
-     * What may spill: kernels whose names begin so, on the architecture, so many bytes of stores and loads together.
-     * All others may not spill at all.
+     * What may spill: kernels whose source and name match, on the architecture, so many bytes of stores and loads
+     * together. All others may not spill at all.
      */
     private record Allowed(String kernel, String architecture, int bytes) { }
 
-    private static final List<Allowed> ALLOWED = List.of();
+    /** As NVRTC 13.1 compiles them, and a tenth for those to come. */
+    private static final List<Allowed> ALLOWED = List.of(
+            new Allowed("attention_gradient.*T=bf16.*CHUNKS=2> key_gradients", "sm_75", 616),
+            new Allowed("attention_gradient.*T=bf16.*CHUNKS=2> key_gradients", "sm_80", 462),
+            new Allowed("attention_gradient.*T=bf16.*CHUNKS=2> key_gradients", "sm_90", 475),
+            new Allowed("attention_gradient.*T=f32.*CHUNKS=1> query_gradients", "sm_90", 92),
+            new Allowed("attention_gradient.*T=bf16.*CHUNKS=1> query_gradients", "sm_90", 66),
+            new Allowed("attention\\..*T=bf16.*CHUNKS=1> attention", "sm_90", 114));
 
     private final Queue<String> faults = new ConcurrentLinkedQueue<>();
     private final Queue<String> compiled = new ConcurrentLinkedQueue<>();
