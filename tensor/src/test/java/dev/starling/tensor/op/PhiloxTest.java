@@ -25,7 +25,8 @@ class PhiloxTest {
 
     @Test
     void shouldRefuseALaneThatIsNotThere() {
-        assertThatExceptionOfType(TensorException.class).isThrownBy(() -> Philox.bits(1, 2, 4))
+        assertThatExceptionOfType(TensorException.class)
+                .isThrownBy(() -> Philox.bits(1, 2, 4))
                 .withMessageContaining("lane");
     }
 
