@@ -186,6 +186,8 @@ class RecurrentTest {
                 .isInstanceOf(TensorException.class).hasMessageContaining("a state must be [4, 5]");
         for (Recurrent.Builder b : List.of(Lstm.of(3, 5), Gru.of(3, 5))) {
             assertThatThrownBy(() -> b.layers(0)).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> b.layers(1 << 30)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("1073741824");
             assertThatThrownBy(() -> b.dropout(1)).isInstanceOf(TensorException.class);
         }
         assertThatThrownBy(() -> Rnn.of(0, 5)).isInstanceOf(TensorException.class);

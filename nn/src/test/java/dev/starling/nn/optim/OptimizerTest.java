@@ -6,14 +6,21 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.LayerNorm;
+import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.util.List;
+import org.assertj.core.api.ThrowableAssert;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Optimisers against their papers' formulas, one number at a time in double precision. */
 class OptimizerTest {
@@ -151,6 +158,22 @@ class OptimizerTest {
                 .isInstanceOf(TensorException.class).hasMessageContaining("NaN");
         assertThat(pair.weight.value().toFloats()).isEqualTo(kept);
         assertThat(sgd.steps()).isEqualTo(2);
+    }
+
+    @ParameterizedTest
+    @ValueSource(doubles = {-1, Double.NaN, Double.POSITIVE_INFINITY})
+    void shouldRefuseSettingsThatMakeNoSense(double value) {
+        Pair pair = new Pair();
+        for (ThrowableAssert.ThrowingCallable call : List.<ThrowableAssert.ThrowingCallable>of(
+                () -> Adam.over(pair).epsilon(value), () -> Adam.over(pair).weightDecay(value),
+                () -> Adam.over(pair).betas(value, 0.9), () -> Adam.over(pair).rate(value),
+                () -> AdamW.over(pair).weightDecay(value), () -> Sgd.over(pair).weightDecay(value),
+                () -> Sgd.over(pair).momentum(value), () -> Sgd.over(pair).rate(value),
+                () -> BatchNorm.of(3, value, 0.1), () -> BatchNorm.of(3, 1e-5, value),
+                () -> LayerNorm.withEpsilon(value, 3).forward(Tensor.ones(2, 3)),
+                () -> MultiHeadAttention.of(4, 2, Generator.seeded(1)).dropout(value))) {
+            assertThatThrownBy(call).isInstanceOf(TensorException.class).hasMessageContaining(String.valueOf(value));
+        }
     }
 
     @Test

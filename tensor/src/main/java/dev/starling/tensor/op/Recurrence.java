@@ -14,9 +14,9 @@ import java.util.List;
  * {@code c [N, H]}), weights {@code [G·H, I]} of the input and {@code [G·H, H]} of the state, their two biases
  * {@code [G·H]}, which may both be missing, and at most {@code lengths [N]}.
  *
- * <p>Where {@code lengths}, i32 or i64, are given , 0 to T, a sequence's steps from its
- * length on are left out: their results are 0, and the state passes by them. A reversed layer begins with the last step
- * of the length.
+ * <p>Where {@code lengths}, i32 or i64 of 0 to T, are given, a sequence's steps from its length on are left out: their
+ * results are 0, and the state passes by them. A reversed layer begins with the last step of the length. Another length
+ * is an error where the host sees the memory; a GPU takes the nearest one.
  *
  * <p>Results are the states after each step {@code y [T, N, H]}, the state after the last one {@code h [N, H]} (and
  * {@code c [N, H]}), and the reserve {@code [T, N, R·H]}, which is for the gradient and carries none: R parts a cell of
