@@ -92,8 +92,7 @@ public final class Gossip implements DistributionStrategy {
      */
     public static Gossip of(Group group, int period) {
         if (period < 1) {
-            throw TensorException.argument("gossip", "a worker publishes after every 1 or more steps, got " + period,
-                    "give 1 or more");
+            throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "give 1 or more");
         }
         return new Gossip(group, period);
     }
