@@ -287,7 +287,7 @@ class BadInputTest {
                 shape(() -> compute(new Fill.Range(ones(2, 2).spec(), 0, 1)), "range", "rank 1"));
     }
 
-    /** What backends may do to memory, and nobody beyond it. */
+    /** Hooks for backends stay within the memory of their tensor. */
     static Stream<Bad> hooks() {
         Spec square = ones(2, 2).spec();
         return Stream.of(

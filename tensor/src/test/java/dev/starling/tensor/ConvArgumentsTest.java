@@ -84,8 +84,10 @@ class ConvArgumentsTest {
     @Test
     void shouldRefuseGeometriesOfOtherRanks() {
         Geometry uneven = new Geometry(new int[] {1, 1}, new int[] {0}, new int[] {1, 1}, 1);
-        Geometry four = Geometry.of(4, 1, 0, 1, 1);
-        Geometry none = Geometry.of(0, 1, 0, 1, 1);
+        Geometry four = new Geometry(new int[] {1, 1, 1, 1}, new int[4], new int[] {1, 1, 1, 1}, 1);
+        Geometry none = new Geometry(new int[0], new int[0], new int[0], 1);
+        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(4, 1, 0, 1, 1));
+        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(-1, 1, 0, 1, 1));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2), ones(1, 1, 2, 2), null, uneven,
                 Epilogue.NONE));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2, 2, 2), ones(1, 1, 2, 2, 2, 2), null,

@@ -51,7 +51,7 @@ class EmulatorTest {
                 .hasMessageContaining("take 8 bytes, the launch has 12");
     }
 
-    /** Two warps meet in one word without a barrier: who is last depends on the seed, and on nothing else. */
+    /** Two warps meet in one word without a barrier: which one is last depends on the seed, and on nothing else. */
     @Test
     void shouldRunWarpsInAnOrderOfTheSeed() {
         Set<Integer> last = new HashSet<>();

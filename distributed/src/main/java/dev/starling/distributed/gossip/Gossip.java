@@ -248,11 +248,7 @@ public final class Gossip implements DistributionStrategy {
             }
         }
         await("send its last weights", peer -> !peer.done || peer.concluded && !peer.owesNews && !stagingBusy);
-        double count = 1;
-        for (Peer peer : peers.stream().filter(p -> p.concluded && WeightLayout.isFinite(p.heard)).toList()) {
-            layout.mix(peer.heard, count / (count + 1));
-            count++;
-        }
+        layout.average(peers);
     }
 
     /** Waits until all peers that are not gone have done something; warns of those that have not in time. */

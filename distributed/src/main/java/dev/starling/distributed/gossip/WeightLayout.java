@@ -89,6 +89,17 @@ final class WeightLayout {
         return true;
     }
 
+    /** Takes the mean of the weights and the last ones of peers that have concluded, as far as they are finite. */
+    void average(List<Peer> peers) {
+        double count = 1;
+        for (Peer peer : peers) {
+            if (peer.concluded && isFinite(peer.heard)) {
+                mix(peer.heard, count / (count + 1));
+                count++;
+            }
+        }
+    }
+
     /**
      * Mixes a slot into the weights, which keep {@code own} of themselves; frozen ones stay as they are, unless
      * {@code own} is 0, which makes all weights those of the slot.

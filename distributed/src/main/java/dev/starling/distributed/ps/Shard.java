@@ -192,7 +192,7 @@ final class Shard implements AutoCloseable {
             return;
         }
         boolean isRows = e.kind == Message.PUSH_ROWS;
-        // A parameter server is the last that can keep a weight from it, whoever sends it.
+        // A parameter server is the last that can keep a weight from it, whichever worker sends it.
         if (!isFinite(e.gradient, isRows ? e.count * tableOf(e.unit).width() : e.count)) {
             e.status = Message.NOT_FINITE;
             e.reply(e.worker, e.session, e.sequence);

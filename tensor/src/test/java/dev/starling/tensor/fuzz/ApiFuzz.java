@@ -70,7 +70,7 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("Strides.", "a hook for backends, which hand in strides of the tensor's rank"),
             Map.entry("View.view", "a hook for the gate, which has checked the operand"),
             Map.entry("Elementwise.", "the operations' own inference, which names how many operands they take"),
-            Map.entry("Scope.open", "a scope that nobody closes keeps the thread's tensors"));
+            Map.entry("Scope.open", "a scope that stays open keeps the thread's tensors"));
 
     private final List<Executable> members = new ArrayList<>();
     private final Map<Class<?>, List<Executable>> makers = new HashMap<>();
