@@ -21,8 +21,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * What kernels take of a multiprocessor on the architectures that users have: blocks must fit, and what spills to
- * memory
- * is known. The compiler needs no GPU. {@code -Dstarling.conformance=…} chooses kernels as for the conformance suite.
+ * memory is known. The compiler needs no GPU. {@code -Dstarling.conformance=…} chooses kernels as for the conformance
+ * suite.
  */
 @Tag("stress")
 @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",

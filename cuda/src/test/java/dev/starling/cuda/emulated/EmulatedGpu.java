@@ -213,8 +213,8 @@ final class EmulatedGpu implements Gpu {
             Files.write(file, program);
             SymbolLookup library = SymbolLookup.libraryLookup(file, Arena.global());
             Files.delete(file);
-            return name -> new Kernel(name, Linker.nativeLinker().downcallHandle(library.find(name
-                    + "_launch").orElseThrow(
+            return name -> new Kernel(name, Linker.nativeLinker().downcallHandle(
+                    library.find(name + "_launch").orElseThrow(
                     () -> new GpuException("there is no kernel " + name)),
                     FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
                             ValueLayout.JAVA_LONG)));

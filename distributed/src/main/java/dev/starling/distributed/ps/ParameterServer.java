@@ -496,8 +496,8 @@ public final class ParameterServer implements DistributionStrategy {
          */
         public ParameterServer build() {
             if (number < 0 || number >= workers || servers < 1) {
-                throw TensorException
-                        .argument("parameter server", "0 <= number < workers and servers > 0 must hold, got"
+                throw TensorException.argument("parameter server",
+                        "0 <= number < workers and servers > 0 must hold, got"
                         + " number " + number + ", " + workers + " workers and " + servers + " servers", "change them");
             }
             if (proportional && !(consistency instanceof Consistency.Synchronous)) {

@@ -35,8 +35,8 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
     public Download {
         mirrors = List.copyOf(mirrors);
         if (mirrors.isEmpty() || lengthBytes < 0 || !sha256.matches("[0-9a-f]{64}")) {
-            throw TensorException
-                    .argument("download", "expected a mirror, a length and 64 lower-case hexadecimal digits,"
+            throw TensorException.argument("download",
+                    "expected a mirror, a length and 64 lower-case hexadecimal digits,"
                     + " found " + mirrors + ", " + lengthBytes + " and " + sha256, "change them");
         }
     }

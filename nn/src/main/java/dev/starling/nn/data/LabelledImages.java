@@ -24,8 +24,8 @@ public record LabelledImages(int channels, int height, int width, int classes, b
         Objects.requireNonNull(pixels, "pixels");
         Objects.requireNonNull(labels, "labels");
         if (channels < 1 || height < 1 || width < 1 || classes < 1 || classes > 256) {
-            throw TensorException
-                    .argument("images", "expected positive channels, height and width and 1 to 256 classes,"
+            throw TensorException.argument("images",
+                    "expected positive channels, height and width and 1 to 256 classes,"
                     + " found " + channels + ", " + height + ", " + width + " and " + classes, "change them");
         }
         if (pixels.length != (long) labels.length * channels * height * width) {

@@ -10,8 +10,7 @@ import dev.starling.tensor.TensorException;
 
 /**
  * A restricted Boltzmann machine: a distribution over visible units {@code v} and binary hidden units {@code h} in
- * which
- * units of one kind do not interact. With weight {@code W [hidden, visible]}, visible bias {@code b [visible]} and
+ * which units of one kind do not interact. With weight {@code W [hidden, visible]}, visible bias {@code b [visible]} and
  * hidden bias {@code c [hidden]}, its energy is {@code -b·v - c·h - h·Wv} for Bernoulli visible units and
  * {@code |v - b|²/2 - c·h - h·Wv} for Gaussian ones, and {@code p(v, h)} is proportional to {@code exp(-energy)}.
  *
@@ -81,8 +80,7 @@ public final class Rbm implements Layer {
 
     /**
      * Returns the mean of the visible units given hidden ones, {@code [N, hidden]} to {@code [N, visible]}: for
-     * Bernoulli
-     * units the probability of 1.
+     * Bernoulli units the probability of 1.
      */
     public Tensor visible(Tensor h) {
         Tensor mean = h.matmul(weight.value()).add(visibleBias.value());
@@ -106,9 +104,8 @@ public final class Rbm implements Layer {
     }
 
     /**
-     * Returns the free energy of visible units, {@code [N, visible]} to {@code [N]}: {@code -log Σ_h exp(-energy(v,
-     * h))},
-     * so that {@code p(v)} is proportional to {@code exp(-freeEnergy(v))}.
+     * Returns the free energy of visible units, {@code [N, visible]} to {@code [N]}: {@code F(v) = -log Σ_h
+     * exp(-energy(v, h))}, so that {@code p(v)} is proportional to {@code exp(-freeEnergy(v))}.
      */
     public Tensor freeEnergy(Tensor v) {
         Tensor hidden = activation(v).softplus().sum(1);

@@ -13,8 +13,7 @@ import java.util.Map;
 /**
  * Scales all gradients together so that their Euclidean norm stays below a bound, before another optimiser takes its
  * step. Frozen parameters do not count. Where the norm is not finite nothing is changed; on a device that the host can
- * see into the step then throws,
- * elsewhere {@link #requireFinite} does. (Pascanu et al., 2012)
+ * see into the step then throws, elsewhere {@link #requireFinite} does. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements Optimizer {
     private final Optimizer inner;

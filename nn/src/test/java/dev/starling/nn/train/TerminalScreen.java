@@ -10,8 +10,7 @@ import java.util.regex.Pattern;
 
 /**
  * A terminal as tmux and most others are: a line that is too long wraps, lines wrap anew when the width changes, and
- * the
- * cursor stays at its character. It understands line ends and the three sequences that the progress bar uses.
+ * the cursor stays at its character. It understands line ends and the three sequences that the progress bar uses.
  */
 final class TerminalScreen {
     private static final Pattern SEQUENCE = Pattern.compile("\u001b\\[([?0-9]*)([a-zA-Z])");
