@@ -296,6 +296,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGossipWithoutAKilledWorkerAndWithItsReplacement() throws Exception {
         try (Launch launch = started(training("gossip", 3).restarts(1).start())) {
             eventually(() -> steps(2) > 3);
@@ -311,6 +312,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnWhenAKilledServerIsBack() throws Exception {
         try (Launch launch = started(training("ps", 3).restarts(1).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
@@ -372,6 +374,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldRefuseAStrangerAndLetNobodyNotice() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 2, 0);
