@@ -2,6 +2,9 @@ package dev.starling.jmh;
 
 import dev.starling.jmh.onednn.OneDnnEngine;
 import dev.starling.jmh.pytorch.TorchEngine;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,9 +32,18 @@ public enum Contender {
             if (System.getenv("OPENBLAS_CORETYPE") != null) {
                 return waiting(Map.of(), threads);
             }
-            return List.of("Zen", "SkylakeX").stream()
+            return (hasAvx512() ? List.of("Zen", "SkylakeX") : List.of("Zen")).stream()
                 .flatMap(kernels -> waiting(Map.of("OPENBLAS_CORETYPE", kernels), threads).stream())
                 .toList();
+        }
+
+        /** Without AVX-512, OpenBLAS ends the process when it is told to use kernels that need it. */
+        private static boolean hasAvx512() {
+            try {
+                return Files.readString(Path.of("/proc/cpuinfo")).contains("avx512f");
+            } catch (IOException notLinux) {
+                return true;
+            }
         }
 
         private static List<Map<String, String>> waiting(Map<String, String> kernels, int threads) {
