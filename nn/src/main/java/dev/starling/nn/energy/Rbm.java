@@ -10,8 +10,8 @@ import dev.starling.tensor.TensorException;
 
 /**
  * A restricted Boltzmann machine: a distribution over visible units {@code v} and binary hidden units {@code h} in
- * which units of one kind do not interact. With weight {@code W [hidden, visible]}, visible bias {@code b [visible]} and
- * hidden bias {@code c [hidden]}, its energy is {@code -b·v - c·h - h·Wv} for Bernoulli visible units and
+ * which units of one kind do not interact. With weight {@code W [hidden, visible]}, visible bias {@code b [visible]}
+ * and hidden bias {@code c [hidden]}, its energy is {@code -b·v - c·h - h·Wv} for Bernoulli visible units and
  * {@code |v - b|²/2 - c·h - h·Wv} for Gaussian ones, and {@code p(v, h)} is proportional to {@code exp(-energy)}.
  *
  * <p>As a layer it computes {@code p(h = 1 | v)}: {@code [N, visible]} to {@code [N, hidden]}. {@link
