@@ -194,6 +194,11 @@ final class CudaBackend implements Backend {
     }
 
     @Override
+    public boolean convolvesChannelsLast() {
+        return convolution.usesLibrary();
+    }
+
+    @Override
     public boolean fusesHalves() {
         return true;
     }

@@ -1,5 +1,7 @@
 package dev.starling.nn;
 
+import dev.starling.tensor.Convolutions;
+import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -11,6 +13,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.List;
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 
 /**
  * Numbers that a layer holds on to: weights, which training changes, or a buffer such as a running mean, which the
@@ -19,12 +22,19 @@ import java.util.function.Supplier;
  */
 public final class Parameter implements AutoCloseable {
     private final boolean buffer;
+    /** Brings new elements into the memory layout of this parameter; it returns its argument or a copy. */
+    private final UnaryOperator<Tensor> layout;
     private Tensor value;
     private boolean frozen;
 
-    private Parameter(Tensor value, boolean buffer) {
+    private Parameter(Tensor value, boolean buffer, UnaryOperator<Tensor> layout) {
         this.value = value;
         this.buffer = buffer;
+        this.layout = layout;
+    }
+
+    private Parameter(Tensor value, boolean buffer) {
+        this(value, buffer, UnaryOperator.identity());
     }
 
     /** Makes weights that start as a copy of {@code initial}. */
@@ -35,6 +45,21 @@ public final class Parameter implements AutoCloseable {
     /** Makes f32 weights of a shape on the current device. */
     public static Parameter of(Initializer initializer, Generator generator, long... shape) {
         return new Parameter(outliving(() -> initializer.draw(Shape.of(shape), generator)), false);
+    }
+
+    /**
+     * Makes f32 weights of a convolution on the current device. They always lie in memory as {@link
+     * Convolutions#arranged} says of the device they are on.
+     */
+    public static Parameter ofConvolution(Initializer initializer, Generator generator, long... shape) {
+        UnaryOperator<Tensor> layout = Convolutions::arranged;
+        return new Parameter(outliving(() -> layout.apply(initializer.draw(Shape.of(shape), generator))), false, layout);
+    }
+
+    /** Makes a buffer of zeros that has the shape, type, device and memory layout of {@code other}'s {@link #master}. */
+    public static Parameter zerosLike(Parameter other) {
+        return new Parameter(outliving(() -> other.layout.apply(Creation.full(other.value.spec(), 0))), true,
+                other.layout);
     }
 
     /** Makes a buffer that starts as a copy of {@code initial}: saved with the model, never trained. */
@@ -121,7 +146,7 @@ public final class Parameter implements AutoCloseable {
      */
     public void to(Device device) {
         if (device != value.device()) {
-            replace(() -> value.to(device));
+            replace(() -> layout.apply(value.to(device)));
         }
     }
 
@@ -137,7 +162,7 @@ public final class Parameter implements AutoCloseable {
                     "floating elements cannot become " + dtype, "use a floating type");
         }
         if (dtype != value.dtype()) {
-            replace(() -> value.to(dtype));
+            replace(() -> layout.apply(value.to(dtype)));
         }
     }
 

@@ -3,6 +3,8 @@ package dev.starling.tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Update;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 import java.util.List;
 
@@ -57,6 +59,22 @@ public final class Convolutions {
     public static Tensor conv(Tensor x, Tensor weight, Tensor bias, Geometry geometry, Epilogue epilogue) {
         Convolution.Conv op = new Convolution.Conv(geometry, epilogue);
         return bias == null ? Tensor.compute(op, x, weight) : Tensor.compute(op, x, weight, bias);
+    }
+
+    /**
+     * Returns weights in the memory layout in which convolutions of their device read them without a copy. It is for
+     * weights that are used more than once.
+     *
+     * @param weight {@code [O, C/groups, *kernel]}
+     * @return {@code weight} itself where it lies so, else a copy of the same shape and elements
+     */
+    public static Tensor arranged(Tensor weight) {
+        if (weight.rank() < 3 || !weight.device().backend().convolvesChannelsLast() || ChannelsLast.holds(weight)) {
+            return weight;
+        }
+        Tensor copy = Tensor.allocate(weight.spec(), ChannelsLast.strides(weight.shape()));
+        Tensor.apply(new Update.Assign(), copy, weight);
+        return copy;
     }
 
     /** Transposed convolution: {@code x [N, C, L]}, {@code weight [C, O/groups, kernel]}, {@code bias [O]}. */

@@ -16,7 +16,7 @@ import dev.starling.tensor.spi.ChannelsLast;
 /**
  * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the
  * type and rank, else kernels of our own, which take operands of any type and strides. Images that they make lie
- * channels last; gradients of weights are row-major.
+ * channels last. So do gradients of weights where there is a library, which wants weights to lie like that.
  */
 public final class ConvolutionKernels {
     private static final int TILE = 64;
@@ -48,6 +48,11 @@ public final class ConvolutionKernels {
         this.launcher = launcher;
         this.sums = sums;
         this.library = library;
+    }
+
+    /** Tells whether convolutions are a library's, where it knows the type. */
+    public boolean usesLibrary() {
+        return library != null;
     }
 
     /** Returns the results, or {@code null} where there are too many pixels. */
@@ -83,7 +88,8 @@ public final class ConvolutionKernels {
     }
 
     private Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
-        Tensor w = Tensor.allocate(outputs[0]);
+        Shape shape = outputs[0].shape();
+        Tensor w = Tensor.allocate(outputs[0], usesLibrary() ? ChannelsLast.strides(shape) : shape.contiguousStrides());
         Tensor x = in[0];
         Tensor g = in[1];
         if (w.count() > 0 && !weightGradientByLibrary(op, x, g, w)) {
@@ -204,17 +210,11 @@ public final class ConvolutionKernels {
         }
         Tensor image = channelsLast(x);
         Tensor gradient = channelsLast(g);
-        Tensor weight = ChannelsLast.holds(w) ? w
-                : Tensor.allocate(w.spec(), ChannelsLast.strides(w.shape()));
         boolean done = library.weightGradient(
                 ConvolutionCall.of(op.geometry(), w.dtype(), x.shape(), w.shape(), g.shape()), image.address(),
-                gradient.address(), weight.address());
-        if (done && weight != w) {
-            launcher.assign(w, weight);
-        }
+                gradient.address(), w.address());
         close(image, x);
         close(gradient, g);
-        close(weight, w);
         return done;
     }
 

@@ -15,10 +15,12 @@ import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import java.lang.System.Logger.Level;
 import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableArrayBuffer;
 
@@ -32,7 +34,8 @@ import org.agrona.ExpandableArrayBuffer;
  * are not mixed in.
  *
  * <p>All begin with the weights of rank 0, or of whoever comes next if that one is lost before anybody had them. A
- * lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first. A
+ * lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first, at its place
+ * in the run. A
  * worker that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it
  * mixes what it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
  */
@@ -45,16 +48,19 @@ public final class Gossip implements DistributionStrategy {
     private static final int DONE = 4;
     private static final int LAST = 5;
     private static final int NOTES_AT = 16;
-    /** In an offer, in place of the first of all: the sender has weights already. */
-    private static final long NONE = -1;
     private static final double LEAST_MASS = 1e-6;
 
     private final Group group;
     private final int period;
+    private final boolean ownData;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
     private final Contact contact;
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
     private TrainingState state;
+    /** The members that the run began with. */
+    private Set<Long> founders = Set.of();
+    /** Where these begin, however far others are when they get their first weights. */
+    private Map<String, String> beginning;
     private WeightLayout layout;
     /** Ends that {@link #meet} is told of changes; {@code null} before the start and after the end. */
     private Runnable unlisten;
@@ -73,9 +79,13 @@ public final class Gossip implements DistributionStrategy {
     /** Whether this worker has taken its last step. */
     private volatile boolean concluding;
 
-    private Gossip(Group group, int period) {
+    private Gossip(Group group, int period, boolean ownData) {
+        if (period < 1) {
+            throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "give 1 or more");
+        }
         this.group = group;
         this.period = period;
+        this.ownData = ownData;
         contact = new Contact(group, peers);
     }
 
@@ -91,10 +101,12 @@ public final class Gossip implements DistributionStrategy {
      * @param period number of steps between publications, at least 1
      */
     public static Gossip of(Group group, int period) {
-        if (period < 1) {
-            throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "give 1 or more");
-        }
-        return new Gossip(group, period);
+        return new Gossip(group, period, false);
+    }
+
+    /** As {@link #of(Group, int)}, for workers that train each on rows of its own, all of them. */
+    public static Gossip onOwnData(Group group, int period) {
+        return new Gossip(group, period, true);
     }
 
     @Override
@@ -109,7 +121,7 @@ public final class Gossip implements DistributionStrategy {
 
     @Override
     public Share share() {
-        return Share.shard(rank(), world());
+        return ownData ? new Share.Own() : Share.shard(rank(), world());
     }
 
     /** Returns how many times weights of a peer were mixed in. */
@@ -138,6 +150,8 @@ public final class Gossip implements DistributionStrategy {
     @Override
     public void start(TrainingState newState) {
         state = newState;
+        beginning = state.notes();
+        founders = group.view().members().stream().map(Member::id).collect(Collectors.toSet());
         layout = new WeightLayout(state);
         group.locked(() -> {
             // Where another was first, somebody may have the weights of that one.
@@ -166,6 +180,7 @@ public final class Gossip implements DistributionStrategy {
                 LOG.log(Level.WARNING, "nobody has the weights of the rank 0 that is gone; all begin with those of"
                         + " rank {0}", group.rank());
                 state.resume();
+                beginning = state.notes();
             }
             mixIn();
         }
@@ -309,6 +324,7 @@ public final class Gossip implements DistributionStrategy {
             if (isMixable && peer.notes != null && !seeded) {
                 layout.mix(peer.heard, 0);
                 state.restore(Notes.decode(peer.notes));
+                beginning = state.notes();
                 seeded = true;
             } else if (isMixable && peer.mass > 0) {
                 double own = mass / (mass + peer.mass);
@@ -330,7 +346,7 @@ public final class Gossip implements DistributionStrategy {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
             if (peer.waits && peer.free && !peer.gone) {
-                write(peer, 0, NEWS, Notes.encode(state.notes()));
+                write(peer, 0, NEWS, Notes.encode(founders.contains(peer.member.id()) ? beginning : state.notes()));
             }
             if (peer.owesCredit || peer.owesNews || peer.owesDone || !peer.offered) {
                 group.locked(() -> pump(peer));
@@ -387,15 +403,8 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private void offer(Peer peer) {
-        byte[] key = peer.inbox.key().encode();
-        byte[] text = layout.text().getBytes(StandardCharsets.UTF_8);
-        int length = header(OFFER);
-        message.putLong(length, seeded || hasSeed() ? NONE : first, ORDER);
-        message.putInt(length + 8, key.length, ORDER);
-        message.putBytes(length + 12, key);
-        message.putInt(length + 12 + key.length, text.length, ORDER);
-        message.putBytes(length + 16 + key.length, text);
-        peer.offered = peer.endpoint.send(message, 0, length + 16 + key.length + text.length) == Endpoint.OK;
+        Offer own = new Offer(seeded || hasSeed() ? Offer.NONE : first, peer.inbox.key().encode(), layout.text());
+        peer.offered = peer.endpoint.send(message, 0, own.encode(message, header(OFFER))) == Endpoint.OK;
     }
 
     /** Sends what is due to a peer, as far as there is room. Under the group's lock. */
@@ -452,28 +461,22 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private void takeOffer(Peer peer, DirectBuffer buffer, int offset, int length) {
-        int keyLength = length < 16 ? -1 : buffer.getInt(offset + 8, ORDER);
-        int textLength = keyLength < 0 || keyLength > length - 16 ? -1 : buffer.getInt(offset + 12 + keyLength, ORDER);
-        if (textLength < 0 || textLength != length - 16 - keyLength) {
+        Offer offer = Offer.decode(buffer, offset, length);
+        if (offer == null) {
             LOG.log(Level.WARNING, "refused a malformed offer from rank {0}", peer.member.rank());
             return;
         }
-        peer.first = buffer.getLong(offset, ORDER);
-        peer.waits = peer.first != NONE;
+        peer.first = offer.first();
+        peer.waits = peer.first != Offer.NONE;
         if (peer.outbox != null) {
             return; // It said so again.
         }
-        byte[] key = new byte[keyLength];
-        buffer.getBytes(offset + 12, key);
-        byte[] text = new byte[textLength];
-        buffer.getBytes(offset + 16 + keyLength, text);
-        String theirs = new String(text, StandardCharsets.UTF_8);
-        if (!theirs.equals(layout.text())) {
+        if (!offer.layout().equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
-                    + layout.difference(theirs) + "; build the same model on all ranks");
+                    + layout.difference(offer.layout()) + "; build the same model on all ranks");
             return;
         }
-        peer.outbox = peer.endpoint.open(RegionKey.decode(key), peer.member.host().equals(group.self().host()));
+        peer.outbox = peer.endpoint.open(RegionKey.decode(offer.key()), peer.member.host().equals(group.self().host()));
         peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
         peer.free = true;
         // It may have begun after this worker, and have missed what this one offered.

@@ -1,9 +1,17 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.sharing.OwnRows;
 import dev.starling.distributed.sharing.Throughput;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
+import java.util.stream.DoubleStream;
 
 /**
  * What workers that are at the same step agree on by way of the first server: sums of what they know, whether to end,
@@ -35,26 +43,32 @@ final class Agreement {
         share = Share.part(worker, workers);
     }
 
-    /** Checks that all workers divide batches in one way, or rows would be taken twice, or by nobody. */
-    void requireAlike() {
-        double[] count = {proportional ? 1 : 0};
+    /** Checks that all workers divide batches in one way, or rows would be taken twice or not at all. */
+    void requireAlike(boolean ownData) {
+        double[] count = {proportional ? 1 : 0, ownData ? 1 : 0};
         sum(count);
-        if (count[0] > 0 && count[0] < workers) {
-            throw new DistributedException((int) count[0] + " of " + workers + " workers divide batches by measured "
-                    + "speed, and worker " + worker + (proportional ? " does so" : " does not")
-                    + "; set all workers up alike");
+        requireAlike(count[0], "divide batches by measured speed", proportional);
+        requireAlike(count[1], "have rows of their own", ownData);
+    }
+
+    private void requireAlike(double count, String what, boolean own) {
+        if (count > 0 && count < workers) {
+            throw new DistributedException((int) count + " of " + workers + " workers " + what + ", worker " + worker
+                    + (own ? " among them" : " not") + "; set all workers up alike");
         }
+    }
+
+    /** Divides batches by the rows that each worker has for itself. */
+    void divideOwn(int rows) {
+        double[] sizes = new double[workers];
+        sizes[worker] = rows;
+        sum(sizes);
+        share = OwnRows.share(worker, DoubleStream.of(sizes).mapToObj(size -> (int) size).toList());
     }
 
     /** Returns what this worker takes of every batch. */
     Share share() {
         return share;
-    }
-
-    /** Returns how much of every batch that is, between 0 and 1. */
-    double weight() {
-        Share.Part part = (Share.Part) share;
-        return (part.to() - part.from()) / (double) part.of();
     }
 
     // ---- how fast this worker is ----
@@ -106,6 +120,19 @@ final class Agreement {
         if (throughput != null && throughput.step()) {
             share = throughput.share(worker);
             LOG.log(Level.DEBUG, "worker {0} now takes {1}", worker, share);
+        }
+    }
+
+    /** Sums a model's running statistics over workers, each with its weight. */
+    void sumBuffers(Layer model, double weight) {
+        try (Scope scope = Scope.open("settle")) {
+            for (Parameter p : model.state().values()) {
+                if (p.isBuffer() && p.value().dtype().isFloating()) {
+                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(weight).toDoubles();
+                    sum(values);
+                    p.set(Tensor.of(values, p.shape().dims()));
+                }
+            }
         }
     }
 

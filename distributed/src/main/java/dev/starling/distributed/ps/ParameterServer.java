@@ -126,8 +126,8 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public Share share() {
-        return agreement != null ? agreement.share() : isSynchronous ? Share.part(how.number, how.workers)
-                : Share.shard(how.number, how.workers);
+        return agreement != null ? agreement.share() : how.ownData ? new Share.Own()
+                : isSynchronous ? Share.part(how.number, how.workers) : Share.shard(how.number, how.workers);
     }
 
     // ---- beginning ----
@@ -174,10 +174,13 @@ public final class ParameterServer implements DistributionStrategy {
         }
         if (isSynchronous && state.step() > 0) {
             // Worker 0 alone has read the checkpoint.
-            sumBuffers(how.number == 0 ? 1 : 0);
+            agreement.sumBuffers(state.model(), how.number == 0 ? 1 : 0);
         }
         if (isSynchronous) {
-            agreement.requireAlike();
+            agreement.requireAlike(how.ownData);
+            if (how.ownData) {
+                agreement.divideOwn(state.rows());
+            }
         }
     }
 
@@ -355,7 +358,7 @@ public final class ParameterServer implements DistributionStrategy {
         if (isSynchronous) {
             agreement.pause();
             // Each weighs as much as it has seen of each batch.
-            sumBuffers(agreement.weight());
+            agreement.sumBuffers(state.model(), agreement.share().weight());
         } else {
             client.ask(replica.units(), Message.PULL);
             client.await("for the weights");
@@ -376,19 +379,6 @@ public final class ParameterServer implements DistributionStrategy {
         }
         saving = RowErrand.save(client, random, directory, state.step());
         return saving;
-    }
-
-    /** Sums running statistics over workers, each weighing as much as it says. */
-    private void sumBuffers(double weight) {
-        try (Scope scope = Scope.open("settle")) {
-            for (Parameter p : state.model().state().values()) {
-                if (p.isBuffer() && p.value().dtype().isFloating()) {
-                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(weight).toDoubles();
-                    sum(values);
-                    p.set(Tensor.of(values, p.shape().dims()));
-                }
-            }
-        }
     }
 
     @Override
@@ -441,6 +431,7 @@ public final class ParameterServer implements DistributionStrategy {
         private int servers = 1;
         private Consistency consistency = new Consistency.Asynchronous();
         private boolean proportional;
+        private boolean ownData;
         private ServerOptimizer optimizer;
         private List<EmbeddingTable> tables = List.of();
 
@@ -477,6 +468,15 @@ public final class ParameterServer implements DistributionStrategy {
             return this;
         }
 
+        /**
+         * Trains on rows that each worker has for itself. Where workers are {@link Consistency.Synchronous}, a batch
+         * takes of each worker's rows the same fraction ({@link Share.OwnPart}); else each takes batches of its own.
+         */
+        public Builder ownData() {
+            ownData = true;
+            return this;
+        }
+
         /** Sets the rule that servers follow, in place of that of the worker's optimiser, which gives the rate only. */
         public Builder optimizer(ServerOptimizer rule) {
             optimizer = rule;
@@ -492,24 +492,25 @@ public final class ParameterServer implements DistributionStrategy {
         /**
          * Makes the strategy.
          *
-         * @throws TensorException if batches are to be divided that workers do not share
+         * @throws TensorException if batches are to be divided that workers do not share, or numbers do not fit
          */
         public ParameterServer build() {
-            if (number < 0 || number >= workers || servers < 1) {
-                throw TensorException.argument("parameter server",
-                        "0 <= number < workers and servers > 0 must hold, got"
-                        + " number " + number + ", " + workers + " workers and " + servers + " servers", "change them");
-            }
-            if (proportional && !(consistency instanceof Consistency.Synchronous)) {
-                throw TensorException.argument("parameter server", "proportional() divides batches that all workers "
-                        + "share, but with consistency " + consistency + " each takes batches of its own",
-                        "use Consistency.Synchronous, or leave proportional() away");
-            }
-            if (proportional && workers >= Agreement.MOST_SUMMED) {
-                throw TensorException.argument("parameter server", "proportional() needs workers < "
-                        + Agreement.MOST_SUMMED + ", got " + workers, "use fewer, or leave it away");
-            }
+            require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
+                    + "got number " + number + ", " + workers + " workers and " + servers + " servers", "change them");
+            require(!proportional || consistency instanceof Consistency.Synchronous, "proportional() divides batches "
+                    + "that all workers share, but with consistency " + consistency + " each takes batches of its own",
+                    "use Consistency.Synchronous, or leave proportional() away");
+            require(!proportional || !ownData, "proportional() divides batches by speed, but with ownData() each worker"
+                    + " takes its own rows", "leave one of them out");
+            require(!proportional || workers < Agreement.MOST_SUMMED, "proportional() needs workers < "
+                    + Agreement.MOST_SUMMED + ", got " + workers, "use fewer, or leave it away");
             return new ParameterServer(group, this);
+        }
+
+        private static void require(boolean holds, String relation, String remedy) {
+            if (!holds) {
+                throw TensorException.argument("parameter server", relation, remedy);
+            }
         }
     }
 }

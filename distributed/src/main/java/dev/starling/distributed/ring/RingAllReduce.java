@@ -6,6 +6,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.sharing.OwnRows;
 import dev.starling.distributed.sharing.Throughput;
 import dev.starling.distributed.state.StateExchange;
 import dev.starling.nn.Parameter;
@@ -92,7 +93,7 @@ public final class RingAllReduce implements DistributionStrategy {
     private void seat() {
         rank = group.rank();
         world = group.world();
-        share = Share.part(rank, world);
+        share = how.ownData ? new Share.Own() : Share.part(rank, world);
     }
 
     @Override
@@ -126,6 +127,9 @@ public final class RingAllReduce implements DistributionStrategy {
             try {
                 collectives = group.collectives();
                 seat();
+                if (how.ownData) {
+                    share = OwnRows.share(collectives, rank, state.rows());
+                }
                 if (fresh && rank == 0) {
                     // Another may have been rank 0 when training began.
                     state.resume();
@@ -315,8 +319,7 @@ public final class RingAllReduce implements DistributionStrategy {
         if (world == 1 || count == 0) {
             return;
         }
-        Share.Part part = (Share.Part) share;
-        double weight = (part.to() - part.from()) / (double) part.of();
+        double weight = share.weight();
         try (Arena arena = Arena.ofConfined(); Scope scope = Scope.open("settle")) {
             MemorySegment all = arena.allocate(ValueLayout.JAVA_DOUBLE, count);
             Tensor[] means = new Tensor[statistics.size()];
@@ -373,6 +376,7 @@ public final class RingAllReduce implements DistributionStrategy {
         private long bucketBytes = 4 << 20;
         private boolean proportional;
         private boolean elastic;
+        private boolean ownData;
         private boolean onDevices = true;
 
         private Builder(Group group) {
@@ -405,6 +409,16 @@ public final class RingAllReduce implements DistributionStrategy {
             return this;
         }
 
+        /**
+         * Trains on rows that each rank has for itself: a batch takes of each rank's rows the same fraction, so that an
+         * epoch takes each row of each rank once, however uneven their numbers are ({@link Share.OwnPart}). Rows of a
+         * rank that is lost are missing from then on.
+         */
+        public Builder ownData() {
+            ownData = true;
+            return this;
+        }
+
         /** Goes on without ranks that are lost, and with those that join; the coordinator has to re-form, too. */
         public Builder elastic() {
             elastic = true;
@@ -417,8 +431,16 @@ public final class RingAllReduce implements DistributionStrategy {
             return this;
         }
 
-        /** Makes the strategy. */
+        /**
+         * Makes the strategy.
+         *
+         * @throws TensorException if batches are to be divided by speed that consist of each rank's own rows
+         */
         public RingAllReduce build() {
+            if (ownData && proportional) {
+                throw TensorException.argument("ring", "proportional() divides batches by speed, but with ownData() "
+                        + "each rank takes its own rows", "leave one of them out");
+            }
             return new RingAllReduce(group, this);
         }
     }

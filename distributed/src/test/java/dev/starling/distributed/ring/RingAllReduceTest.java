@@ -284,7 +284,7 @@ class RingAllReduceTest {
                     b -> b.epochs(8).listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
-                            shares.add(ring.share().rows(Runs.BATCH));
+                            shares.add(ring.share().rows(0, Runs.BATCH));
                         }
                     }));
             return shares.subList(shares.size() / 2, shares.size()).stream().mapToInt(i -> i).sorted().toArray();

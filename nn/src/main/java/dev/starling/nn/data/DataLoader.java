@@ -106,8 +106,17 @@ public final class DataLoader implements AutoCloseable {
     }
 
     /** Returns the number of examples that an epoch delivers, on all ranks together where they share batches. */
-    public int examples() {
-        return Math.min(plan.examples(), plan.batches() * how.batchSize);
+    public long examples() {
+        return Math.min(plan.examples(), (long) plan.batches() * how.batchSize);
+    }
+
+    /** Returns the number of examples in {@code count} batches, on all ranks together where they share batches. */
+    public long rows(int firstBatch, int count) {
+        long rows = 0;
+        for (int i = 0; i < count; i++) {
+            rows += plan.rows(firstBatch + i);
+        }
+        return rows;
     }
 
     /** Returns the number of examples in a full batch, of all ranks where they share it. */

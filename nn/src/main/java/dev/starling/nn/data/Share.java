@@ -1,10 +1,12 @@
 package dev.starling.nn.data;
 
 import dev.starling.tensor.TensorException;
+import java.util.List;
 
 /**
  * What one of several processes takes of the data. An epoch is a sequence of examples that depends on seed and number
- * alone, cut into batches; all shares speak of that sequence.
+ * alone, cut into batches. {@link Part} and {@link Shard} speak of one sequence that all processes have; {@link OwnPart}
+ * and {@link Own} are for processes that each have rows of their own.
  */
 public sealed interface Share {
     /** All rows of all batches: what a process that trains alone takes. */
@@ -32,18 +34,23 @@ public sealed interface Share {
         }
 
         @Override
-        public int examples(int size) {
+        public long examples(int size) {
             return size;
         }
 
         @Override
-        public int rows(int rows) {
+        public int rows(long first, int rows) {
             return bound(to, rows) - bound(from, rows);
         }
 
         @Override
-        public int place(int first, int rows, int i) {
-            return first + bound(from, rows) + i;
+        public int place(long first, int rows, int i) {
+            return (int) first + bound(from, rows) + i;
+        }
+
+        @Override
+        public double weight() {
+            return (to - from) / (double) of;
         }
     }
 
@@ -65,18 +72,139 @@ public sealed interface Share {
         }
 
         @Override
-        public int examples(int size) {
+        public long examples(int size) {
             return size / count;
         }
 
         @Override
-        public int rows(int rows) {
+        public int rows(long first, int rows) {
             return rows;
         }
 
         @Override
-        public int place(int first, int rows, int i) {
-            return (first + i) * count + number;
+        public int place(long first, int rows, int i) {
+            return (int) ((first + i) * count + number);
+        }
+
+        @Override
+        public boolean isSynchronous() {
+            return false;
+        }
+    }
+
+    /**
+     * This rank's rows of every batch where each rank has rows of its own. A batch takes of each rank's rows the same
+     * fraction as of all rows, so that all ranks come to the end of their rows in the same batch and each row is taken
+     * once an epoch. By rounding, a batch may differ from the size that was set by less than the number of ranks, and
+     * the part of a rank with few rows is empty in most batches.
+     *
+     * @param rank whose rows these are
+     * @param sizes how many rows each rank has
+     */
+    record OwnPart(int rank, List<Integer> sizes) implements Share {
+        /** Products of a size and a number of rows are below 2⁶³. */
+        private static final long MAX_ROWS = 1L << 32;
+
+        /** Checks and copies the sizes. */
+        public OwnPart {
+            sizes = List.copyOf(sizes);
+            if (rank < 0 || rank >= sizes.size() || sizes.stream().anyMatch(size -> size < 0)) {
+                throw TensorException.argument("share", "there must be a size >= 0 for each rank, got " + sizes
+                        + " and rank " + rank, "give the number of rows of each rank");
+            }
+            if (sum(sizes) > MAX_ROWS) {
+                throw TensorException.argument("share", "all ranks together must have at most 2^32 rows, got "
+                        + sum(sizes), "train on a sample, or with a strategy whose ranks do not share batches");
+            }
+        }
+
+        private long all() {
+            return sum(sizes);
+        }
+
+        private static long sum(List<Integer> sizes) {
+            long sum = 0;
+            for (int size : sizes) {
+                sum += size;
+            }
+            return sum;
+        }
+
+        /** Returns how many of {@code size} rows are taken when {@code taken} of {@code all} rows are. */
+        private static long bound(int size, long taken, long all) {
+            return all == 0 ? 0 : size * taken / all;
+        }
+
+        private static int between(int size, long first, int rows, long all) {
+            return (int) (bound(size, first + rows, all) - bound(size, first, all));
+        }
+
+        @Override
+        public long examples(int size) {
+            if (size != sizes.get(rank)) {
+                throw TensorException.argument("share", "rank " + rank + " said that it has " + sizes.get(rank)
+                        + " rows, but its data set has " + size, "do not change the data set during a run");
+            }
+            return all();
+        }
+
+        @Override
+        public int rows(long first, int rows) {
+            return between(sizes.get(rank), first, rows, all());
+        }
+
+        @Override
+        public int total(long first, int rows) {
+            long all = all();
+            int total = 0;
+            for (int size : sizes) {
+                total += between(size, first, rows, all);
+            }
+            return total;
+        }
+
+        @Override
+        public int place(long first, int rows, int i) {
+            return (int) bound(sizes.get(rank), first, all()) + i;
+        }
+
+        @Override
+        public boolean isOwn() {
+            return true;
+        }
+
+        @Override
+        public double weight() {
+            long all = all();
+            return all == 0 ? 0 : sizes.get(rank) / (double) all;
+        }
+    }
+
+    /** All rows that this process has, in batches of its own: for processes that do not wait for each other. */
+    record Own() implements Share {
+        @Override
+        public long examples(int size) {
+            return size;
+        }
+
+        @Override
+        public int rows(long first, int rows) {
+            return rows;
+        }
+
+        @Override
+        public int place(long first, int rows, int i) {
+            return (int) first + i;
+        }
+
+        @Override
+        public boolean isSynchronous() {
+            return false;
+        }
+
+        @Override
+        public boolean isOwn() {
+            return true;
         }
     }
 
@@ -118,17 +246,47 @@ public sealed interface Share {
         return new Shard(rank, world);
     }
 
-    /** Returns how many examples of {@code size} the batches of an epoch are cut from. */
-    int examples(int size);
-
-    /** Returns how many rows of a batch of {@code rows} rows belong to this share. */
-    int rows(int rows);
+    /** Returns how many examples, on all ranks that share batches, the batches of an epoch are cut from. */
+    long examples(int size);
 
     /**
-     * Returns the place in the epoch's sequence of row {@code i} of this share.
+     * Returns how many rows of a batch belong to this share.
      *
      * @param first of the batch: its number times the size of batches
-     * @param rows of the batch
+     * @param rows of the batch, as it was set
      */
-    int place(int first, int rows, int i);
+    int rows(long first, int rows);
+
+    /** Returns how many rows a batch has on all ranks that share it. */
+    default int total(long first, int rows) {
+        return rows;
+    }
+
+    /**
+     * Returns the place in this process's sequence of row {@code i} of this share.
+     *
+     * @param first of the batch: its number times the size of batches
+     * @param rows of the batch, as it was set
+     */
+    int place(long first, int rows, int i);
+
+    /** Tells whether ranks share batches, so that all of them are at the same step. */
+    default boolean isSynchronous() {
+        return true;
+    }
+
+    /** Tells whether each process has rows of its own, of which no other knows. */
+    default boolean isOwn() {
+        return false;
+    }
+
+    /** Returns what this process measures of held-out data: its part, or all where the rows are its own. */
+    default Share ofHeldOut() {
+        return isSynchronous() && !isOwn() ? this : WHOLE;
+    }
+
+    /** Returns what fraction of the rows of a batch this share takes, on average. */
+    default double weight() {
+        return 1;
+    }
 }

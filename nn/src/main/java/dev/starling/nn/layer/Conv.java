@@ -157,7 +157,7 @@ public final class Conv implements Fusible {
                 shape[i + 2] = kernel[i];
                 fan *= kernel[i];
             }
-            Parameter weight = Parameter.of(initializer, generator, shape);
+            Parameter weight = Parameter.ofConvolution(initializer, generator, shape);
             double bound = 1 / Math.sqrt(Math.max(1, fan));
             Parameter offset = bias ? Parameter.of(Initializer.uniform(-bound, bound), generator, out) : null;
             return new Conv(weight, offset, new Geometry(stride, padding, dilation, groups), outputPadding);

@@ -2,7 +2,6 @@ package dev.starling.nn.optim;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
@@ -74,11 +73,9 @@ final class Slots implements AutoCloseable {
     /** Adds a state tensor called {@code name} for each parameter and returns them. */
     Parameter[] add(String name) {
         Parameter[] added = new Parameter[parameters.size()];
-        try (Scope scope = Scope.open("optimizer")) {
-            for (int i = 0; i < added.length; i++) {
-                added[i] = Parameter.buffer(Creation.full(parameters.get(i).value().spec(), 0));
-                state.put(paths.get(i) + "." + name, added[i]);
-            }
+        for (int i = 0; i < added.length; i++) {
+            added[i] = Parameter.zerosLike(parameters.get(i));
+            state.put(paths.get(i) + "." + name, added[i]);
         }
         kept.add(added);
         return added;

@@ -9,9 +9,10 @@ import java.nio.file.Path;
  * What makes one of many processes out of a trainer. Of two kinds, told apart by {@link #share}:
  *
  * <ul>
- * <li><em>synchronous</em>, where each rank takes a {@link Share.Part} of every batch: all ranks are at the same step,
- * so that methods marked collective are called on all of them at the same place;
- * <li><em>asynchronous</em>, where each takes a {@link Share.Shard} of the data at its own pace, and nobody may wait.
+ * <li><em>synchronous</em>, where each rank takes a part of every batch, {@link Share.Part} or {@link Share.OwnPart}:
+ * all ranks are at the same step, so that methods marked collective are called on all of them at the same place;
+ * <li><em>asynchronous</em>, where each takes a {@link Share.Shard} of the data, or its {@link Share.Own}, at its own
+ * pace, and no rank may wait for another.
  * </ul>
  *
  * <p>All calls come from the training thread. Any method may throw to end the run, for example when a peer is lost; the
@@ -148,6 +149,6 @@ public interface DistributionStrategy extends AutoCloseable {
 
     /** Tells whether all ranks are at the same step, each with its part of every batch. */
     default boolean isSynchronous() {
-        return share() instanceof Share.Part;
+        return share().isSynchronous();
     }
 }

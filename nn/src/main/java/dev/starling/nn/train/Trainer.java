@@ -50,6 +50,9 @@ public final class Trainer {
         progress.measure(data.batches(), data.examples());
         LossScale scale = how.precision.scalesLoss() ? new LossScale() : null;
         state = new TrainingState(how.model, how.optimizer, data, how.seed, progress, scale);
+        if (strategy.share().isOwn()) {
+            state.ownData();
+        }
         state.resumesFrom(how.resume ? how.directory : null);
         writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
         step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy)
@@ -119,8 +122,7 @@ public final class Trainer {
                 batches = open();
             }
             int count = Math.min(how.accumulate, data.batches() - progress.batch);
-            long first = (long) progress.batch * data.batchSize();
-            long rows = Math.min(data.examples(), first + (long) count * data.batchSize()) - first;
+            long rows = data.rows(progress.batch, count);
             if (!step.run(batches, count, rows, state, averages)) {
                 return true;
             }
@@ -180,7 +182,7 @@ public final class Trainer {
         if (state.isRestored() || !strategy.isSynchronous() && strategy.rank() != 0) {
             return null;
         }
-        how.heldOut.share(strategy.isSynchronous() ? strategy.share() : Share.WHOLE);
+        how.heldOut.share(strategy.share().ofHeldOut());
         Averages measured = new Averages(how.metrics);
         double[] sums = how.precision.run(() -> Scores.sums(how.model, how.loss, how.heldOut, measured));
         how.heldOut.share(Share.WHOLE);
@@ -317,8 +319,9 @@ public final class Trainer {
         }
 
         /**
-         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, batch
-         * size, seeds, number of epochs and interval of checkpoints, which rank 0 alone reads and writes.
+         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, unless
+         * the strategy is for {@linkplain Share#isOwn own data}, and the same batch size, seeds, number of epochs and
+         * interval of checkpoints, which rank 0 alone reads and writes.
          */
         public Builder strategy(DistributionStrategy together) {
             strategy = together;

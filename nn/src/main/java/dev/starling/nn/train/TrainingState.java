@@ -40,6 +40,8 @@ public final class TrainingState {
     private Checkpoint source;
     private long seed;
     private boolean restored;
+    /** Whether no other process has the same examples. */
+    private boolean ownData;
 
     TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress, LossScale scale) {
         this.model = model;
@@ -95,6 +97,11 @@ public final class TrainingState {
     /** Returns the checkpoint that this process read to go on from, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
+    }
+
+    /** Says that no other process has the same examples. */
+    void ownData() {
+        ownData = true;
     }
 
     /** Sets where the checkpoint is that is wanted to be gone on from, if there is one. */
@@ -161,8 +168,13 @@ public final class TrainingState {
 
     /** Describes what the place in the data means. */
     private String dataNote() {
-        return data == null ? "none" : data.size() + " examples in batches of " + data.batchSize() + " with seed "
-                + data.seed();
+        return data == null ? "none" : (ownData ? "rows of each rank's own" : data.size() + " examples")
+                + " in batches of " + data.batchSize() + " with seed " + data.seed();
+    }
+
+    /** Returns the number of examples that this process has. */
+    public int rows() {
+        return data == null ? 0 : data.size();
     }
 
     /**

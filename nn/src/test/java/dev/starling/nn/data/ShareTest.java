@@ -69,15 +69,60 @@ class ShareTest {
 
     @Test
     void partsFollowTheirWeights() {
-        assertThat(Share.part(0, 3).rows(100)).isEqualTo(33);
-        assertThat(Share.part(2, 3).rows(100)).isEqualTo(34);
+        assertThat(Share.part(0, 3).rows(0, 100)).isEqualTo(33);
+        assertThat(Share.part(2, 3).rows(0, 100)).isEqualTo(34);
         int[] weights = {1, 3, 0, 4};
-        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(64))).containsExactly(8, 24, 0, 32);
-        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(1)).sum()).isEqualTo(1);
-        assertThat(Share.part(0, 1).rows(7)).isEqualTo(Share.WHOLE.rows(7)).isEqualTo(7);
+        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(0, 64))).containsExactly(8, 24, 0, 32);
+        assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(0, 1)).sum()).isEqualTo(1);
+        assertThat(Share.part(0, 1).rows(0, 7)).isEqualTo(Share.WHOLE.rows(0, 7)).isEqualTo(7);
         assertThatThrownBy(() -> Share.part(0, new int[] {0, 0})).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Share.part(1, new int[] {5, -2, 9})).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Share.shard(2, 2)).isInstanceOf(TensorException.class);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 3, 5, 8})
+    void ownPartsTakeEachRowOnceAndTheSameFractionOfEach(int world) {
+        Random random = new Random(world);
+        for (int trial = 0; trial < 200; trial++) {
+            List<Integer> sizes = IntStream.range(0, world).mapToObj(r -> random.nextInt(4) == 0 ? random.nextInt(3)
+                    : random.nextInt(300)).toList();
+            int batch = 1 + random.nextInt(70);
+            int all = sizes.stream().mapToInt(i -> i).sum();
+            int[] totals = new int[Math.ceilDiv(all, batch)];
+            for (int r = 0; r < world; r++) {
+                EpochPlan plan = EpochPlan.of(trial, DataLoader.of(new Numbers(sizes.get(r))).batchSize(batch).shuffle()
+                        .workers(0), new Share.OwnPart(r, sizes));
+                assertThat(plan.batches()).isEqualTo(totals.length);
+                List<Integer> taken = new ArrayList<>();
+                for (int b = 0; b < totals.length; b++) {
+                    taken.addAll(rows(plan, b));
+                    totals[b] += plan.size(b);
+                    assertThat(plan.size(b)).isLessThanOrEqualTo(batch);
+                    double due = (double) sizes.get(r) * Math.min(all, (b + 1) * batch) / all;
+                    assertThat((double) taken.size()).isBetween(due - 1, due);
+                }
+                assertThat(taken).doesNotHaveDuplicates().hasSize(sizes.get(r));
+            }
+            EpochPlan first = EpochPlan.of(0, DataLoader.of(new Numbers(sizes.getFirst())).batchSize(batch).workers(0),
+                    new Share.OwnPart(0, sizes));
+            for (int b = 0; b < totals.length; b++) {
+                assertThat(first.rows(b)).isEqualTo(totals[b]).isBetween(Math.min(batch, all - b * batch) - world,
+                        batch + world);
+            }
+        }
+    }
+
+    @Test
+    void ownPartsCheckTheirSizes() {
+        assertThatThrownBy(() -> new Share.OwnPart(2, List.of(1, 2))).isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> new Share.OwnPart(0, List.of(1, -2))).isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> new Share.OwnPart(0, List.of(Integer.MAX_VALUE, Integer.MAX_VALUE, 7)))
+                .hasMessageContaining("2^32");
+        assertThatThrownBy(() -> new Share.OwnPart(0, List.of(5, 6)).examples(4)).hasMessageContaining("has 4");
+        Share.OwnPart vast = new Share.OwnPart(1, List.of(1, Integer.MAX_VALUE));
+        assertThat(vast.place(Integer.MAX_VALUE, 1, 0)).isEqualTo(Integer.MAX_VALUE - 1);
+        assertThat(vast.rows(Integer.MAX_VALUE, 1)).isOne();
     }
 
     @Test

@@ -50,6 +50,14 @@ public interface Backend {
     }
 
     /**
+     * Tells whether convolutions read weights fastest where they lie {@link ChannelsLast}, and make their gradients so;
+     * others then cost a copy in each pass.
+     */
+    default boolean convolvesChannelsLast() {
+        return false;
+    }
+
+    /**
      * Returns how many bytes a recurrent layer that keeps its reserve keeps in a form of this device's own: its reserve
      * is then u8 of that size. The same operands are always answered the same.
      *
