@@ -52,11 +52,11 @@ public final class Parameter implements AutoCloseable {
      * Convolutions#arranged} says of the device they are on.
      */
     public static Parameter ofConvolution(Initializer initializer, Generator generator, long... shape) {
-        UnaryOperator<Tensor> layout = Convolutions::arranged;
-        return new Parameter(outliving(() -> layout.apply(initializer.draw(Shape.of(shape), generator))), false, layout);
+        return new Parameter(outliving(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))), false,
+                Convolutions::arranged);
     }
 
-    /** Makes a buffer of zeros that has the shape, type, device and memory layout of {@code other}'s {@link #master}. */
+    /** Makes a buffer of zeros of the shape, type, device and memory layout of {@code other}'s {@link #master}. */
     public static Parameter zerosLike(Parameter other) {
         return new Parameter(outliving(() -> other.layout.apply(Creation.full(other.value.spec(), 0))), true,
                 other.layout);

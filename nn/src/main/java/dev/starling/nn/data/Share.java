@@ -5,8 +5,8 @@ import java.util.List;
 
 /**
  * What one of several processes takes of the data. An epoch is a sequence of examples that depends on seed and number
- * alone, cut into batches. {@link Part} and {@link Shard} speak of one sequence that all processes have; {@link OwnPart}
- * and {@link Own} are for processes that each have rows of their own.
+ * alone, cut into batches. {@link Part} and {@link Shard} speak of one sequence that all processes have;
+ * {@link OwnPart} and {@link Own} are for processes that each have rows of their own.
  */
 public sealed interface Share {
     /** All rows of all batches: what a process that trains alone takes. */

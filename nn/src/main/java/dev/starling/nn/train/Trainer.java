@@ -319,9 +319,9 @@ public final class Trainer {
         }
 
         /**
-         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same data, unless
-         * the strategy is for {@linkplain Share#isOwn own data}, and the same batch size, seeds, number of epochs and
-         * interval of checkpoints, which rank 0 alone reads and writes.
+         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same batch size,
+         * seeds, number of epochs and interval of checkpoints, which rank 0 alone reads and writes, and the same data,
+         * unless the strategy is for {@linkplain Share#isOwn own data}.
          */
         public Builder strategy(DistributionStrategy together) {
             strategy = together;
