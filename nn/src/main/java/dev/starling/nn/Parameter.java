@@ -52,8 +52,8 @@ public final class Parameter implements AutoCloseable {
      * Convolutions#arranged} says of the device they are on.
      */
     public static Parameter ofConvolution(Initializer initializer, Generator generator, long... shape) {
-        return new Parameter(outliving(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))), false,
-                Convolutions::arranged);
+        return new Parameter(outliving(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))),
+                false, Convolutions::arranged);
     }
 
     /** Makes a buffer of zeros of the shape, type, device and memory layout of {@code other}'s {@link #master}. */
