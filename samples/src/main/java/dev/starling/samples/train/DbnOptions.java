@@ -29,10 +29,10 @@ final class DbnOptions {
     long[] layers;
 
     @Option(names = "--pretraining-epochs", paramLabel = "N",
-            description = "Epochs of each machine (default: 10 for MNIST, 2 for drawn digits).")
+            description = "Epochs of each machine (default: 5 for MNIST, 2 for drawn digits).")
     Integer pretrainingEpochs;
 
-    @Option(names = "--pretraining-rate", paramLabel = "R", defaultValue = "1e-3",
+    @Option(names = "--pretraining-rate", paramLabel = "R", defaultValue = "5e-3",
             description = "Learning rate at the start of each machine (default: ${DEFAULT-VALUE}).")
     double pretrainingRate;
 
@@ -80,12 +80,12 @@ final class DbnOptions {
     /** Returns the sample that these options describe. */
     Sample sample() {
         boolean drawn = data == null;
-        int epochs = withoutPretraining ? 0 : pretrainingEpochs != null ? pretrainingEpochs : drawn ? 2 : 10;
+        int epochs = withoutPretraining ? 0 : pretrainingEpochs != null ? pretrainingEpochs : drawn ? 2 : 5;
         // Bernoulli units take pixels from 0 to 1.
         Augment pixels = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {0}, new float[] {1});
         return new Sample("dbn", drawn ? Sample.digits().data() : Mnist::load, !drawn, pixels, pixels,
                 generator -> network(epochs, drawn ? new long[] {256, 256} : new long[] {500, 500, 2000}, generator),
-                drawn ? 4 : 20, 100, 2e-3, DType.F32, false, null, labels, pretrainingRate);
+                drawn ? 4 : 15, 100, drawn ? 5e-3 : 2e-3, DType.F32, false, null, labels, pretrainingRate);
     }
 
     private Layer network(int epochs, long[] usual, Generator generator) {
