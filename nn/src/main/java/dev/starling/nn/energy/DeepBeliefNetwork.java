@@ -24,7 +24,8 @@ import java.util.List;
  * Layer classifier = network.classifier(10, generator);   // shares the machines' weights
  * }</pre>
  *
- * <p>The network is itself the layer {@code [N, visible]} to {@code [N, top]} of the top machine's probabilities.
+ * <p>{@link GreedyTraining} does all of it in one run. The network is itself the layer {@code [N, visible]} to {@code
+ * [N, top]} of the top machine's probabilities.
  */
 public final class DeepBeliefNetwork implements Layer {
     private final List<Rbm> machines;

@@ -20,7 +20,8 @@ import java.util.List;
  * <pre>{@code
  * GreedyTraining greedy = GreedyTraining.of(network, network.classifier(10, generator), 1, 10);
  * Trainer.of(greedy, greedy.loss(), Adam.over(greedy).rate(0.002).betas(0.9, 0.95).build())
- *         .metrics(greedy.metric()).listeners(greedy).data(images).epochs(greedy.pretrainingEpochs() + 20).build().run();
+ *         .metrics(greedy.metric()).listeners(greedy).data(images).epochs(greedy.pretrainingEpochs() + 20).build()
+ *         .run();
  * }</pre>
  *
  * <p>Gradients of contrastive divergence are far larger than those of the cross-entropy. An optimiser that divides by a
