@@ -26,8 +26,8 @@ import java.util.function.Predicate;
 
 /**
  * Named tensors in the safetensors format, in a file or in memory: the length of the header as a little-endian 64-bit
- * number, the header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a hostile
- * one is refused before anything is allocated by what it says. Not safe for use by several threads.
+ * number, the header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a
+ * hostile one is refused before anything is allocated by what it says. Not safe for use by several threads.
  *
  * <pre>{@code
  * byte[] bytes = SafeTensors.bytes(model.state(), Map.of());          // for a message, a broadcast variable, ...
