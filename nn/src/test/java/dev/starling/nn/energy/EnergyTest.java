@@ -35,8 +35,8 @@ import org.junit.jupiter.api.Test;
 class EnergyTest {
     private static final int VISIBLE = 4;
     private static final int HIDDEN = 3;
-    /** Of chains, so that means over them have deviations of about 0.005. */
-    private static final int ROWS = 20_000;
+    /** Of chains, so that means over them have deviations of about 0.007. */
+    private static final int ROWS = 10_000;
 
     private final Generator g = Generator.seeded(3);
     private Scope scope;
@@ -243,7 +243,7 @@ class EnergyTest {
     /** To within what sampling allows. */
     private static void assertClose(Tensor[] sampled, Tensor[] expected) {
         for (int i = 0; i < expected.length; i++) {
-            assertThat(sampled[i].sub(expected[i]).abs().max().item()).isLessThan(0.025);
+            assertThat(sampled[i].sub(expected[i]).abs().max().item()).isLessThan(0.03);
         }
     }
 
@@ -255,7 +255,7 @@ class EnergyTest {
             Layer trained = persistent ? ContrastiveDivergence.persistent(rbm, 1, 100, g)
                     : ContrastiveDivergence.of(rbm, 5);
             double before = logLikelihood(rbm, stripes, 9);
-            History history = train(trained, ContrastiveDivergence.loss(), stripes.tile(50, 1), 110);
+            History history = train(trained, ContrastiveDivergence.loss(), stripes.tile(30, 1), 150);
             assertThat(before).isCloseTo(-9 * Math.log(2), within(0.1));
             // Fourteen states at best: log(1 / 14) is -2.64.
             assertThat(logLikelihood(rbm, stripes, 9)).isBetween(-3.6, -2.63);
@@ -264,9 +264,30 @@ class EnergyTest {
         }
     }
 
+    /** Two clusters of unit variance around m and -m, whose density is known, and which one hidden unit can tell. */
+    @Test
+    void gaussianMachineLearnsAMixture() {
+        double m = 1.5;
+        Tensor data = g.normal(2000, VISIBLE).add(g.bernoulli(0.5, 2000, 1).to(DType.F32).mul(2).sub(1).mul(m));
+        Rbm rbm = Rbm.of(VisibleUnits.GAUSSIAN, VISIBLE, HIDDEN, g);
+        double before = rbm.freeEnergy(data).mean().add(logPartition(rbm)).item();
+        train(ContrastiveDivergence.of(rbm, 1), ContrastiveDivergence.loss(), data, 40, 0.02);
+        double after = rbm.freeEnergy(data).mean().add(logPartition(rbm)).item();
+        // log cosh x = softplus(2x) - x - log 2
+        Tensor x = data.sum(1).mul(m);
+        Tensor logCosh = x.mul(2).softplus().sub(x).sub(Math.log(2));
+        double mixture = data.square().sum(1).add(VISIBLE * m * m).mul(0.5).sub(logCosh).mean().item();
+        assertThat(before).isGreaterThan(mixture + 1);
+        assertThat(after).isCloseTo(mixture, within(0.1));
+    }
+
     private History train(Layer trained, Loss loss, Tensor rows, int epochs) {
+        return train(trained, loss, rows, epochs, 0.3);
+    }
+
+    private History train(Layer trained, Loss loss, Tensor rows, int epochs, double rate) {
         try (DataLoader data = DataLoader.of(TensorDataset.of(rows, rows)).batchSize(100).shuffle().build()) {
-            return Trainer.of(trained, loss, Sgd.over(trained).rate(0.3).build()).data(data).epochs(epochs)
+            return Trainer.of(trained, loss, Sgd.over(trained).rate(rate).build()).data(data).epochs(epochs)
                     .metrics(ContrastiveDivergence.reconstructionError()).build().run();
         }
     }
