@@ -127,8 +127,8 @@ public final class Train implements Runnable {
     }
 
     /** Trains a deep belief network. */
-    @Command(name = "dbn", description = "Train a deep belief network: restricted Boltzmann machines one after another, "
-            + "then all of them as a classifier, for --epochs.", mixinStandardHelpOptions = true)
+    @Command(name = "dbn", description = "Train a deep belief network: restricted Boltzmann machines one after "
+            + "another, then all of them as a classifier, for --epochs.", mixinStandardHelpOptions = true)
     static final class Dbn implements Callable<Integer> {
         @Mixin
         private TrainOptions options;
