@@ -39,7 +39,7 @@ class CommandLineTest {
 
     /** Machines one after the other, then all of them, over the same processes. */
     @ParameterizedTest
-    @CsvSource({"gossip, 2, 20, 0.35"})
+    @CsvSource({"gossip, 2, 20, 0.2"})
     void shouldTrainADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double least)
             throws Exception {
         trainDeepBeliefNetwork(strategy, processes, epochs, least);
@@ -47,7 +47,7 @@ class CommandLineTest {
 
     @ParameterizedTest
     @Tag("stress")
-    @CsvSource({"ring, 2, 20, 0.35", "ps, 3, 20, 0.35"})
+    @CsvSource({"ring, 2, 20, 0.35", "ps, 3, 20, 0.2"})
     void shouldTrainADeepBeliefNetworkWithProcessesInOtherWays(String strategy, int processes, int epochs,
             double least) throws Exception {
         trainDeepBeliefNetwork(strategy, processes, epochs, least);
