@@ -2,7 +2,6 @@ package dev.starling.kafka;
 
 import java.util.Arrays;
 import java.util.List;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
 
 /** The results of one batch: for each record either an encoded row or an error. */
 final class BatchScores {
@@ -21,14 +20,14 @@ final class BatchScores {
     }
 
     /** Decodes what can be, and scores it with one forward pass. */
-    static BatchScores of(ServedModel model, RowCodec codec, List<ConsumerRecord<byte[], byte[]>> records) {
-        BatchScores scores = new BatchScores(codec, records.size());
+    static BatchScores of(ServedModel model, RowCodec codec, List<byte[]> values) {
+        BatchScores scores = new BatchScores(codec, values.size());
         int columns = codec.columns();
-        float[] input = new float[records.size() * columns];
+        float[] input = new float[values.size() * columns];
         int n = 0;
-        for (int i = 0; i < records.size(); i++) {
+        for (int i = 0; i < values.size(); i++) {
             scores.rows[i] = n;
-            scores.errors[i] = decode(codec, records.get(i).value(), input, n * columns);
+            scores.errors[i] = decode(codec, values.get(i), input, n * columns);
             if (scores.errors[i] == null) {
                 n++;
             }
@@ -37,7 +36,7 @@ final class BatchScores {
             scores.results = model.score(Arrays.copyOf(input, n * columns), n, columns);
             scores.width = scores.results.length / n;
         }
-        for (int i = 0; i < records.size(); i++) {
+        for (int i = 0; i < values.size(); i++) {
             scores.check(i, model.version());
         }
         return scores;

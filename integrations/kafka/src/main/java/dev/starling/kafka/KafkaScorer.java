@@ -1,6 +1,5 @@
 package dev.starling.kafka;
 
-import dev.starling.nn.Layer;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,7 +11,6 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Supplier;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -34,7 +32,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  *
  * <pre>{@code
  * try (KafkaScorer scorer = KafkaScorer.of(KafkaCluster.at("localhost:9092"), RowCodec.floats(16))
- *         .from("payments").to("scores").deadLetters("payments.dead").models("models", "fraud").open()) {
+ *         .from("payments").to("scores").deadLetters("payments.dead").model(ModelTopic.of("models", "fraud")).open()) {
  *     scorer.run();
  * }
  * }</pre>
@@ -68,13 +66,8 @@ public final class KafkaScorer implements AutoCloseable {
             how.cluster.partitions(consumer, how.from);
             how.cluster.partitions(consumer, how.to);
             how.cluster.partitions(consumer, how.deadLetters);
-            ModelLoader loader = new ModelLoader(how.store, how.codec.columns(), how.factory, how.loader);
-            watch = new ModelWatch(how.cluster, how.models, how.name, loader, live, refusals::add);
-            if (live.version() == null) {
-                String reason = refusals.isEmpty() ? "none is announced" : refusals.peek().error();
-                throw new StreamException("no version of " + how.name + " on topic " + how.models + " can be served: "
-                        + reason + "; announce one with ModelPublisher");
-            }
+            watch = new ModelWatch(how.cluster, how.model, how.codec.columns(), live, refusals::add);
+            watch.requireModel(refusals);
             producer = how.cluster.producer(Map.of("transactional.id", how.group + "-" + how.instance,
                     "transaction.timeout.ms", (int) how.cluster.deadline().toMillis(),
                     "compression.type", how.compression, "linger.ms", 5));
@@ -221,7 +214,7 @@ public final class KafkaScorer implements AutoCloseable {
 
     /** Scores what is pending and sends results and dead letters; returns the number of the latter. */
     private int send(ServedModel model) {
-        BatchScores scores = BatchScores.of(model, how.codec, pending);
+        BatchScores scores = BatchScores.of(model, how.codec, pending.stream().map(ConsumerRecord::value).toList());
         for (int i = 0; i < pending.size(); i++) {
             ConsumerRecord<byte[], byte[]> source = pending.get(i);
             if (scores.error(i) != null) {
@@ -311,16 +304,12 @@ public final class KafkaScorer implements AutoCloseable {
         private String from;
         private String to;
         private String deadLetters;
-        private String models;
-        private String name;
+        private ModelTopic model;
         private String group = "starling-scorer";
         private String instance = "1";
         private int batch = 1024;
         private Duration latency = Duration.ofMillis(20);
         private String compression = "lz4";
-        private ModelStore store = ModelStore.files();
-        private Supplier<? extends Layer> factory;
-        private ClassLoader loader = KafkaScorer.class.getClassLoader();
 
         private Builder(KafkaCluster cluster, RowCodec codec) {
             this.cluster = cluster;
@@ -345,10 +334,9 @@ public final class KafkaScorer implements AutoCloseable {
             return this;
         }
 
-        /** Sets the compacted topic of announcements, and the name of the model to serve. */
-        public Builder models(String topic, String model) {
-            models = topic;
-            name = model;
+        /** Sets the model to serve, and the topic on which its versions are announced. */
+        public Builder model(ModelTopic announced) {
+            model = announced;
             return this;
         }
 
@@ -381,33 +369,15 @@ public final class KafkaScorer implements AutoCloseable {
             return this;
         }
 
-        /** Sets what fetches the files of models; this machine's file systems by default. */
-        public Builder store(ModelStore files) {
-            store = files;
-            return this;
-        }
-
-        /** Sets what builds the model that weights are filled into; by default the file describes its model. */
-        public Builder factory(Supplier<? extends Layer> maker) {
-            factory = maker;
-            return this;
-        }
-
-        /** Sets what knows the factories that files name. */
-        public Builder loader(ClassLoader factories) {
-            loader = factories;
-            return this;
-        }
-
         /**
          * Connects and takes over the announced model.
          *
          * @throws StreamException if a topic or a broker is missing, or no announced version can be served
          */
         public KafkaScorer open() {
-            if (from == null || to == null || deadLetters == null || models == null) {
-                throw new StreamException("a scorer must have from, to, deadLetters and models, got " + from + ", "
-                        + to + ", " + deadLetters + " and " + models);
+            if (from == null || to == null || deadLetters == null || model == null) {
+                throw new StreamException("a scorer must have from, to, deadLetters and model, got " + from + ", "
+                        + to + ", " + deadLetters + " and " + model);
             }
             return new KafkaScorer(this);
         }

@@ -4,24 +4,18 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.model.ModelDescription;
 import java.io.IOException;
-import java.util.function.Supplier;
 
 /**
  * Makes a model of an announcement: fetches the file once, compares its SHA-256, builds the model, fills in the
  * weights, and tries it on a row of zeros. Whatever fails, nothing is left behind.
  */
 final class ModelLoader {
-    private final ModelStore store;
+    private final ModelTopic source;
     private final int columns;
-    /** {@code null} if files describe their models. */
-    private final Supplier<? extends Layer> factory;
-    private final ClassLoader loader;
 
-    ModelLoader(ModelStore store, int columns, Supplier<? extends Layer> factory, ClassLoader loader) {
-        this.store = store;
+    ModelLoader(ModelTopic source, int columns) {
+        this.source = source;
         this.columns = columns;
-        this.factory = factory;
-        this.loader = loader;
     }
 
     /**
@@ -32,7 +26,7 @@ final class ModelLoader {
     ServedModel load(ModelVersion version) {
         byte[] bytes;
         try {
-            bytes = store.read(version.uri());
+            bytes = source.store().read(version.uri());
         } catch (IOException | RuntimeException e) {
             throw refused(version, "the file cannot be read: " + e, e);
         }
@@ -43,10 +37,10 @@ final class ModelLoader {
         }
         Layer model = null;
         try (SafeTensors file = SafeTensors.of(bytes)) {
-            if (factory == null) {
-                model = ModelDescription.load(file, loader);
+            if (source.factory() == null) {
+                model = ModelDescription.load(file, source.loader());
             } else {
-                model = factory.get();
+                model = source.factory().get();
                 file.into(model.state());
             }
             ServedModel served = new ServedModel(model, version);

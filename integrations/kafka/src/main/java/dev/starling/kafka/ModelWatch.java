@@ -5,7 +5,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.Queue;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.KafkaException;
@@ -29,19 +29,21 @@ final class ModelWatch implements AutoCloseable {
     private final org.apache.kafka.clients.consumer.Consumer<byte[], byte[]> consumer;
     private final Thread thread;
     private volatile boolean closed;
+    /** The greatest number among all versions announced, served or refused; -1 before the first. */
+    private volatile long greatest = -1;
 
     /**
      * Takes over the last announced version that can be served, then watches.
      *
+     * @param columns of the rows that the model takes
      * @param refusals takes announcements that are refused, with the reason; on this thread and on the watching one
      * @throws StreamException if the topic cannot be read within the cluster's deadline
      */
-    ModelWatch(KafkaCluster cluster, String topic, String name, ModelLoader loader, LiveModel live,
-            Consumer<DeadLetter> refusals) {
+    ModelWatch(KafkaCluster cluster, ModelTopic source, int columns, LiveModel live, Consumer<DeadLetter> refusals) {
         this.cluster = cluster;
-        this.topic = topic;
-        this.name = name;
-        this.loader = loader;
+        topic = source.topic();
+        name = source.name();
+        loader = new ModelLoader(source, columns);
         this.live = live;
         this.refusals = refusals;
         consumer = cluster.consumer(Map.of());
@@ -73,10 +75,19 @@ final class ModelWatch implements AutoCloseable {
         } catch (TimeoutException e) {
             throw cluster.away("topic " + topic, e);
         }
+        boolean serves = false;
         for (ConsumerRecord<byte[], byte[]> record : announced.reversed()) {
-            if (take(record)) {
-                return;
-            }
+            serves = serves ? note(record) : take(record);
+        }
+    }
+
+    /** Throws if no version serves. */
+    void requireModel(Queue<DeadLetter> refused) {
+        if (live.version() == null) {
+            String reason = refused.isEmpty() ? "none is announced" : refused.peek().error();
+            close();
+            throw new StreamException("no version of " + name + " on topic " + topic + " can be served: " + reason
+                    + "; announce one with ModelPublisher");
         }
     }
 
@@ -102,6 +113,29 @@ final class ModelWatch implements AutoCloseable {
         }
     }
 
+    /** Takes notice of a version that another has replaced already. */
+    private boolean note(ConsumerRecord<byte[], byte[]> record) {
+        try {
+            if (record.value() != null) {
+                note(ModelVersion.ofJson(record.value()));
+            }
+        } catch (StreamException e) {
+            LOG.log(Level.DEBUG, "a malformed announcement is passed over, since a later one serves", e);
+        }
+        return true;
+    }
+
+    private void note(ModelVersion version) {
+        if (version.name().equals(name)) {
+            greatest = Math.max(greatest, version.version());
+        }
+    }
+
+    /** Returns the greatest number among all versions announced, whether served or refused; -1 if there is none. */
+    long greatest() {
+        return greatest;
+    }
+
     /** Swaps in what a record announces; returns false if it is of another model or is refused. */
     private boolean take(ConsumerRecord<byte[], byte[]> record) {
         if (record.value() == null) {
@@ -112,6 +146,7 @@ final class ModelWatch implements AutoCloseable {
             if (!version.name().equals(name)) {
                 return false;
             }
+            note(version);
             if (!version.equals(live.version())) {
                 live.swap(loader.load(version));
                 LOG.log(Level.INFO, "{0} from {1} serves now", version, version.uri());

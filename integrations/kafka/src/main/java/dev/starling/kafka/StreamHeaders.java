@@ -28,8 +28,12 @@ public final class StreamHeaders {
         return header == null || header.value() == null ? null : new String(header.value(), StandardCharsets.UTF_8);
     }
 
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
     static void put(Headers headers, String name, String text) {
-        headers.add(name, text.getBytes(StandardCharsets.UTF_8));
+        headers.add(name, bytes(text));
     }
 
     /** Adds what a result says of its model. */

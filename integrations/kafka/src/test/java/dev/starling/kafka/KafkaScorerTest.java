@@ -57,7 +57,7 @@ class KafkaScorerTest {
     }
 
     private KafkaScorer.Builder scorer() {
-        return KafkaScorer.of(cluster, CODEC).from(in).to(out).deadLetters(dead).models(models, "sum")
+        return KafkaScorer.of(cluster, CODEC).from(in).to(out).deadLetters(dead).model(ModelTopic.of(models, "sum"))
                 .group("group-" + in);
     }
 
@@ -191,7 +191,7 @@ class KafkaScorerTest {
         Records.write(cluster, in, 2, "[1, 2, 3]".getBytes(StandardCharsets.UTF_8));
         Records.write(cluster, in, 3, "[1, 2, NaN, 4]".getBytes(StandardCharsets.UTF_8));
         try (KafkaScorer scorer = KafkaScorer.of(cluster, RowCodec.json(4)).from(in).to(out).deadLetters(dead)
-                .models(models, "sum").group("group-" + in).open()) {
+                .model(ModelTopic.of(models, "sum")).group("group-" + in).open()) {
             drive(scorer, () -> scorer.counts().scored() == 1 && scorer.counts().dead() == 2);
         }
         ConsumerRecord<byte[], byte[]> result = Records.read(cluster, out, 1).getFirst();
