@@ -210,12 +210,16 @@ public final class KafkaGossip implements DistributionStrategy {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(wait)) {
                 String from = record.key() == null ? "" : new String(record.key(), StandardCharsets.UTF_8);
                 if (!from.equals(site)) {
-                    take(from, record);
+                    take(printable(from), record);
                 }
             }
         } catch (KafkaException e) {
             trouble = e.getMessage();
         }
+    }
+
+    private static String printable(String name) {
+        return name.replaceAll("\\p{Cntrl}", "?");
     }
 
     private void take(String from, ConsumerRecord<byte[], byte[]> record) {

@@ -268,6 +268,7 @@ public final class KafkaLearner implements AutoCloseable {
         savedNs = System.nanoTime();
         if (better != null) {
             publisher.announce(better);
+            tell(report.loss(), report.metrics(), report.servedLoss());
             LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, report.loss(),
                     report.servedLoss());
         }
