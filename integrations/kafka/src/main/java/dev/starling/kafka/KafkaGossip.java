@@ -297,6 +297,8 @@ public final class KafkaGossip implements DistributionStrategy {
     public void conclude() {
         inner.conclude();
         if (consumer != null) {
+            // The last weights are worth the wait for those before them, which the deadline bounds.
+            producer.flush();
             hear(Duration.ofMillis(50));
         }
         exchange();

