@@ -1,10 +1,7 @@
 package dev.starling.kafka;
 
 import dev.starling.errors.StarlingException;
-import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
-import dev.starling.nn.loss.Loss;
-import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;

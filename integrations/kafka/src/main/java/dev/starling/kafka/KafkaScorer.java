@@ -138,6 +138,9 @@ public final class KafkaScorer implements AutoCloseable {
             } finally {
                 model.drop();
             }
+        } catch (KafkaException e) {
+            throw new StreamException("the scorer " + how.instance + " of group " + how.group + " has to end: "
+                    + e.getMessage(), e);
         } finally {
             working.unlock();
         }

@@ -62,7 +62,8 @@ public final class ModelPublisher implements AutoCloseable {
             Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE);
             return new ModelVersion(name, version, file.toString(), sha256);
         } catch (IOException e) {
-            throw new StreamException(name + " version " + version + " cannot be written to " + directory + ": " + e, e);
+            throw new StreamException(name + " version " + version + " cannot be written to " + directory + ": " + e,
+                    e);
         }
     }
 

@@ -20,8 +20,8 @@ import org.apache.kafka.streams.processor.api.ProcessorSupplier;
  * }
  * }</pre>
  *
- * <p>Set {@code processing.guarantee} to {@code exactly_once_v2}. Records that wait for their batch lie in a state store
- * with a changelog, which is part of the transaction: that is what makes batches and exactly once go together.
+ * <p>Set {@code processing.guarantee} to {@code exactly_once_v2}. Records that wait for their batch lie in a state
+ * store with a changelog, which is part of the transaction: that is what makes batches and exactly once go together.
  */
 public final class StreamScoring implements AutoCloseable {
     /** The name of the child that takes results. */

@@ -56,6 +56,31 @@ class BrokerAwayTest {
     }
 
     @Test
+    void shouldGoOnWhenTheBrokerComesBackInTime() {
+        try (EmbeddedBroker broker = EmbeddedBroker.start()) {
+            broker.topics(Map.of("in", 1, "out", 1, "dead", 1, "models", 1));
+            KafkaCluster cluster = KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(30));
+            try (ModelPublisher publisher = ModelPublisher.of(cluster, "models", directory);
+                    Layer sum = SumModel.ofVersion(1)) {
+                publisher.publish("sum", 1, sum, SumModel.metadata());
+            }
+            Records.write(cluster, "in", 0, 1000);
+            try (KafkaScorer scorer = scorer(cluster).batch(100, Duration.ofMillis(5)).open()) {
+                while (scorer.counts().scored() < 300) {
+                    scorer.step();
+                }
+                broker.restart();
+                while (scorer.counts().scored() < 1000) {
+                    scorer.step();
+                }
+            }
+            Tally tally = new Tally(1000);
+            Records.read(cluster, "out", 1000).forEach(tally::take);
+            tally.requireEachOnce();
+        }
+    }
+
+    @Test
     void shouldEndWithinTheDeadlineWhenTheBrokerGoes() {
         try (EmbeddedBroker broker = EmbeddedBroker.start()) {
             broker.topics(Map.of("in", 1, "out", 1, "dead", 1, "models", 1, "labelled", 1));

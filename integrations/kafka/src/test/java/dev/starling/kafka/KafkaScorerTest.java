@@ -177,6 +177,23 @@ class KafkaScorerTest {
     }
 
     @Test
+    void shouldEndWhenAnotherTakesItsPlace() {
+        publish(1);
+        Records.write(cluster, in, 0, 10);
+        try (KafkaScorer first = scorer().open()) {
+            drive(first, () -> first.counts().scored() == 10);
+            try (KafkaScorer second = scorer().open()) {
+                Records.write(cluster, in, 10, 20);
+                drive(second, () -> second.counts().scored() == 10);
+                assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("has to end");
+            }
+        }
+        Tally tally = new Tally(20);
+        Records.read(cluster, out, 20).forEach(tally::take);
+        tally.requireEachOnce();
+    }
+
+    @Test
     void shouldSayThatNoModelIsAnnounced() {
         assertThatThrownBy(() -> scorer().open()).isInstanceOf(StreamException.class)
                 .hasMessageContaining("no version of sum on topic " + models + " can be served: none is announced");

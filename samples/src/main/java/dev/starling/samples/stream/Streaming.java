@@ -46,13 +46,13 @@ public final class Streaming implements Callable<Integer> {
     private static final Logger LOG = Logger.getLogger("dev.starling.kafka");
     private static final String MODELS = "models";
     private static final String NAME = "side";
-    private static final Duration LAST_RESULTS = Duration.ofSeconds(20);
+    private static final Duration LAST_RESULTS = Duration.ofSeconds(60);
 
-    @Option(names = "--seconds", paramLabel = "S", defaultValue = "20",
+    @Option(names = "--seconds", paramLabel = "S", defaultValue = "30",
             description = "How long records arrive (default: ${DEFAULT-VALUE}).")
     private int seconds;
 
-    @Option(names = "--rate", paramLabel = "R", defaultValue = "2000",
+    @Option(names = "--rate", paramLabel = "R", defaultValue = "1000",
             description = "Records per second (default: ${DEFAULT-VALUE}).")
     private int rate;
 
@@ -171,6 +171,10 @@ public final class Streaming implements Callable<Integer> {
 
     private int end(long arrived, Results results, long version, LearnerReport learned, double accuracy) {
         PrintWriter out = spec.commandLine().getOut();
+        if (results.count() < arrived && !interrupted && failures().isEmpty()) {
+            spec.commandLine().getErr().printf("starling: %,d results are missing after %d s; choose a lower --rate%n",
+                    arrived - results.count(), LAST_RESULTS.toSeconds());
+        }
         for (Throwable failure : failures()) {
             spec.commandLine().getErr().println("starling: " + failure.getMessage());
         }
