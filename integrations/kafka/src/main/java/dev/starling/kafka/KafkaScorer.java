@@ -105,7 +105,7 @@ public final class KafkaScorer implements AutoCloseable {
      * Scores until {@link #close} is called.
      *
      * @throws StreamException if the brokers do not answer within the deadline, or another scorer has taken this one's
-     *     place; every record is then scored once by whichever comes next
+     *     place; every record is then scored once by the scorer that comes next
      */
     public void run() {
         while (!closed) {

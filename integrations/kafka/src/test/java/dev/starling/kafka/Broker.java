@@ -24,7 +24,7 @@ final class Broker implements ParameterResolver {
     }
 
     static KafkaCluster cluster(EmbeddedBroker broker) {
-        return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(10));
+        return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(20));
     }
 
     /** Makes a topic that no other test has. */

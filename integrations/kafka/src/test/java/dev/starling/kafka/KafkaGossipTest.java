@@ -11,6 +11,7 @@ import dev.starling.nn.layer.Linear;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.DType;
@@ -20,6 +21,10 @@ import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import java.time.Duration;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Exchanger;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.junit.jupiter.api.Test;
@@ -27,7 +32,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 @ExtendWith(Broker.class)
-@Timeout(60)
+@Timeout(120)
 class KafkaGossipTest {
     /** One site: it sees only points where one of two numbers is 0, so that alone it learns only one weight. */
     private static final class Site implements AutoCloseable {
@@ -152,6 +157,63 @@ class KafkaGossipTest {
                     System.currentTimeMillis() - ageMs, part.key(), part.value(), part.headers()));
         }
         producer.flush();
+    }
+
+    /** Two ranks in two threads that add up numbers when both have come. */
+    private static final class Pair extends SingleProcess {
+        private final int rank;
+        private final Exchanger<double[]> meeting;
+
+        Pair(int rank, Exchanger<double[]> meeting) {
+            this.rank = rank;
+            this.meeting = meeting;
+        }
+
+        @Override
+        public int rank() {
+            return rank;
+        }
+
+        @Override
+        public int world() {
+            return 2;
+        }
+
+        @Override
+        public boolean isSynchronous() {
+            return true;
+        }
+
+        @Override
+        public void sum(double[] values) {
+            try {
+                double[] others = meeting.exchange(values.clone(), 20, TimeUnit.SECONDS);
+                for (int i = 0; i < values.length; i++) {
+                    values[i] += others[i];
+                }
+            } catch (InterruptedException | TimeoutException e) {
+                throw new AssertionError(e);
+            }
+        }
+    }
+
+    @Test
+    void shouldGiveAllRanksOfASiteTheWeightsOfRankZero(EmbeddedBroker broker) {
+        KafkaCluster cluster = Broker.cluster(broker);
+        String topic = Broker.topic(broker, "weights", 1);
+        Exchanger<double[]> meeting = new Exchanger<>();
+        CompletableFuture<float[]> other = CompletableFuture.supplyAsync(() -> {
+            try (Site site = new Site(KafkaGossip.of(cluster, topic, "a").period(1).around(new Pair(1, meeting)), 1)) {
+                site.step(Generator.seeded(2));
+                assertThat(site.gossip.published()).isZero();
+                return site.weights();
+            }
+        });
+        try (Site site = new Site(KafkaGossip.of(cluster, topic, "a").period(1).around(new Pair(0, meeting)), 0)) {
+            site.step(Generator.seeded(1));
+            assertThat(site.gossip.published()).isEqualTo(1);
+            assertThat(other.join()).isEqualTo(site.weights());
+        }
     }
 
     @Test

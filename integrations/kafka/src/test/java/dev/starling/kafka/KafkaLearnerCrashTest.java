@@ -29,9 +29,9 @@ class KafkaLearnerCrashTest {
     Path directory;
 
     @Test
-    @Timeout(90)
+    @Timeout(150)
     void shouldCountEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
-        check(broker, 20_000, 2, Duration.ofSeconds(60));
+        check(broker, 20_000, 2, Duration.ofSeconds(120));
     }
 
     @Test

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(Broker.class)
-@Timeout(60)
+@Timeout(120)
 class KafkaLearnerTest {
     /** Two numbers and the class: 1 where the first is greater. */
     private static final RowCodec CODEC = RowCodec.floats(3);
@@ -75,7 +75,7 @@ class KafkaLearnerTest {
     }
 
     private static void learn(KafkaLearner learner, long records) {
-        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
         while (learner.report().records() < records) {
             assertThat(System.nanoTime()).as("deadline; " + learner.report()).isLessThan(end);
             learner.step();

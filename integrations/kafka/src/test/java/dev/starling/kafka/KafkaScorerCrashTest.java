@@ -22,9 +22,9 @@ class KafkaScorerCrashTest {
     Path directory;
 
     @Test
-    @Timeout(90)
+    @Timeout(150)
     void shouldScoreEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
-        check(broker, 40_000, 4, 2, Duration.ofSeconds(60));
+        check(broker, 40_000, 4, 2, Duration.ofSeconds(120));
     }
 
     @Test

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(Broker.class)
-@Timeout(60)
+@Timeout(120)
 class KafkaScorerTest {
     private static final RowCodec CODEC = RowCodec.floats(SumModel.COLUMNS);
 
@@ -62,7 +62,7 @@ class KafkaScorerTest {
     }
 
     private static void drive(KafkaScorer scorer, BooleanSupplier done) {
-        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
         while (!done.getAsBoolean()) {
             assertThat(System.nanoTime()).as("deadline; " + scorer.counts()).isLessThan(end);
             scorer.step();
@@ -156,13 +156,15 @@ class KafkaScorerTest {
             publisher.publish("sum", 3, wide, Map.of());
             publisher.publish("sum", 4, wide, Map.of("model.factory", "java.lang.Runtime"));
             publisher.publish("other", 9, wide, Map.of());
-            drive(scorer, () -> scorer.counts().refused() == 3);
+            Records.write(cluster, models, 1, "{\"name\":".getBytes(StandardCharsets.UTF_8));
+            drive(scorer, () -> scorer.counts().refused() == 4);
             assertThat(scorer.serving().version()).isEqualTo(1);
-            List<String> errors = Records.read(cluster, dead, 3).stream()
+            List<String> errors = Records.read(cluster, dead, 4).stream()
                     .map(r -> Records.header(r, StreamHeaders.ERROR)).toList();
             assertThat(errors.get(0)).contains("sum version 2", "does not fit rows of 4 numbers");
             assertThat(errors.get(1)).contains("sum version 3", "model.factory");
             assertThat(errors.get(2)).contains("java.lang.Runtime must be public and implement ModelFactory");
+            assertThat(errors.get(3)).contains("must be a JSON object");
         }
     }
 

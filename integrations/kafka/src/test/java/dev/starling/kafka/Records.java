@@ -60,7 +60,7 @@ final class Records {
     }
 
     static List<ConsumerRecord<byte[], byte[]>> read(KafkaCluster cluster, String topic, int count) {
-        return read(cluster, topic, Duration.ofSeconds(30), found -> found.size() >= count);
+        return read(cluster, topic, Duration.ofSeconds(60), found -> found.size() >= count);
     }
 
     static String header(ConsumerRecord<byte[], byte[]> record, String name) {

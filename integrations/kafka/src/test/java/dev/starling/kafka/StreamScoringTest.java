@@ -18,7 +18,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(Broker.class)
-@Timeout(90)
+@Timeout(150)
 class StreamScoringTest {
     @TempDir
     Path directory;
