@@ -223,8 +223,9 @@ public final class KafkaScorer implements AutoCloseable {
             if (scores.error(i) != null) {
                 producer.send(new DeadLetter(source, scores.error(i)).toTopic(how.deadLetters));
             } else {
-                ProducerRecord<byte[], byte[]> result = new ProducerRecord<>(how.to, null, source.timestamp(),
-                        source.key(), scores.result(i), source.headers());
+                Long time = source.timestamp() < 0 ? null : Long.valueOf(source.timestamp());
+                ProducerRecord<byte[], byte[]> result = new ProducerRecord<>(how.to, null, time, source.key(),
+                        scores.result(i), source.headers());
                 StreamHeaders.scored(result.headers(), model.version());
                 producer.send(result);
             }
