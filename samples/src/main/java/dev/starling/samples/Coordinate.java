@@ -50,8 +50,8 @@ public final class Coordinate implements Callable<Integer> {
     @Override
     public Integer call() {
         if (world < 1 || fewest < 1 || fewest > world || silenceSeconds < 1) {
-            throw new ParameterException(spec.commandLine(), "1 <= --fewest <= --world and --silence > 0 must hold, got "
-                    + fewest + ", " + world + " and " + silenceSeconds);
+            throw new ParameterException(spec.commandLine(), "1 <= --fewest <= --world and --silence > 0 must hold, "
+                    + "got " + fewest + ", " + world + " and " + silenceSeconds);
         }
         try {
             TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))

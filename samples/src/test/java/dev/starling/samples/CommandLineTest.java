@@ -102,11 +102,12 @@ class CommandLineTest {
         Map<String, String> common = Map.of("STARLING_SECRET", "0123456789abcdef".repeat(4), "STARLING_WORLD", "2",
                 "STARLING_SERVERS", "1", "STARLING_COORDINATOR", address, "STARLING_COORDINATOR_RANK", "none",
                 "STARLING_RANK", "0");
-        String[] train = {"train", "mnist", "--data", dir.toString(), "--epochs", "2", "--batch", "20", "--silence", "60",
-            "--strategy", "ps"};
+        String[] train = {"train", "mnist", "--data", dir.toString(), "--epochs", "2", "--batch", "20", "--silence",
+            "60", "--strategy", "ps"};
         List<Process> all = new ArrayList<>();
         try {
-            all.add(start(common, "coordinator", null, "coordinator", "--at", address, "--world", "2", "--silence", "60"));
+            all.add(start(common, "coordinator", null, "coordinator", "--at", address, "--world", "2", "--silence",
+                    "60"));
             all.add(start(common, "server", "server", train));
             all.add(start(common, "worker", "worker", train));
             for (Process process : all) {

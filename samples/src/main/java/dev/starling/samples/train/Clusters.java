@@ -89,7 +89,8 @@ public final class Clusters {
     }
 
     private static IllegalArgumentException wrong(String coordinator, Exception cause) {
-        return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be host:port, the port between 1 and "
+        return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be "
+                + "host:port, the port between 1 and "
                 + MOST_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
