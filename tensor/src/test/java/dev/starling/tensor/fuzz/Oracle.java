@@ -274,14 +274,19 @@ final class Oracle {
         return slack;
     }
 
-    /** A mean is a sum: rounding it is relative to the greatest summand, and moves x against it. */
+    /**
+     * A mean is a sum: rounding it is relative to the greatest summand, and moves x against it. Where all summands are
+     * equal, each partial sum may be rounded in the same direction.
+     */
     private static void addRoundedMean(Op op, double own, Snapshot[] given, int result, double[] middle,
             double[] slack) {
         double greatest = 0;
         for (double v : given[0].reals()) {
             greatest = Math.max(greatest, Double.isFinite(v) ? Math.abs(v) : 0);
         }
-        double by = OPERAND_ROUNDINGS * own * greatest;
+        int weights = Math.max(1, given[1].reals().length);
+        int summands = op instanceof Normalization.LayerNorm ? weights : given[0].reals().length / weights;
+        double by = Math.max(OPERAND_ROUNDINGS, summands / 2) * own * greatest;
         for (int k = 0; k < 4; k++) {
             int round = k;
             double[] moved = changed(op, given, result, (v, i) -> i >> OPERAND_BITS != 0 ? v
