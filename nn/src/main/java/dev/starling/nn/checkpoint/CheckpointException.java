@@ -22,13 +22,22 @@ public final class CheckpointException extends StarlingException {
      * @param cause the failure underneath, or {@code null}
      */
     public CheckpointException(Path path, String problem, String remedy, Throwable cause) {
-        super(path + ": " + problem + "; " + remedy, cause);
+        this(path, path.toString(), problem, remedy, cause);
+    }
+
+    private CheckpointException(Path path, String name, String problem, String remedy, Throwable cause) {
+        super(name + ": " + problem + "; " + remedy, cause);
         this.path = path;
         this.problem = problem;
         this.remedy = remedy;
     }
 
-    /** Returns the file or directory concerned; {@code null} after deserialisation. */
+    /** Returns an exception about tensors that are not in a file. */
+    static CheckpointException inMemory(String problem, String remedy, Throwable cause) {
+        return new CheckpointException(null, "tensors in memory", problem, remedy, cause);
+    }
+
+    /** Returns the file or directory concerned; {@code null} if there is none, and after deserialisation. */
     public Path path() {
         return path;
     }

@@ -5,11 +5,15 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
+import java.nio.channels.WritableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -21,17 +25,25 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * A file of named tensors in the safetensors format: the length of the header as a little-endian 64-bit number, the
- * header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a hostile one is
- * refused before anything is allocated by what it says. Not safe for use by several threads.
+ * Named tensors in the safetensors format, in a file or in memory: the length of the header as a little-endian 64-bit
+ * number, the header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a
+ * hostile one is refused before anything is allocated by what it says. Not safe for use by several threads.
+ *
+ * <pre>{@code
+ * byte[] bytes = SafeTensors.bytes(model.state(), Map.of());          // for a message, a broadcast variable, ...
+ * try (SafeTensors tensors = SafeTensors.of(bytes)) {
+ *     tensors.into(replica.state());
+ * }
+ * }</pre>
  */
 public final class SafeTensors implements AutoCloseable {
     private static final long MAXIMUM_HEADER = 100_000_000;
     private static final int CHUNK = 1 << 24;
     private static final String REPLACE = "replace the file with an intact copy";
 
+    /** {@code null} if the tensors are in memory. */
     private final Path path;
-    private final FileChannel file;
+    private final Source source;
     private final SafeTensorsHeader header;
     private final long dataStart;
 
@@ -42,11 +54,38 @@ public final class SafeTensors implements AutoCloseable {
         void write(ByteBuffer bytes) throws IOException;
     }
 
-    private SafeTensors(Path path, FileChannel file, SafeTensorsHeader header, long dataStart) {
+    /** What is read from. */
+    private interface Source {
+        /** Fills a buffer with the bytes from a position on. */
+        void read(ByteBuffer into, long position) throws IOException;
+
+        /** Ends reading. */
+        default void close() { }
+    }
+
+    private SafeTensors(Path path, Source source, long size) throws IOException, Json.JsonException {
         this.path = path;
-        this.file = file;
-        this.header = header;
-        this.dataStart = dataStart;
+        this.source = source;
+        if (size < 8) {
+            throw wrong("has " + size + " bytes, too few for a header", REPLACE, null);
+        }
+        ByteBuffer length = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
+        source.read(length, 0);
+        long headerBytes = length.getLong(0);
+        if (headerBytes < 2 || headerBytes > MAXIMUM_HEADER || headerBytes > size - 8) {
+            throw wrong("says that its header has " + Long.toUnsignedString(headerBytes) + " bytes, in a file of "
+                    + size, REPLACE, null);
+        }
+        ByteBuffer json = ByteBuffer.allocate((int) headerBytes);
+        source.read(json, 8);
+        String text = StandardCharsets.UTF_8.newDecoder().decode(json.flip()).toString();
+        header = SafeTensorsHeader.parse(text, size - 8 - headerBytes);
+        dataStart = 8 + headerBytes;
+    }
+
+    private CheckpointException wrong(String problem, String remedy, Throwable cause) {
+        return path == null ? CheckpointException.inMemory(problem, remedy, cause)
+                : new CheckpointException(path, problem, remedy, cause);
     }
 
     // ---- writing ----
@@ -59,6 +98,42 @@ public final class SafeTensors implements AutoCloseable {
      */
     public static void write(Path path, Map<String, Parameter> tensors, Map<String, String> metadata) {
         AtomicFile.write(path, sink -> write(sink, tensors, metadata));
+    }
+
+    /**
+     * Writes tensors of any device to a channel, which stays open.
+     *
+     * @param metadata texts to go with them
+     * @throws IOException if the channel throws it
+     */
+    public static void write(WritableByteChannel channel, Map<String, Parameter> tensors,
+            Map<String, String> metadata) throws IOException {
+        write((Sink) bytes -> {
+            while (bytes.hasRemaining()) {
+                channel.write(bytes);
+            }
+        }, tensors, metadata);
+    }
+
+    /**
+     * Returns tensors of any device as the bytes of a file.
+     *
+     * @param metadata texts to go with them
+     * @throws CheckpointException if they are 2 GiB or more
+     */
+    public static byte[] bytes(Map<String, Parameter> tensors, Map<String, String> metadata) {
+        long elements = tensors.values().stream().mapToLong(p -> p.value().spec().bytes()).sum();
+        if (elements > Integer.MAX_VALUE - MAXIMUM_HEADER) {
+            throw CheckpointException.inMemory("an array cannot hold " + elements + " bytes of elements",
+                    "write them to a file or a channel", null);
+        }
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream((int) elements + 1024);
+        try {
+            write(Channels.newChannel(bytes), tensors, metadata);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return bytes.toByteArray();
     }
 
     /** Writes to any sink. Tensors with larger elements come first, so that all are aligned. */
@@ -101,22 +176,7 @@ public final class SafeTensors implements AutoCloseable {
         FileChannel file = null;
         try {
             file = FileChannel.open(path, StandardOpenOption.READ);
-            long size = file.size();
-            if (size < 8) {
-                throw new CheckpointException(path, "has " + size + " bytes, too few for a header", REPLACE, null);
-            }
-            ByteBuffer length = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
-            read(file, length, 0);
-            long headerBytes = length.getLong(0);
-            if (headerBytes < 2 || headerBytes > MAXIMUM_HEADER || headerBytes > size - 8) {
-                throw new CheckpointException(path, "says that its header has " + Long.toUnsignedString(headerBytes)
-                        + " bytes, in a file of " + size, REPLACE, null);
-            }
-            ByteBuffer json = ByteBuffer.allocate((int) headerBytes);
-            read(file, json, 8);
-            String text = StandardCharsets.UTF_8.newDecoder().decode(json.flip()).toString();
-            SafeTensorsHeader header = SafeTensorsHeader.parse(text, size - 8 - headerBytes);
-            SafeTensors opened = new SafeTensors(path, file, header, 8 + headerBytes);
+            SafeTensors opened = new SafeTensors(path, source(file), file.size());
             file = null;
             return opened;
         } catch (Json.JsonException e) {
@@ -128,14 +188,45 @@ public final class SafeTensors implements AutoCloseable {
         }
     }
 
-    private static void read(FileChannel file, ByteBuffer into, long position) throws IOException {
-        long at = position;
-        while (into.hasRemaining()) {
-            int n = file.read(into, at);
-            if (n < 0) {
-                throw new IOException("the file ends at byte " + at);
+    private static Source source(FileChannel file) {
+        return new Source() {
+            @Override
+            public void read(ByteBuffer into, long position) throws IOException {
+                long at = position;
+                while (into.hasRemaining()) {
+                    int n = file.read(into, at);
+                    if (n < 0) {
+                        throw new IOException("the file ends at byte " + at);
+                    }
+                    at += n;
+                }
             }
-            at += n;
+
+            @Override
+            public void close() {
+                AtomicFile.closeQuietly(file);
+            }
+        };
+    }
+
+    /**
+     * Reads what {@link #bytes} returned, or the contents of a file, and checks what it says of itself.
+     *
+     * @param bytes are read whenever a tensor is asked for
+     * @throws CheckpointException if they are not well-formed
+     */
+    public static SafeTensors of(byte[] bytes) {
+        return of(MemorySegment.ofArray(bytes));
+    }
+
+    /** As {@link #of(byte[])}, of memory that has to stay accessible. */
+    public static SafeTensors of(MemorySegment bytes) {
+        try {
+            return new SafeTensors(null, (into, position) -> into.put(bytes.asSlice(position, into.remaining())
+                    .asByteBuffer()), bytes.byteSize());
+        } catch (Json.JsonException | IOException e) {
+            throw CheckpointException.inMemory("the header is malformed: " + e.getMessage(),
+                    "get an intact copy of the bytes", e);
         }
     }
 
@@ -158,7 +249,7 @@ public final class SafeTensors implements AutoCloseable {
     private SafeTensorsHeader.Entry entry(String name) {
         SafeTensorsHeader.Entry entry = header.entries().get(name);
         if (entry == null) {
-            throw new CheckpointException(path, "has no tensor \"" + name + "\"", "it has " + names(), null);
+            throw wrong("has no tensor \"" + name + "\"", "it has " + names(), null);
         }
         return entry;
     }
@@ -171,12 +262,12 @@ public final class SafeTensors implements AutoCloseable {
             Tensor tensor = Tensor.allocate(spec(name));
             MemorySegment elements = tensor.segment();
             for (long i = 0; i < elements.byteSize(); i += CHUNK) {
-                read(file, elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer(),
+                source.read(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer(),
                         dataStart + entry.begin() + i);
             }
             return scope.keep(tensor.to(target));
         } catch (IOException e) {
-            throw new CheckpointException(path, "cannot be read: " + e, REPLACE, e);
+            throw wrong("cannot be read: " + e, REPLACE, e);
         }
     }
 
@@ -193,7 +284,7 @@ public final class SafeTensors implements AutoCloseable {
     void into(Map<String, Parameter> parameters, Predicate<String> passesOver) {
         for (String name : names()) {
             if (!parameters.containsKey(name) && !passesOver.test(name)) {
-                throw new CheckpointException(path, "has a tensor \"" + name + "\" that the model lacks",
+                throw wrong("has a tensor \"" + name + "\" that the model lacks",
                         "build the model that the file was saved from", null);
             }
         }
@@ -201,7 +292,7 @@ public final class SafeTensors implements AutoCloseable {
             SafeTensorsHeader.Entry e = header.entries().get(name);
             Spec wanted = parameter.value().spec();
             if (e == null || e.dtype() != wanted.dtype() || !e.shape().equals(wanted.shape())) {
-                throw new CheckpointException(path, (e == null ? "lacks \"" + name + "\"" : "holds \"" + name + "\" as "
+                throw wrong((e == null ? "lacks \"" + name + "\"" : "holds \"" + name + "\" as "
                         + e.dtype() + e.shape()) + ", the model has it as " + wanted.dtype() + wanted.shape(),
                         "build the model that the file was saved from", null);
             }
@@ -216,6 +307,6 @@ public final class SafeTensors implements AutoCloseable {
     /** Closes the file; tensors read from it stay. */
     @Override
     public void close() {
-        AtomicFile.closeQuietly(file);
+        source.close();
     }
 }

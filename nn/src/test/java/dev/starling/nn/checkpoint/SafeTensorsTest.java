@@ -10,12 +10,17 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -77,6 +82,34 @@ class SafeTensorsTest {
         assertThat(bytes.array()).hasSize(8 + header + 11).endsWith(1, 0, 1);
     }
 
+    /** A file, an array, a channel and memory outside the heap hold the same bytes, which come back as they were. */
+    @ParameterizedTest
+    @EnumSource(DType.class)
+    void memoryAndChannelsHoldWhatAFileHolds(DType dtype) throws IOException {
+        Path path = directory.resolve("same.safetensors");
+        try (Scope scope = Scope.open(); Arena arena = Arena.ofConfined()) {
+            Map<String, Parameter> all = new LinkedHashMap<>();
+            all.put("some", Parameter.of(Generator.seeded(1).normal(3, 5).mul(3).to(dtype)));
+            all.put("empty", Parameter.of(Tensor.full(dtype, 1, 0, 4)));
+            Map<String, String> texts = Map.of("k", "\u00e4 \"v\"");
+            SafeTensors.write(path, all, texts);
+            byte[] bytes = SafeTensors.bytes(all, texts);
+            assertThat(bytes).isEqualTo(Files.readAllBytes(path));
+            Path through = directory.resolve("channel");
+            try (FileChannel channel = FileChannel.open(through, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+                SafeTensors.write(channel, all, texts);
+            }
+            assertThat(through).hasBinaryContent(bytes);
+            MemorySegment outside = arena.allocate(bytes.length).copyFrom(MemorySegment.ofArray(bytes));
+            for (SafeTensors tensors : List.of(SafeTensors.of(bytes), SafeTensors.of(outside))) {
+                assertThat(tensors.metadata()).isEqualTo(texts);
+                assertThat(tensors.tensor("some").toDoubles()).isEqualTo(all.get("some").value().toDoubles());
+                assertThat(tensors.tensor("empty").shape()).isEqualTo(all.get("empty").shape());
+                tensors.close();
+            }
+        }
+    }
+
     @ParameterizedTest
     @EnumSource(DType.class)
     void everyTypeComesBackAsItWas(DType dtype) {
@@ -133,6 +166,9 @@ class SafeTensorsTest {
         Path path = file(header, 8);
         assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining("t.safetensors").hasMessageContaining("intact copy");
+        byte[] bytes = Files.readAllBytes(path);
+        assertThatThrownBy(() -> SafeTensors.of(bytes)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("tensors in memory").hasMessageContaining("intact copy");
     }
 
     @ParameterizedTest
@@ -143,6 +179,8 @@ class SafeTensorsTest {
         ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).putLong(0, length);
         Files.write(path, bytes);
         assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class);
+        assertThatThrownBy(() -> SafeTensors.of(bytes)).isInstanceOf(CheckpointException.class);
+        assertThatThrownBy(() -> SafeTensors.of(new byte[5])).hasMessageContaining("5 bytes");
         Files.write(path, new byte[5]);
         assertThatThrownBy(() -> SafeTensors.open(path)).hasMessageContaining("5 bytes");
         Files.delete(path);
