@@ -2,10 +2,14 @@ package dev.starling.spark;
 
 import dev.starling.nn.data.Field;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -20,6 +24,11 @@ import org.apache.spark.sql.types.StructType;
  * @param isClass whether the target is a class
  */
 record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass) implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final String INPUT = "spark.input.";
+    static final String SHAPE = "spark.shape";
+    private static final String CLASS = "spark.class";
+
     /**
      * A column.
      *
@@ -88,6 +97,42 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             }
             return new Columns(List.copyOf(columns), dims, last, isClass);
         }
+    }
+
+    /** Returns this as texts to go with a model's weights. */
+    Map<String, String> metadata() {
+        Map<String, String> texts = new LinkedHashMap<>();
+        for (int i = 0; i < inputs.size(); i++) {
+            texts.put(INPUT + i, inputs.get(i).width() + " " + inputs.get(i).name());
+        }
+        texts.put(SHAPE, Arrays.stream(shape).mapToObj(Long::toString).collect(Collectors.joining(",")));
+        texts.put(CLASS, Boolean.toString(isClass));
+        return texts;
+    }
+
+    /**
+     * Returns the columns that such texts name, for prediction, as a DataFrame holds them.
+     *
+     * @param renamed names to take in place of those that the model was trained on, or none
+     * @throws SparkDataException if a column is missing or holds no numbers
+     */
+    static Columns of(Map<String, String> metadata, StructType schema, List<String> renamed) {
+        List<Column> columns = new ArrayList<>();
+        for (int i = 0; metadata.containsKey(INPUT + i); i++) {
+            String[] column = metadata.get(INPUT + i).split(" ", 2);
+            String name = i < renamed.size() ? renamed.get(i) : column[1];
+            new Wish(List.of(name), null, null, false).check(schema);
+            columns.add(new Column(name, ColumnType.of(schema.apply(name).dataType()), Integer.parseInt(column[0])));
+        }
+        if (columns.isEmpty() || !renamed.isEmpty() && renamed.size() != columns.size()) {
+            throw new SparkDataException("the model takes " + columns.size() + " columns, got the names " + renamed);
+        }
+        return new Columns(List.copyOf(columns), shape(metadata.get(SHAPE)).dims(), null, false);
+    }
+
+    /** Returns the shape that a text such as {@code 1,28,28} gives. */
+    static Shape shape(String text) {
+        return Shape.of(Arrays.stream(text.split(",")).mapToLong(Long::parseLong).toArray());
     }
 
     /** Returns how many numbers an input has. */

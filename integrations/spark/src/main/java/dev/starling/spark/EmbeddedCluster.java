@@ -41,7 +41,7 @@ public final class EmbeddedCluster {
                     + "directory to fill, and SPARK_SCALA_VERSION=2.13; got SPARK_HOME=" + home
                     + " and SPARK_SCALA_VERSION=" + System.getenv("SPARK_SCALA_VERSION"));
         }
-        Path jars = Path.of(home, "jars");
+        Path jars = Path.of(home, "jars").toAbsolutePath();
         List<String> directories = new ArrayList<>();
         try {
             Files.createDirectories(jars);
@@ -49,7 +49,7 @@ public final class EmbeddedCluster {
                 Path path = Path.of(entry).toAbsolutePath();
                 if (Files.isDirectory(path)) {
                     directories.add(path.toString());
-                } else if (Files.exists(path)) {
+                } else if (Files.exists(path) && !path.startsWith(jars)) {
                     link(jars.resolve(path.getFileName()), path);
                 }
             }

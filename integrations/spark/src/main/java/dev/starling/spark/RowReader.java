@@ -3,6 +3,8 @@ package dev.starling.spark;
 import dev.starling.spark.Columns.Column;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 
@@ -16,9 +18,11 @@ final class RowReader {
 
     private final Columns columns;
     private final float[] input;
+    private final int[] first;
 
     RowReader(Columns columns) {
         this.columns = columns;
+        first = IntStream.range(0, columns.inputs().size()).toArray();
         input = new float[columns.width()];
     }
 
@@ -49,7 +53,7 @@ final class RowReader {
      * @throws SparkDataException if a value is null, ragged, not finite or no class
      */
     void read(InternalRow row, MemorySegment to, long offset, RowName where) {
-        float[] values = read(row, where);
+        float[] values = input(row, first, where);
         MemorySegment.copy(values, 0, to, ValueLayout.JAVA_FLOAT_UNALIGNED, offset, values.length);
         Column target = columns.target();
         if (target == null) {
@@ -66,12 +70,22 @@ final class RowReader {
         }
     }
 
+    /**
+     * Copies the input of a row that has other columns, too.
+     *
+     * @param places of the input columns in the row
+     */
+    void read(InternalRow row, int[] places, MemorySegment to, long offset, RowName where) {
+        float[] values = input(row, places, where);
+        MemorySegment.copy(values, 0, to, ValueLayout.JAVA_FLOAT_UNALIGNED, offset, values.length);
+    }
+
     /** Returns the numbers of the input columns of a row, in an array that the next call uses again. */
-    float[] read(InternalRow row, RowName where) {
+    private float[] input(InternalRow row, int[] places, RowName where) {
         int at = 0;
-        for (int i = 0; i < columns.inputs().size(); i++) {
+        for (int i = 0; i < places.length; i++) {
             Column column = columns.inputs().get(i);
-            copy(row, column, i, input, at, where);
+            copy(row, column, places[i], input, at, where);
             at += column.width();
         }
         return input;
@@ -95,8 +109,7 @@ final class RowReader {
         }
         int width = width(column.type(), row, place);
         if (width != column.width()) {
-            throw wrong(column, where, "has " + width + " numbers, the first row has " + column.width()
-                    + "; all rows need the same number");
+            throw wrong(column, where, "has " + width + " numbers; every row needs " + column.width());
         }
         switch (column.type()) {
             case BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE -> to[at] = (float) number(column.type(), row, place);
@@ -135,7 +148,7 @@ final class RowReader {
     private static void copyVector(InternalRow vector, float[] to, int at, Column column, RowName where) {
         double[] values = vector.getArray(VALUES).toDoubleArray();
         if (vector.getByte(0) == SPARSE) {
-            java.util.Arrays.fill(to, at, at + column.width(), 0);
+            Arrays.fill(to, at, at + column.width(), 0);
             int[] indices = vector.getArray(INDICES).toIntArray();
             for (int i = 0; i < indices.length; i++) {
                 if (indices[i] < 0 || indices[i] >= column.width()) {

@@ -38,7 +38,7 @@ import scala.reflect.ClassTag$;
  *                 Loss::crossEntropy, (model, steps) -> Adam.over(model).rate(1e-3).build())
  *         .inputs("pixels").classes("label").epochs(3).batchSize(128).seed(7).metrics(Metric::accuracy)
  *         .listeners(ProgressBar.onStandardError()).fit(frame);
- * Dataset<Row> scored = trained.transform(frame, "digit");
+ * Dataset<Row> scored = trained.transform(frame, Output.ofClass("digit"));
  * }</pre>
  *
  * <p>Rows are read once, into off-heap memory of the task, and stay there for all epochs. If the DataFrame has as many
@@ -226,12 +226,14 @@ public final class SparkTrainer {
         wish.check(frame.schema());
         Dataset<Row> selected = frame.select(Arrays.stream(wish.names()).map(SparkColumns::exactly)
                 .toArray(org.apache.spark.sql.Column[]::new));
-        Columns columns = wish.resolve(selected.schema(), SparkColumns.first(selected));
-        check(columns);
         SparkContext context = SparkColumns.context(frame);
         int servers = strategy.serverTasks();
-        int count = workers > 0 ? workers : defaultWorkers(context, selected, servers);
-        Slots.await(context, count + servers, slotsWithin);
+        // Before the first job: without executors even that would wait for ever.
+        Slots.await(context, Math.max(1, workers) + servers, slotsWithin);
+        Columns columns = wish.resolve(selected.schema(), SparkColumns.first(selected));
+        check(columns);
+        int count = workers > 0 ? workers : Math.min(Slots.of(context) - servers,
+                SparkColumns.rows(selected).getNumPartitions());
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, model.factory(), model.settings(), loss, optimizer,
@@ -240,13 +242,7 @@ public final class SparkTrainer {
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         RemoteRun run = new RemoteRun(epochs, metrics.stream().map(Recipe::make).toList(), listeners);
         byte[] weights = run(context, placed(selected, count, servers), job, run);
-        return new TrainedModel(model, weights, columns, run.epochs());
-    }
-
-    private int defaultWorkers(SparkContext context, Dataset<Row> selected, int servers) {
-        Slots.await(context, 1 + servers, slotsWithin);
-        int slots = Slots.of(context) - servers;
-        return Math.min(slots, SparkColumns.rows(selected).getNumPartitions());
+        return TrainedModel.of(weights, run.epochs());
     }
 
     /** Returns rows in as many partitions as there are tasks; those of servers are empty. */

@@ -23,6 +23,8 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import org.apache.spark.TaskContext;
 
 /** Trains on the rows of one task. Confined to the task's thread. */
@@ -65,7 +67,12 @@ final class Worker implements TrainingListener {
                 trainer.checkpoints(local(), job.everySteps()).resume();
             }
             trainer.build().run();
-            return rank == 0 ? SafeTensors.bytes(model.state(), description.metadata()) : null;
+            if (rank > 0) {
+                return null;
+            }
+            Map<String, String> texts = new LinkedHashMap<>(description.metadata());
+            texts.putAll(job.columns().metadata());
+            return SafeTensors.bytes(model.state(), texts);
         }
     }
 
