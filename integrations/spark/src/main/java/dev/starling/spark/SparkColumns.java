@@ -1,6 +1,8 @@
 package dev.starling.spark;
 
 import java.util.List;
+import org.apache.spark.Dependency;
+import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Column;
@@ -9,6 +11,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** The parts of Spark's classic API that give rows as Spark itself holds them. */
 final class SparkColumns {
@@ -26,6 +29,22 @@ final class SparkColumns {
             throw new SparkJobException("training needs a classic Spark session; Spark Connect has no barrier stages");
         }
         return classic.queryExecution().toRdd();
+    }
+
+    /**
+     * Tells whether a barrier stage may compute these rows as they are: up to the last shuffle, all of Spark's steps must
+     * have one and the same number of partitions, which a union or a coalesce has not.
+     */
+    static boolean suitBarrier(RDD<?> rows, int tasks) {
+        if (rows.getNumPartitions() != tasks) {
+            return false;
+        }
+        for (Dependency<?> dependency : CollectionConverters.asJava(rows.dependencies())) {
+            if (!(dependency instanceof ShuffleDependency<?, ?, ?>) && !suitBarrier(dependency.rdd(), tasks)) {
+                return false;
+            }
+        }
+        return true;
     }
 
     static SparkContext context(Dataset<Row> frame) {

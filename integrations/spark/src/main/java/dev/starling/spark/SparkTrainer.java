@@ -249,7 +249,7 @@ public final class SparkTrainer {
     private static RDD<InternalRow> placed(Dataset<Row> selected, int workers, int servers) {
         RDD<InternalRow> rows = SparkColumns.rows(selected);
         int partitions = rows.getNumPartitions();
-        if (partitions == workers && servers == 0) {
+        if (servers == 0 && SparkColumns.suitBarrier(rows, workers)) {
             return rows;
         }
         // Whole partitions go to one worker each where there are enough; otherwise row after row to the next worker.

@@ -61,15 +61,14 @@ class SparkTrainerTest {
 
     @Test
     void shouldTakeTheStepsOfOneProcessUnderRing() {
-        // In order and without shuffling, a step of all ranks is the mean over the rows that OwnPart gives each.
-        Dataset<Row> points = SharedSession.points(100, 800);
+        // In order, each step takes the next 2 rows of rank 0 and the next 14 of rank 1.
+        Dataset<Row> points = SharedSession.points(100, 800).sortWithinPartitions("id");
         SparkTrainer trainer = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,8,2")),
                 Loss::crossEntropy, (model, steps) -> Sgd.over(model).rate(0.5).build()).inputs("x", "y")
                 .classes("label").inOrder().seed(5).batchSize(16);
         try (Layer two = trainer.fit(points).build();
                 Layer one = trainer.workers(1).fit(points.orderBy(org.apache.spark.sql.functions.expr(
-                        "case when id < 100 then 8 * id else 8 * floor((id - 100) / 7) + (id - 100) % 7 + 1 end"))
-                        .coalesce(1)).build()) {
+                        "case when id < 100 then floor(id / 2) else floor((id - 100) / 14) end")).coalesce(1)).build()) {
             two.state().forEach((name, p) -> assertThat(p.value().toFloats()).as(name)
                     .containsExactly(one.state().get(name).value().toFloats(), within(2e-5f)));
         }
@@ -124,6 +123,13 @@ class SparkTrainerTest {
         assertThat(failures).singleElement().asString().contains("cancelled");
         // The slots are free again at once.
         trainer().epochs(1).slotsWithin(Duration.ofSeconds(30)).fit(points);
+    }
+
+    @Test
+    void shouldTrainOnAUnionWhoseLineageNoBarrierStageMayHave() {
+        Dataset<Row> points = SharedSession.points(100, 400);
+        assertThat(trainer().epochs(1).fit(points.coalesce(1).union(points.coalesce(1))).epochs().getLast().training()
+                .examples()).isEqualTo(800);
     }
 
     @Test
