@@ -50,6 +50,12 @@ final class JobWatch implements AutoCloseable {
                 : "the job failed: " + message.lines().findFirst().orElse(""), e);
     }
 
+    /** Tells whether a job failed because a task did, which another attempt may cure. */
+    static boolean isLostTask(SparkJobException e) {
+        String message = String.valueOf(e.getMessage());
+        return e.getCause() != null && message.contains("barrier") && !message.contains("cancelled");
+    }
+
     @Override
     public void close() {
         closed = true;

@@ -46,6 +46,7 @@ import scala.reflect.ClassTag$;
  * be of any size, even empty; each row is taken once an epoch. Used by one thread.
  */
 public final class SparkTrainer {
+    private static final System.Logger LOG = System.getLogger("dev.starling.spark");
     private static final Duration CHECKING = Duration.ofMillis(200);
 
     private final ModelDescription model;
@@ -67,6 +68,7 @@ public final class SparkTrainer {
     private Duration silence = Duration.ofSeconds(10);
     private Duration patience = Duration.ofMinutes(2);
     private Duration slotsWithin = Duration.ofMinutes(1);
+    private int attempts = 4;
     private String checkpoints;
     private long everySteps;
     private long cacheBytes = 1L << 30;
@@ -178,6 +180,12 @@ public final class SparkTrainer {
         return this;
     }
 
+    /** Sets how often the stage may run when tasks are lost; the default is 4. */
+    public SparkTrainer attempts(int most) {
+        attempts = positive("attempts", most);
+        return this;
+    }
+
     /** Sets how long the job may wait for enough slots; the default is a minute. */
     public SparkTrainer slotsWithin(Duration longest) {
         slotsWithin = longest;
@@ -186,7 +194,7 @@ public final class SparkTrainer {
 
     /**
      * Saves checkpoints in a directory that all executors see, on any Hadoop file system, after each epoch, and goes on
-     * from the latest one there: when Spark restarts the stage because an executor was lost, and in a later run.
+     * from the latest one there: when the stage begins again because an executor was lost, and in a later run.
      */
     public SparkTrainer checkpoints(String address) {
         return checkpoints(address, 0);
@@ -241,8 +249,28 @@ public final class SparkTrainer {
                 transport, silence, patience, checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         RemoteRun run = new RemoteRun(epochs, metrics.stream().map(Recipe::make).toList(), listeners);
-        byte[] weights = run(context, placed(selected, count, servers), job, run);
-        return TrainedModel.of(weights, run.epochs());
+        try {
+            return TrainedModel.of(runAgain(context, placed(selected, count, servers), job, run), run.epochs());
+        } finally {
+            run.ended();
+        }
+    }
+
+    /** Runs the stage until it ends well: Spark itself restarts no barrier stage that ends a job. */
+    private byte[] runAgain(SparkContext context, RDD<InternalRow> rows, TrainingJob job, RemoteRun run) {
+        for (int attempt = 1; true; attempt++) {
+            try {
+                return run(context, rows, job, run);
+            } catch (SparkJobException e) {
+                if (attempt == attempts || !JobWatch.isLostTask(e)) {
+                    throw e;
+                }
+                LOG.log(System.Logger.Level.WARNING, "attempt {0} of {1} failed and is begun again{2}: {3}", attempt,
+                        attempts, checkpoints == null ? "" : " from the latest checkpoint in " + checkpoints,
+                        e.getMessage());
+                Slots.await(context, job.tasks(), slotsWithin);
+            }
+        }
     }
 
     /** Returns rows in as many partitions as there are tasks; those of servers are empty. */
@@ -291,7 +319,6 @@ public final class SparkTrainer {
         } finally {
             live.take(job.progress().value());
             context.removeSparkListener(live);
-            run.ended();
         }
     }
 
