@@ -32,7 +32,27 @@ class CommandLineTest {
     @ParameterizedTest
     @CsvSource({"ring, 2, 2, 0.5", "ps, 3, 2, 0.5", "gossip, 2, 3, 0.4"})
     void shouldTrainWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
-        train(strategy, processes, epochs, least);
+        train("mnist", strategy, processes, epochs, least);
+    }
+
+    /** Machines one after the other, then all of them, over the same processes. */
+    @ParameterizedTest
+    @CsvSource({"gossip, 2, 20, 0.35"})
+    void shouldTrainADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double least)
+            throws Exception {
+        trainDeepBeliefNetwork(strategy, processes, epochs, least);
+    }
+
+    @ParameterizedTest
+    @Tag("stress")
+    @CsvSource({"ring, 2, 20, 0.35", "ps, 3, 20, 0.35"})
+    void shouldTrainADeepBeliefNetworkWithProcessesInOtherWays(String strategy, int processes, int epochs,
+            double least) throws Exception {
+        trainDeepBeliefNetwork(strategy, processes, epochs, least);
+    }
+
+    private void trainDeepBeliefNetwork(String strategy, int processes, int epochs, double least) throws Exception {
+        train("dbn --layers 64,64 --pretraining-epochs 3 --rate 0.02 --dropout 0", strategy, processes, epochs, least);
     }
 
     @ParameterizedTest
@@ -40,27 +60,29 @@ class CommandLineTest {
     @CsvSource({"ps --staleness 3, 3, 3, 0.4", "ring --transport ucx, 2, 1, 0.4"})
     void shouldTrainWithProcessesInOtherWays(String strategy, int processes, int epochs, double least)
             throws Exception {
-        train(strategy, processes, epochs, least);
+        train("mnist", strategy, processes, epochs, least);
     }
 
-    private void train(String strategy, int processes, int epochs, double least) throws Exception {
+    private void train(String sample, String strategy, int processes, int epochs, double least) throws Exception {
         boolean isUcx = strategy.endsWith("ucx");
         assumeUcx(isUcx);
+        String name = sample.split(" ")[0];
         DigitRenderer renderer = new DigitRenderer(1);
         write("train", renderer.images(0, 800));
         write("t10k", renderer.images(800, 200));
         Path curve = dir.resolve("curve.png");
-        List<String> arguments = new ArrayList<>(List.of("train", "mnist", "--data", dir.toString(), "--workers", "2",
-                "--epochs", Integer.toString(epochs), "--batch", "20", "--silence", "60", "--json", "--curve",
-                curve.toString(), "--strategy"));
+        List<String> arguments = new ArrayList<>(List.of("train"));
+        arguments.addAll(List.of(sample.split(" ")));
+        arguments.addAll(List.of("--data", dir.toString(), "--workers", "2", "--epochs", Integer.toString(epochs),
+                "--batch", "20", "--silence", "60", "--json", "--curve", curve.toString(), "--strategy"));
         arguments.addAll(List.of(strategy.split(" ")));
         Program program = Program.run(arguments.toArray(String[]::new));
         assertThat(program.status()).as(program.errors()).isZero();
         assertThat(program.ranks()).hasSize(processes);
         assertThat(program.output()).as("the result of rank 0, in words and as JSON").hasSize(2);
-        assertThat(program.output().getFirst()).startsWith("mnist: ");
+        assertThat(program.output().getFirst()).startsWith(name + ": ");
         String json = program.output().getLast();
-        assertThat(json).startsWith("{\"sample\":\"mnist\",").contains("\"workers\":2").matches(ACCURACY);
+        assertThat(json).startsWith("{\"sample\":\"" + name + "\",").contains("\"workers\":2").matches(ACCURACY);
         // By chance one image in ten is told right.
         assertThat(Double.parseDouble(json.replaceAll(ACCURACY, "$1"))).isBetween(least, 1.0);
         assertThat(curve).isNotEmptyFile();

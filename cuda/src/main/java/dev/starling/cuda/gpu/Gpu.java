@@ -53,9 +53,8 @@ public interface Gpu {
      * @param y blocks, 1 to 65535
      * @param z blocks, 1 to 65535
      * @param threads of a block, at most 1024
-     * @param sharedBytes of dynamic shared memory of a block
      */
-    record Grid(int x, int y, int z, int threads, int sharedBytes) { }
+    record Grid(int x, int y, int z, int threads) { }
 
     /**
      * Makes this the device of the vendor's libraries for the calls that follow at once. It is that of the system's

@@ -7,7 +7,6 @@ import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABI
 import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
 import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
 import static org.bytedeco.cuda.global.cudart.CU_EVENT_DISABLE_TIMING;
-import static org.bytedeco.cuda.global.cudart.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT;
 import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT;
 import static org.bytedeco.cuda.global.cudart.CU_LAUNCH_PARAM_END_AS_INT;
@@ -31,7 +30,6 @@ import static org.bytedeco.cuda.global.cudart.cuEventQuery;
 import static org.bytedeco.cuda.global.cudart.cuEventRecord;
 import static org.bytedeco.cuda.global.cudart.cuEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cuFuncLoad;
-import static org.bytedeco.cuda.global.cudart.cuFuncSetAttribute;
 import static org.bytedeco.cuda.global.cudart.cuGetErrorString;
 import static org.bytedeco.cuda.global.cudart.cuInit;
 import static org.bytedeco.cuda.global.cudart.cuLaunchKernel;
@@ -72,8 +70,6 @@ import org.bytedeco.javacpp.SizeTPointer;
 
 /** A GPU through NVIDIA's driver, in the primary context that it shares with the CUDA libraries of this process. */
 public final class NvidiaGpu implements Gpu {
-    /** More dynamic shared memory has to be asked for. */
-    private static final int PLAIN_SHARED_BYTES = 48 << 10;
     static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
 
     private final int device;
@@ -108,7 +104,6 @@ public final class NvidiaGpu implements Gpu {
 
     private static final class NvidiaFunction implements Function {
         private final CUfunc_st function;
-        private volatile int sharedBytes = PLAIN_SHARED_BYTES;
 
         NvidiaFunction(CUfunc_st function) {
             this.function = function;
@@ -446,11 +441,6 @@ public final class NvidiaGpu implements Gpu {
     public void launch(Function function, Grid grid, Stream stream, long arguments, int bytes) {
         enter();
         NvidiaFunction f = (NvidiaFunction) function;
-        if (grid.sharedBytes() > f.sharedBytes) {
-            check(cuFuncSetAttribute(f.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, grid.sharedBytes()),
-                    "cuFuncSetAttribute of " + grid.sharedBytes() + " bytes of shared memory");
-            f.sharedBytes = grid.sharedBytes();
-        }
         PointerPointer<Pointer> extra = BUFFER.get().of(arguments, bytes);
         int error = launch(f.function, grid, of(stream), extra);
         if (error == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -466,7 +456,7 @@ public final class NvidiaGpu implements Gpu {
     }
 
     private static int launch(CUfunc_st function, Grid grid, CUstream_st stream, PointerPointer<Pointer> extra) {
-        return cuLaunchKernel(function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, grid.sharedBytes(), stream,
+        return cuLaunchKernel(function, grid.x(), grid.y(), grid.z(), grid.threads(), 1, 1, 0, stream,
                 null, extra);
     }
 

@@ -72,7 +72,7 @@ final class NvidiaGraph implements Gpu.Graph {
             CUDA_KERNEL_NODE_PARAMS_v2 parameters = new CUDA_KERNEL_NODE_PARAMS_v2(RawPointer.of(memory.allocate(
                     new CUDA_KERNEL_NODE_PARAMS_v2(new RawPointer()).sizeof(), Long.BYTES)));
             parameters.func(function).gridDimX(grid.x()).gridDimY(grid.y()).gridDimZ(grid.z())
-                    .blockDimX(grid.threads()).blockDimY(1).blockDimZ(1).sharedMemBytes(grid.sharedBytes());
+                    .blockDimX(grid.threads()).blockDimY(1).blockDimZ(1);
             kernels.add(new Kernel(new Node(nodes.get(0).address()), parameters));
         }
     }

@@ -64,7 +64,7 @@ public final class AttentionKernels {
             Layout heads = in.heads(y);
             int chunks = chunks(in.v.size(-1));
             launch("attention", y.dtype(), chunks, in).tensor(y).tensor(logs).i64(in.row(y)).layout(heads, 5)
-                    .grid(tiles(in.q), heads(heads), blocks(in.v.size(-1), chunks), TILE_THREADS, 0);
+                    .grid(tiles(in.q), heads(heads), blocks(in.v.size(-1), chunks), TILE_THREADS);
         }
         return new Tensor[] {y, logs};
     }
@@ -88,10 +88,10 @@ public final class AttentionKernels {
             int chunks = chunks(width);
             Layout heads = in.heads(g);
             slopes(launch("query_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[0])
-                    .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS, 0);
+                    .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS);
             slopes(launch("key_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[1])
                     .tensor(gradients[2]).layout(heads, 5)
-                    .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS, 0);
+                    .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS);
         }
         close(rows, logs);
         return gradients;

@@ -132,7 +132,7 @@ public final class ConvolutionKernels {
 
     private static void tiles(Launch launch, long rows, long columns, int groups, int shares) {
         long tiles = Math.ceilDiv(rows, (long) TILE) * Math.ceilDiv(columns / groups, (long) TILE);
-        launch.grid(Math.toIntExact(tiles), groups, shares, TILE_THREADS, 0);
+        launch.grid(Math.toIntExact(tiles), groups, shares, TILE_THREADS);
     }
 
     /** Appends the struct {@code Problem}. */

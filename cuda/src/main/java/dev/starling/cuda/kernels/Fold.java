@@ -103,7 +103,7 @@ final class Fold {
                 Shape.of(outputs * plan.pieces * problem.partBytes()), result.device()));
         launch(plan, plan.columns ? "columns" : "rows", arguments, parts).i32((int) count).i32(plan.length)
                 .layout(kept, operands.length + 1).layout(fold, operands.length)
-                .grid((int) plan.blocks, plan.pieces, 1, THREADS, 0);
+                .grid((int) plan.blocks, plan.pieces, 1, THREADS);
         if (parts != null) {
             launch(plan, "finish", arguments, parts).i32((int) outputs).i32(plan.pieces)
                     .threads(outputs * COLUMNS);

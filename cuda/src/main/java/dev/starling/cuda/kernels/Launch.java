@@ -130,19 +130,19 @@ final class Launch {
 
     /** Queues the kernel with blocks of {@link #THREADS} threads, one thread for each of {@code threads}, if any. */
     void threads(long threads) {
-        blocks((threads + THREADS - 1) / THREADS, THREADS, 0);
+        blocks((threads + THREADS - 1) / THREADS, THREADS);
     }
 
     /** Queues the kernel with a number of blocks along x; 0 blocks are no launch. */
-    void blocks(long blocks, int threads, int sharedBytes) {
+    void blocks(long blocks, int threads) {
         if (blocks > 0) {
-            grid(Math.toIntExact(blocks), 1, 1, threads, sharedBytes);
+            grid(Math.toIntExact(blocks), 1, 1, threads);
         }
     }
 
     /** Queues the kernel with a grid of up to three dimensions. */
-    void grid(int x, int y, int z, int threads, int sharedBytes) {
-        Gpu.Grid grid = new Gpu.Grid(x, y, z, threads, sharedBytes);
+    void grid(int x, int y, int z, int threads) {
+        Gpu.Grid grid = new Gpu.Grid(x, y, z, threads);
         if (together == null) {
             launcher.queue(function, grid, arguments.address(), bytes);
         } else {

@@ -316,8 +316,10 @@ public final class RecurrenceKernels {
                 long inputs = in.x().size(2);
                 products.multiply(slopes, in.weight(), matrix(out[0], layer.rows(), inputs, 0));
             }
+            Tensor x = present(layer);
             products.multiply(transposed(slopes, layer.rows(), layer.gates()),
-                    matrix(in.x(), layer.rows(), in.x().size(2), 0), out[states + 1]);
+                    matrix(x, layer.rows(), x.size(2), 0), out[states + 1]);
+            close(x, in.x());
             products.multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
             if (in.bias() != null) {
                 sum(slopes, out[states + 3]);
@@ -333,6 +335,18 @@ public final class RecurrenceKernels {
             launcher.assign(out[2], dc);
             dc.close();
         }
+    }
+
+    /** Returns x with 0 past the sequences' ends, where it may be infinite or NaN, and times a slope of 0 would be NaN. */
+    private Tensor present(Layer layer) {
+        Tensor x = layer.in.x();
+        if (layer.in.lengths() == null || x.count() == 0) {
+            return x;
+        }
+        Tensor copy = Tensor.allocate(x.spec());
+        layer.sizes(launch("present", layer).tensor(copy).tensor(x).tensor(layer.in.lengths())
+                .i32(Math.toIntExact(x.size(2))).align(4)).threads(x.count());
+        return copy;
     }
 
     private void steps(Layer layer, Tensor[] all, Tensor carried, Tensor dc, Tensor slopes, Tensor recurrent,

@@ -60,7 +60,7 @@ record Rows(int group, int items, int width) {
         if (group == WARP) {
             launch.threads(rows * WARP);
         } else {
-            launch.blocks(rows, group, 0);
+            launch.blocks(rows, group);
         }
     }
 

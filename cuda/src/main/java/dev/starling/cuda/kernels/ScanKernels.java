@@ -68,11 +68,11 @@ public final class ScanKernels {
         if (totals != null) {
             Launch launch = launch("totals", x, y).tensor(totals).i64(begin(x, axis, reverse));
             launch.i64(step(x, axis, reverse)).i32((int) size).i32(length).layout(lines, 2)
-                    .grid((int) count, pieces, 1, THREADS, 0);
+                    .grid((int) count, pieces, 1, THREADS);
         }
         Launch launch = launch("rows", x, y).i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse)).tensor(totals);
         launch.i64(step(y, axis, reverse)).i64(step(x, axis, reverse)).i32((int) size).i32(length).layout(lines, 2)
-                .grid((int) count, pieces, 1, THREADS, 0);
+                .grid((int) count, pieces, 1, THREADS);
         if (totals != null) {
             totals.close();
         }

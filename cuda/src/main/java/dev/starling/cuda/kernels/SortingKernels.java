@@ -63,7 +63,7 @@ public final class SortingKernels {
         Tensor places = Tensor.allocate(keys.spec().with(DType.I32));
         launcher.launch(new SortingKernel("sort_runs", x.dtype(), run, descending)).tensor(keys).tensor(places)
                 .tensor(x).i32(n).i64(x.strides()[axis]).layout(lines(axis, x), 1)
-                .blocks(lines * runs, run / 2, 0);
+                .blocks(lines * runs, run / 2);
         if (runs > 1) {
             Tensor otherKeys = Tensor.allocate(keys.spec());
             Tensor otherPlaces = Tensor.allocate(places.spec());

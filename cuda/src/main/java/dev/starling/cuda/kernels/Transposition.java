@@ -49,7 +49,7 @@ final class Transposition {
                 .i32((int) layout.size(across)).i32((int) layout.size(down)).i64(layout.stride(0, across))
                 .i64(layout.stride(1, down));
         Layout others = Layout.rowMajor(sizes, strides);
-        launch.layout(others, 2).blocks(tiles * others.count(), THREADS, 0);
+        launch.layout(others, 2).blocks(tiles * others.count(), THREADS);
         return true;
     }
 

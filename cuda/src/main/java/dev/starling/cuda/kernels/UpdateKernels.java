@@ -136,7 +136,7 @@ public final class UpdateKernels {
             if (rule.flag != null) {
                 launch.i32(rule.flag ? 1 : 0).align(type == DType.F64 ? 8 : 4);
             }
-            launch.blocks(table.blocks(), THREADS, 0);
+            launch.blocks(table.blocks(), THREADS);
         }
         table.clear();
     }

@@ -17,9 +17,6 @@ struct boolean { u8 value; };
 
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__
-// Dynamic shared memory, as an array of T.
-#define DYNAMIC_SHARED(T, name) \
-    extern __shared__ __align__(16) unsigned char dynamic_shared_memory[]; T* name = (T*) dynamic_shared_memory
 // Whether there are instructions for bf16, for pairs of 16 bits, and for extremes that pass NaN on.
 #define BRAIN_UNITS (__CUDA_ARCH__ >= 800)
 // Whether there are units for products of small matrices of 16 bits.

@@ -139,3 +139,13 @@ extern "C" __global__ void join(T* dh, const C* carried, const T* flow, Sizes si
         dh[THREAD] = narrow<T>(carried[THREAD] + widen(flow[THREAD]));
     }
 }
+
+// Copies x [T, N, width] with 0 for the steps that a sequence does not have.
+extern "C" __global__ void present(T* copy, const T* x, const i64* lengths, u32 width, Sizes sizes) {
+    i64 i = (i64) THREAD;
+    if (i < (i64) sizes.steps * sizes.batch * width) {
+        i64 row = i / width;
+        bool has = row / sizes.batch < length_of(lengths, (u32) (row % sizes.batch), sizes.steps);
+        copy[i] = has ? x[i] : narrow<T>(C(0));
+    }
+}

@@ -26,12 +26,10 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class EmulatedGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
-    private static final int SHARED_BYTES = 227 << 10;
 
     private final Compiler compiler = new GnuCompiler();
     private final Map<Long, Arena> lent = new ConcurrentHashMap<>();
     private final Map<Long, Long> sizes = new HashMap<>();
-    private final MemorySegment shared = Arena.ofAuto().allocate(SHARED_BYTES, 128);
     private final MemorySegment dimensions = Arena.ofAuto().allocate(24, 8);
     private final int seed;
 
@@ -216,8 +214,7 @@ final class EmulatedGpu implements Gpu {
             return name -> new Kernel(name, Linker.nativeLinker().downcallHandle(
                     library.find(name + "_launch").orElseThrow(
                     () -> new GpuException("there is no kernel " + name)),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
-                            ValueLayout.JAVA_LONG)));
+                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG)));
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -239,7 +236,7 @@ final class EmulatedGpu implements Gpu {
         dimensions.setAtIndex(ValueLayout.JAVA_INT, 5, bytes);
         try {
             Kernel kernel = (Kernel) function;
-            int error = (int) kernel.handle.invokeExact(dimensions.address(), shared.address(), arguments);
+            int error = (int) kernel.handle.invokeExact(dimensions.address(), arguments);
             if (error != 0) {
                 throw new GpuException("kernel " + kernel.name + ": " + words(error, grid, bytes));
             }
@@ -280,7 +277,7 @@ final class EmulatedGpu implements Gpu {
     /** What a driver would refuse. */
     private static void check(Grid grid) {
         if (grid.x() < 1 || grid.y() < 1 || grid.y() > 65535 || grid.z() < 1 || grid.z() > 65535 || grid.threads() < 1
-                || grid.threads() > 1024 || grid.sharedBytes() < 0 || grid.sharedBytes() > SHARED_BYTES) {
+                || grid.threads() > 1024) {
             throw new GpuException("cuLaunchKernel: error 1, invalid argument: " + grid);
         }
     }

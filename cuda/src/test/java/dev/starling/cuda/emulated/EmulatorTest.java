@@ -28,7 +28,7 @@ class EmulatorTest {
             MemorySegment words = arena.allocate(4 * 2 * THREADS, 16);
             MemorySegment arguments = arena.allocate(16, 16);
             arguments.set(ValueLayout.JAVA_LONG, 0, words.address() + offset);
-            gpu.launch(kernel, new Gpu.Grid(1, 1, 1, THREADS, 0), gpu.stream(), arguments.address(), bytes);
+            gpu.launch(kernel, new Gpu.Grid(1, 1, 1, THREADS), gpu.stream(), arguments.address(), bytes);
             return words.toArray(ValueLayout.JAVA_INT);
         }
     }

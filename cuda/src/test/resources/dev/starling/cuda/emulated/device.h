@@ -15,7 +15,7 @@ struct Context { int device; };
 struct Stream;
 struct Event { Context* context; };
 struct Module { Context* context; void* library; };
-struct Function { Module* module; int (*launch)(const unsigned*, void*, const char*); };
+struct Function { Module* module; int (*launch)(const unsigned*, const char*); };
 struct Grid { unsigned x, y, z, threads, ys, zs, shared_bytes; };
 struct Node {
     std::function<void()> copy; // or else
@@ -241,13 +241,12 @@ static int run(const Node& node) {
         return CU_OK;
     }
     things["launches"]++;
-    alignas(128) static char shared[227 << 10];
     const Grid& g = node.grid;
     unsigned dimensions[6] = {g.x, g.y, g.z, g.threads, 1, (unsigned) node.arguments.size()};
     // Where an argument lies is up to its alignment.
     alignas(16) char arguments[4096];
     memcpy(arguments, node.arguments.data(), node.arguments.size());
-    return node.function->launch == nullptr || node.function->launch(dimensions, shared, arguments) == 0 ? CU_OK
+    return node.function->launch == nullptr || node.function->launch(dimensions, arguments) == 0 ? CU_OK
             : CU_LAUNCH;
 }
 
@@ -339,13 +338,12 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
     ENTER(module->context);
     void* found = module->library == nullptr ? nullptr
             : dlsym(module->library, (std::string(name) + "_launch").c_str());
-    *function = new Function {module, (int (*)(const unsigned*, void*, const char*)) found};
+    *function = new Function {module, (int (*)(const unsigned*, const char*)) found};
     return module->library != nullptr && found == nullptr ? CU_NOT_FOUND : CU_OK;
 }
 
 API int cuFuncLoad(Function* function) { ENTER(function->module->context); return CU_OK; }
 
-API int cuFuncSetAttribute(Function* function, int, int) { ENTER(function->module->context); return CU_OK; }
 
 static bool holds(const Grid& g) {
     return g.x > 0 && g.y > 0 && g.y < 65536 && g.z > 0 && g.z < 65536 && g.threads > 0 && g.threads <= 1024

@@ -16,7 +16,6 @@ typedef __SIZE_TYPE__ size_t;
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
 #define DEVICE static inline
-#define DYNAMIC_SHARED(T, name) T* name = (T*) emulator::dynamic_shared
 
 namespace emulator {
 struct Index { unsigned x, y, z; };
@@ -43,7 +42,6 @@ static void* scheduler_stack;
 static Index block, block_dim, grid_dim;
 static Meeting all, warps[MAX_THREADS / 32];
 static Slot slots[MAX_THREADS];
-static unsigned char* dynamic_shared;
 static unsigned long long progress, draws;
 static void (*entry)();
 // The first misaligned access: its line, 0 if there was none, and the alignment that its type asks for.
@@ -342,9 +340,8 @@ static inline double fma(double x, double y, double z) { return __builtin_fma(x,
 #define EMULATE(kernel, bound) \
     static const char* kernel##_arguments; \
     static void kernel##_thread() { emulator::call(kernel, kernel##_arguments); } \
-    extern "C" int kernel##_launch(const unsigned* dimensions, void* shared, const char* arguments) { \
+    extern "C" int kernel##_launch(const unsigned* dimensions, const char* arguments) { \
         kernel##_arguments = arguments; \
         emulator::entry = kernel##_thread; \
-        emulator::dynamic_shared = (unsigned char*) shared; \
         return emulator::run_grid(dimensions, bound, emulator::size_of(kernel)); \
     }

@@ -53,8 +53,8 @@ final class SharedCheckpoints {
     void publish() {
         try (Stream<java.nio.file.Path> files = Files.list(local)) {
             List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith("step-")
-                    && !n.endsWith(".tmp")).sorted((a, b) -> Boolean.compare(a.endsWith(MANIFEST), b.endsWith(MANIFEST)))
-                    .toList();
+                    && !n.endsWith(".tmp")).sorted((a, b) -> Boolean.compare(a.endsWith(MANIFEST),
+                    b.endsWith(MANIFEST))).toList();
             Set<String> there = new java.util.HashSet<>();
             for (FileStatus file : shared.listStatus(remote)) {
                 there.add(file.getPath().getName());

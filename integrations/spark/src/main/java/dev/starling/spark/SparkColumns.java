@@ -32,8 +32,8 @@ final class SparkColumns {
     }
 
     /**
-     * Tells whether a barrier stage may compute these rows as they are: up to the last shuffle, all of Spark's steps must
-     * have one and the same number of partitions, which a union or a coalesce has not.
+     * Tells whether a barrier stage may compute these rows as they are: since the last shuffle, all of Spark's steps
+     * must have one and the same number of partitions, which a union or a coalesce has not.
      */
     static boolean suitBarrier(RDD<?> rows, int tasks) {
         if (rows.getNumPartitions() != tasks) {

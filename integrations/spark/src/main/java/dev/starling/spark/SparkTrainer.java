@@ -19,7 +19,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
@@ -30,8 +29,8 @@ import org.apache.spark.util.SerializableConfiguration;
 import scala.reflect.ClassTag$;
 
 /**
- * Trains a model where a DataFrame's partitions lie: one worker a task of a barrier stage. Workers exchange gradients or
- * weights over Starling's transport, never through Spark.
+ * Trains a model where a DataFrame's partitions lie: one worker a task of a barrier stage. Workers exchange gradients
+ * or weights over Starling's transport, never through Spark.
  *
  * <pre>{@code
  * TrainedModel trained = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "784,128,10")),
@@ -298,8 +297,8 @@ public final class SparkTrainer {
                     : Tensor.zeros(2, columns.target().width());
             loss.make().of(result, wanted);
         } catch (TensorException e) {
-            throw new SparkDataException("the model " + model.factory() + model.settings() + " does not fit the columns "
-                    + inputs + " of shape " + Arrays.toString(columns.shape()) + " and \"" + target + "\": "
+            throw new SparkDataException("the model " + model.factory() + model.settings() + " does not fit the "
+                    + "columns " + inputs + " of shape " + Arrays.toString(columns.shape()) + " and \"" + target + "\": "
                     + e.getMessage());
         }
     }

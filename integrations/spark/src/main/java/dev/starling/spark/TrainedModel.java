@@ -116,14 +116,14 @@ public final class TrainedModel {
     }
 
     /**
-     * Makes this model a function of SQL, {@code name(column, ...)}, that computes one row a call; {@link #transform} is
-     * many times faster.
+     * Makes this model a function of SQL, {@code name(column, ...)}, that computes one row a call; {@link #transform}
+     * is faster.
      *
      * @param kind of the result
      */
     public void register(SparkSession session, String name, Output.Kind kind) {
-        Broadcast<byte[]> model = ((org.apache.spark.sql.classic.SparkSession) session).sparkContext().broadcast(weights,
-                ClassTag$.MODULE$.<byte[]>apply(byte[].class));
+        Broadcast<byte[]> model = ((org.apache.spark.sql.classic.SparkSession) session).sparkContext()
+                .broadcast(weights, ClassTag$.MODULE$.<byte[]>apply(byte[].class));
         session.udf().register(name, new ModelFunction(model, digest(), metadata, kind), kind.type());
     }
 

@@ -68,7 +68,8 @@ class SparkTrainerTest {
                 .classes("label").inOrder().seed(5).batchSize(16);
         try (Layer two = trainer.fit(points).build();
                 Layer one = trainer.workers(1).fit(points.orderBy(org.apache.spark.sql.functions.expr(
-                        "case when id < 100 then floor(id / 2) else floor((id - 100) / 14) end")).coalesce(1)).build()) {
+                        "case when id < 100 then floor(id / 2) else floor((id - 100) / 14) end")).coalesce(1))
+                        .build()) {
             two.state().forEach((name, p) -> assertThat(p.value().toFloats()).as(name)
                     .containsExactly(one.state().get(name).value().toFloats(), within(2e-5f)));
         }

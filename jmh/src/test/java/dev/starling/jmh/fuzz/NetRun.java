@@ -33,6 +33,9 @@ final class NetRun {
     record Step(double loss, Map<String, double[]> before, Map<String, double[]> gradients,
             Map<String, double[]> after) { }
 
+    /** A checkpoint waits for the disk, which takes longer than all else here. */
+    private static final Path MEMORY = Path.of("/dev/shm");
+
     private final NetCase of;
     final List<Step> steps = new ArrayList<>();
     /** Why a step was refused, after which there are no more; {@code null} if none was. */
@@ -124,7 +127,8 @@ final class NetRun {
 
     private void resume(boolean captured, int at) {
         try {
-            Path directory = Files.createTempDirectory("net-fuzz");
+            Path directory = Files.isDirectory(MEMORY) ? Files.createTempDirectory(MEMORY, "net-fuzz")
+                    : Files.createTempDirectory("net-fuzz");
             TrainingState state = TrainingState.of(twin.ours(), optimizer);
             Path manifest = Checkpoint.save(directory, at, state.tensors(), state.notes());
             Generator.State random = generator.state();

@@ -2,6 +2,7 @@ package dev.starling.nn.energy;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Dropout;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.Sigmoid;
 import dev.starling.tensor.Generator;
@@ -23,7 +24,8 @@ import java.util.List;
  * Layer classifier = network.classifier(10, generator);   // shares the machines' weights
  * }</pre>
  *
- * <p>The network is itself the layer {@code [N, visible]} to {@code [N, top]} of the top machine's probabilities.
+ * <p>{@link GreedyTraining} does all of it in one run. The network is itself the layer {@code [N, visible]} to {@code
+ * [N, top]} of the top machine's probabilities.
  */
 public final class DeepBeliefNetwork implements Layer {
     private final List<Rbm> machines;
@@ -31,7 +33,7 @@ public final class DeepBeliefNetwork implements Layer {
 
     private DeepBeliefNetwork(List<Rbm> machines) {
         this.machines = List.copyOf(machines);
-        features = Sequential.of(features(machines.size()));
+        features = Sequential.of(features(0, machines.size()));
     }
 
     /**
@@ -68,7 +70,7 @@ public final class DeepBeliefNetwork implements Layer {
     public List<Layer> stages(int steps) {
         List<Layer> stages = new ArrayList<>();
         for (int i = 0; i < machines.size(); i++) {
-            stages.add(ContrastiveDivergence.of(machines.get(i), steps).onFeatures(Sequential.of(features(i))));
+            stages.add(ContrastiveDivergence.of(machines.get(i), steps).onFeatures(Sequential.of(features(0, i))));
         }
         return stages;
     }
@@ -78,15 +80,30 @@ public final class DeepBeliefNetwork implements Layer {
      * weights.
      */
     public Sequential classifier(long classes, Generator generator) {
-        List<Layer> layers = features(machines.size());
+        return classifier(classes, 0, generator);
+    }
+
+    /**
+     * Returns a classifier as {@link #classifier(long, Generator)} does, with dropout after each machine.
+     *
+     * @param dropout the probability that a hidden unit is dropped, from 0 to less than 1
+     */
+    public Sequential classifier(long classes, double dropout, Generator generator) {
+        List<Layer> layers = new ArrayList<>();
+        for (int i = 0; i < machines.size(); i++) {
+            layers.addAll(features(i, i + 1));
+            if (dropout > 0) {
+                layers.add(new Dropout(dropout));
+            }
+        }
         layers.add(Linear.of(machines.getLast().hiddenBias().shape().dim(0), classes, generator));
         return Sequential.of(layers);
     }
 
-    /** The lowest machines as dense layers that share their weights. */
-    private List<Layer> features(int count) {
+    /** Machines as dense layers that share their weights. */
+    private List<Layer> features(int from, int to) {
         List<Layer> layers = new ArrayList<>();
-        for (Rbm machine : machines.subList(0, count)) {
+        for (Rbm machine : machines.subList(from, to)) {
             layers.add(Linear.of(machine.weight(), machine.hiddenBias()));
             layers.add(new Sigmoid());
         }

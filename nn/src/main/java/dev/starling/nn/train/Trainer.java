@@ -115,6 +115,7 @@ public final class Trainer {
 
     /** Trains on the rest of an epoch; returns whether the run goes on. */
     private boolean epoch() {
+        tell(l -> l.epochStarted(progress));
         progress.startClock();
         Iterator<Batch> batches = open();
         while (progress.batch < data.batches()) {

@@ -8,6 +8,10 @@ public interface TrainingListener {
     default void started(Progress progress) {
     }
 
+    /** An epoch begins, or goes on from a checkpoint or from what a strategy has restored; steps follow. */
+    default void epochStarted(Progress progress) {
+    }
+
     /** A step was taken. */
     default void stepEnded(Progress progress) {
     }

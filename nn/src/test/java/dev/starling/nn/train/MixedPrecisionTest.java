@@ -91,6 +91,30 @@ class MixedPrecisionTest {
         assertThat(weights[1]).isNotEqualTo(weights[0]).containsExactly(weights[0], within(1e-2f));
     }
 
+    /** The last stage of a network that halves its images: of a 3×3 kernel only the middle tap sees the one pixel. */
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"BF16", "F16"})
+    void tapsThatSeeOnlyPaddingKeepTheirWeights(DType type) {
+        try (Scope scope = Scope.open()) {
+            Generator g = Generator.seeded(1);
+            Sequential net = Sequential.of(Conv2d.of(16, 32, 3).stride(2).padding(1).build(g), new Relu(),
+                    new Flatten(), Linear.of(32, 4, g));
+            Tensor weight = net.parameters().get("0.weight").value();
+            float[] before = weight.get("..., 0, :").contiguous().toFloats();
+            try (net; Sgd sgd = Sgd.over(net).rate(0.1).build();
+                    TrainingStep step = step(type, net, Loss.crossEntropy(), sgd)) {
+                Tensor x = g.normal(8, 16, 1, 1);
+                Tensor y = g.integers(0, 4, 8);
+                double first = step.run(x, y);
+                for (int i = 0; i < 20; i++) {
+                    assertThat(step.run(x, y)).isLessThan(first);
+                }
+                assertThat(weight.get("..., 0, :").contiguous().toFloats()).isEqualTo(before);
+                assertThat(weight.abs().max().item()).isBetween(0.08, 0.5);
+            }
+        }
+    }
+
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
     void capturedStepsAreTheSameBits(DType type) {

@@ -37,17 +37,20 @@ import java.util.function.Function;
  * @param precision what layers compute in unless told
  * @param captured whether steps are captured unless told
  * @param choice which recipe this is and why it was taken, or {@code null} where there is no other
+ * @param labels number of images that fine-tuning takes; 0: all
+ * @param pretrainingRate the rate at the start of each machine of a deep belief network
  */
 record Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
         Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate,
-        DType precision, boolean captured, String choice) {
+        DType precision, boolean captured, String choice, int labels, double pretrainingRate) {
     private static final int DRAWN = 20_000;
     private static final int DRAWN_HELD_OUT = 5_000;
     private static final long DRAWING_SEED = 1;
 
     Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
             Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate) {
-        this(name, data, needsFiles, training, evaluation, network, epochs, batchSize, rate, DType.F32, false, null);
+        this(name, data, needsFiles, training, evaluation, network, epochs, batchSize, rate, DType.F32, false, null,
+                0, 0);
     }
 
     /** Digits that the sample draws itself: no file, no network. */
@@ -91,7 +94,7 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
         return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation,
                 g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3, onGpu ? DType.BF16 : DType.F32, onGpu,
                 "ResNet-9, as "
-                        + (fast == null ? "the device is a GPU (--no-fast: the CPU's network)" : "--fast asks"));
+                        + (fast == null ? "the device is a GPU (--no-fast: the CPU's network)" : "--fast asks"), 0, 0);
     }
 
     private static void normalised(List<Layer> layers, long in, long out, Generator generator) {

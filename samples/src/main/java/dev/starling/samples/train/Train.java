@@ -17,14 +17,15 @@ import picocli.CommandLine.Spec;
 
 /** Trains a sample's network. */
 @Command(name = "train", description = "Train a network.", mixinStandardHelpOptions = true,
-        subcommands = {Train.Digits.class, Train.OnMnist.class, Train.OnCifar10.class})
+        subcommands = {Train.Digits.class, Train.OnMnist.class, Train.OnCifar10.class,
+                Train.Dbn.class})
 public final class Train implements Runnable {
     @Spec
     private CommandSpec spec;
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name what to train on: digits, mnist or cifar10.");
+        throw new ParameterException(spec.commandLine(), "Name what to train on: digits, mnist, cifar10 or dbn.");
     }
 
     private static int run(Sample sample, TrainOptions options, TeamOptions together, Path data, CommandSpec spec) {
@@ -122,6 +123,32 @@ public final class Train implements Runnable {
         @Override
         public Integer call() {
             return Train.run(Sample.cifar10(fast, options.isOnGpu()), options, together, data, spec);
+        }
+    }
+
+    /** Trains a deep belief network. */
+    @Command(name = "dbn", description = "Train a deep belief network: restricted Boltzmann machines one after "
+            + "another, then all of them as a classifier, for --epochs.", mixinStandardHelpOptions = true)
+    static final class Dbn implements Callable<Integer> {
+        @Mixin
+        private TrainOptions options;
+
+        @Mixin
+        private TeamOptions together;
+
+        @Mixin
+        private DbnOptions network;
+
+        @Spec
+        private CommandSpec spec;
+
+        @Override
+        public Integer call() {
+            String problem = network.problem(options);
+            if (problem != null) {
+                throw new ParameterException(spec.commandLine(), problem);
+            }
+            return Train.run(network.sample(), options, together, network.data, spec);
         }
     }
 }

@@ -2,12 +2,14 @@ package dev.starling.samples.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
-import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.Dataset;
 import dev.starling.nn.data.ImageDataset;
 import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
@@ -35,6 +37,8 @@ import java.util.Locale;
 /** One run of a sample: data, network, training, learning curve, and the line of result. */
 final class TrainingRun {
     private static final double WEIGHT_DECAY = 1e-2;
+    /** Gradients of fine-tuning are far smaller than those of pre-training, whose squares must be forgotten soon. */
+    private static final double GREEDY_BETA = 0.95;
     private static final int EVALUATION_BATCH = 250;
     private static final int MOST_LOADERS = 8;
     private static final String ACCURACY = "accuracy";
@@ -116,15 +120,17 @@ final class TrainingRun {
             out.flush();
         }
         Generator generator = Generator.seeded(options.seed);
+        Layer network = sample.network().apply(generator);
+        GreedyTraining greedy = network instanceof GreedyTraining stages ? stages : null;
         try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
-                Layer model = sample.network().apply(generator).to(device);
-                DataLoader train = loader(split.train(), sample.training(), device).batchSize(batch).shuffle()
+                Layer model = network.to(device);
+                DataLoader train = loader(examples(split.train(), greedy), device).batchSize(batch).shuffle()
                         .dropLast().seed(options.seed).build().share(strategy.share());
-                DataLoader test = loader(split.test(), sample.evaluation(), device).batchSize(EVALUATION_BATCH).build();
-                Optimizer optimizer = AdamW.over(model).weightDecay(WEIGHT_DECAY)
-                        .rate(Schedule.oneCycle(rate, (long) epochs * train.batches())).build()) {
+                DataLoader test = loader(ImageDataset.of(split.test(), sample.evaluation()), device)
+                        .batchSize(EVALUATION_BATCH).build();
+                Optimizer optimizer = optimizer(model, greedy, train.batches())) {
             long begin = System.nanoTime();
-            History history = trainer(model, optimizer, train, test).strategy(strategy)
+            History history = trainer(model, greedy, optimizer, train, test).strategy(strategy)
                     .listeners(first ? new TrainingListener[] {
                             ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build().run();
             if (strategy.rank() == 0) {
@@ -134,16 +140,37 @@ final class TrainingRun {
     }
 
     /** Where the processors do not train, they make batches. */
-    private static DataLoader.Builder loader(LabelledImages images, Augment augment, Device device) {
+    private static DataLoader.Builder loader(Dataset examples, Device device) {
         int workers = device == Device.cpu() ? 1 : Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1,
                 MOST_LOADERS);
-        return DataLoader.of(ImageDataset.of(images, augment)).workers(workers);
+        return DataLoader.of(examples).workers(workers);
     }
 
-    private Trainer.Builder trainer(Layer model, Optimizer optimizer, DataLoader train, DataLoader test) {
-        Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), optimizer).data(train).heldOut(test)
-                .epochs(epochs).seed(options.seed).metrics(Metric.accuracy())
-                .precision(Precision.of(precision));
+    private Dataset examples(LabelledImages images, GreedyTraining greedy) {
+        Dataset all = ImageDataset.of(images, sample.training());
+        return sample.labels() == 0 ? all
+                : LabelledSubset.of(all, sample.labels(), greedy.pretrainingEpochs(), Generator.seeded(options.seed));
+    }
+
+    private Optimizer optimizer(Layer model, GreedyTraining greedy, long steps) {
+        Adam.Builder adam = AdamW.over(model).weightDecay(WEIGHT_DECAY);
+        Schedule cycle = Schedule.oneCycle(rate, epochs * steps);
+        if (greedy == null) {
+            return adam.rate(cycle).build();
+        }
+        Schedule machine = Schedule.cosine(sample.pretrainingRate(), 0, Math.max(1, greedy.epochsOfEach() * steps));
+        return adam.rate(greedy.schedule(machine, cycle, steps)).betas(0.9, GREEDY_BETA).build();
+    }
+
+    private Trainer.Builder trainer(Layer model, GreedyTraining greedy, Optimizer optimizer, DataLoader train,
+            DataLoader test) {
+        Trainer.Builder builder = Trainer.of(model, greedy == null ? Loss.crossEntropy() : greedy.loss(), optimizer)
+                .data(train).heldOut(test).seed(options.seed).precision(Precision.of(precision))
+                .epochs(epochs + (greedy == null ? 0 : greedy.pretrainingEpochs()))
+                .metrics(greedy == null ? Metric.accuracy() : greedy.metric());
+        if (greedy != null) {
+            builder.listeners(greedy);
+        }
         if (options.checkpoints != null) {
             builder.checkpoints(options.checkpoints);
         }
@@ -191,6 +218,10 @@ final class TrainingRun {
     private String draw(History history) {
         LearningCurve drawing = new LearningCurve("Starling: " + sample.name());
         for (EpochReport e : history.epochs()) {
+            if (!e.training().metrics().containsKey(ACCURACY)) {
+                // Pre-training.
+                continue;
+            }
             int epoch = e.epoch() + 1;
             drawing.train(epoch, e.training().loss(), e.training().metric(ACCURACY));
             drawing.heldOut(epoch, e.heldOut().loss(), e.heldOut().metric(ACCURACY));

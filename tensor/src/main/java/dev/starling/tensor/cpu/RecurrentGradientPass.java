@@ -70,8 +70,10 @@ final class RecurrentGradientPass {
                     .right(in.weight().address(), sequence.inputs, 1).result(results[0].address(), sequence.inputs)
                     .run();
         }
+        Tensor x = present(in.x(), sequence.inputs, 0);
         RecurrentSequence.product(rows, sequence.inputs, all).left(slopes.address(), 1, rows)
-                .right(in.x().address(), sequence.inputs, 1).result(results[w].address(), sequence.inputs).run();
+                .right(x.address(), sequence.inputs, 1).result(results[w].address(), sequence.inputs).run();
+        close(x, in.x());
         recurrentWeight(results[w + 1]);
         if (in.bias() != null) {
             sum(slopes, results[w + 2]);
@@ -99,10 +101,12 @@ final class RecurrentGradientPass {
         long others = (long) (sequence.steps - 1) * sequence.batch;
         boolean forwards = sequence.step(0) == 0;
         if (others > 0) {
+            Tensor before = forwards ? present(y, units, 1) : y;
             RecurrentSequence.product(rows, units, others)
                     .left(sequence.at(recurrentSlopes.address(), forwards ? 1 : 0, 0, rows), 1, rows)
-                    .right(sequence.at(y.address(), forwards ? 0 : 1, 0, units), units, 1)
+                    .right(sequence.at(before.address(), forwards ? 0 : 1, 0, units), units, 1)
                     .result(to.address(), units).run();
+            close(before, y);
         }
         Block gathered = null;
         long first = sequence.at(recurrentSlopes.address(), sequence.step(0), 0, rows);
@@ -119,6 +123,31 @@ final class RecurrentGradientPass {
                 .right(in.h().address(), units, 1).result(to.address(), units).accumulate(others > 0).run();
         if (gathered != null) {
             HostAllocator.shared().free(gathered);
+        }
+    }
+
+    /**
+     * Returns {@code values [T, N, width]} with 0 in place of those that no step reads, which may be infinite or NaN:
+     * their slopes are 0, but a product with 0 would be NaN.
+     *
+     * @param ahead how many steps later a value is read
+     */
+    private Tensor present(Tensor values, int width, int ahead) {
+        if (!sequence.masked()) {
+            return values;
+        }
+        Tensor copy = CopyKernels.copy(values);
+        for (int n = 0; n < sequence.batch; n++) {
+            for (int t = Math.max(0, sequence.length(n) - ahead); t < sequence.steps; t++) {
+                ALL.asSlice(sequence.at(copy.address(), t, n, width), 4L * width).fill((byte) 0);
+            }
+        }
+        return copy;
+    }
+
+    private static void close(Tensor copy, Tensor original) {
+        if (copy != original) {
+            copy.close();
         }
     }
 

@@ -26,12 +26,25 @@ public sealed interface Update extends Op {
                 "momentum needs a velocity", "pass it, or a momentum of 0", in);
         Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "steps are counted from 1", "pass 1 first",
                 in);
+        Check.argument(hasFiniteCoefficients(), this, () -> "all coefficients must be finite, got " + this,
+                "look at the schedule of the rate", in);
         Check.floating(this, in);
         Check.sameType(this, in);
         for (Spec s : in) {
             Check.shape(s.shape().equals(in[0].shape()), this, "operands must have one shape", "reshape or expand", in);
         }
         return new Spec[0];
+    }
+
+    /** Tells whether no coefficient is infinite or NaN, which would spoil all elements at once. */
+    private boolean hasFiniteCoefficients() {
+        return switch (this) {
+            case Assign _ -> true;
+            case Blend o -> Double.isFinite(o.decay + o.weight);
+            case RunningStatistics o -> Double.isFinite(o.weight + o.epsilon + o.unbiased);
+            case Sgd o -> Double.isFinite(o.rate + o.momentum + o.dampening + o.weightDecay);
+            case Adam o -> Double.isFinite(o.rate + o.beta1 + o.beta2 + o.epsilon + o.weightDecay);
+        };
     }
 
     /** Operands {@code (target, source)}: copies, converting and broadcasting the source. */

@@ -9,6 +9,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Activation;
@@ -16,7 +17,9 @@ import dev.starling.tensor.op.Backward;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Supplier;
@@ -62,6 +65,57 @@ class FoundByFuzzTest {
             assertTrue(Double.isNaN(p.get(0).item()));
             assertEquals(INFINITY, p.get(1).item());
         });
+    }
+
+    @Test
+    void anInfiniteRateIsRefused() {
+        onBoth(() -> {
+            for (double bad : new double[] {INFINITY, -INFINITY, Double.NaN}) {
+                Tensor p = Tensor.ones(3);
+                Tensor state = Tensor.zeros(3);
+                assertThrows(TensorException.class, () -> Tensor.apply(new Update.Sgd(bad, 0.9, 0.1, 0, false), p,
+                        Tensor.ones(3), state));
+                Update adam = new Update.Adam(bad, 0.9, 0.99, 1e-6, 0, true, 1);
+                assertThrows(TensorException.class, () -> Tensor.apply(adam, p, Tensor.ones(3), state, state));
+                assertThrows(TensorException.class, () -> Tensor.apply(new Update.Blend(bad, 1), p, Tensor.ones(3)));
+                assertArrayEquals(new float[] {1, 1, 1}, p.toFloats());
+            }
+        });
+    }
+
+    /** What lies past a sequence's end has no part in gradients, nor has a last state that overflows. */
+    @Test
+    void whatNoStepReadsHasNoPartInTheGradientsOfRecurrentWeights() {
+        List<Recurrence.Forward> layers = List.of(new Recurrence.Rnn(true, false, true),
+                new Recurrence.Rnn(true, true, true), new Recurrence.Gru(false, true),
+                new Recurrence.Gru(true, true), new Recurrence.Lstm(false, true), new Recurrence.Lstm(true, true));
+        for (Recurrence.Forward layer : layers) {
+            assertArrayEquals(recurrentGradients(layer, 0), recurrentGradients(layer, Double.NaN));
+            assertArrayEquals(recurrentGradients(layer, 0), recurrentGradients(layer, INFINITY));
+        }
+    }
+
+    private static double[] recurrentGradients(Recurrence.Forward layer, double padding) {
+        boolean two = layer.cell() == Recurrence.Cell.LSTM;
+        int gates = layer.cell().gates();
+        Tensor x = Shaping.concat(0, Tensor.ones(3, 1, 3), Tensor.full(DType.F32, padding, 2, 1, 3));
+        Tensor h = Tensor.ones(1, 2);
+        List<Tensor> in = new ArrayList<>(List.of(x, h, Tensor.ones(gates * 2, 3), Tensor.ones(gates * 2, 2),
+                Tensor.of(new long[] {3})));
+        List<Tensor> slopes = new ArrayList<>(List.of(Tensor.ones(5, 1, 2), h));
+        if (two) {
+            in.add(2, h);
+            slopes.add(h);
+        }
+        Tensor[] out = Tensor.apply(layer, in.toArray(Tensor[]::new));
+        if (padding == INFINITY && layer.cell() == Recurrence.Cell.RELU && !layer.reverse()) {
+            Tensor.apply(new Update.Assign(), out[0].get(2), Tensor.full(DType.F32, padding));
+        }
+        slopes.addAll(List.of(out[0], out[out.length - 1]));
+        slopes.addAll(in);
+        Tensor[] gradients = Tensor.apply(layer.gradient(true), slopes.toArray(Tensor[]::new));
+        int w = two ? 3 : 2;
+        return Shaping.concat(0, gradients[w].reshape(-1), gradients[w + 1].reshape(-1)).toDoubles();
     }
 
     @Test

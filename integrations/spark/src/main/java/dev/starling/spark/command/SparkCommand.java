@@ -6,7 +6,7 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** Trains and predicts on Spark: on executor processes of this machine, or on the cluster that {@code --master} names. */
+/** Trains and predicts on Spark: on executor processes of this machine, or on another cluster. */
 @Command(name = "starling spark", mixinStandardHelpOptions = true, subcommands = {TrainCommand.class,
         PredictCommand.class}, description = "Train and predict on Apache Spark.")
 public final class SparkCommand implements Runnable {

@@ -35,8 +35,8 @@ import org.apache.spark.broadcast.Broadcast;
  * @param training how many of them, the first, are trained on; the others are held out
  */
 record TrialTask(Broadcast<PackedRows> rows, int training, String factory, Map<String, String> fixed, Recipe<Loss> loss,
-        Recipe<Metric> metric, long seed, int epochs) implements Function<Map.Entry<Integer, Map<String, String>>, Trial>,
-        Serializable {
+        Recipe<Metric> metric, long seed, int epochs)
+        implements Function<Map.Entry<Integer, Map<String, String>>, Trial>, Serializable {
     private static final long serialVersionUID = 1L;
 
     /** Rows {@code from} to {@code to} of all. */

@@ -31,6 +31,9 @@ public enum OneDnnFault {
     WRONG_ROWS_OF_ONE_COLUMN(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX512, Remedy.CUT,
         shape -> shape.spatialDims() > 1 && shape.out()[shape.spatialDims() - 1] == 1
             && shape.stride()[shape.spatialDims() - 1] > 1),
+    /** Places of images of depth 1 are not written where the kernel is deeper: seen with one input channel a group. */
+    UNWRITTEN_PLACES_OF_FLAT_IMAGES(Pass.FORWARD, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.PADDED_COPY,
+        shape -> shape.spatialDims() == 3 && shape.inChannels() == shape.groups() && shape.in()[0] <= reach(shape, 0)),
     /** oneDNN's developers report wrong values where a stride along height or depth exceeds the kernel, on AMX. */
     WRONG_WHERE_STRIDES_SKIP_ROWS(Pass.FORWARD, EnumSet.of(BF16, F16), OneDnn.Isa.AMX, Remedy.WIDEN,
         shape -> max(shape.kernel()) > 1 && any(shape, i -> i < shape.spatialDims() - 1
@@ -92,7 +95,8 @@ public enum OneDnnFault {
 
     /** Tells whether one of these faults may strike, so that the image must be padded before oneDNN sees it. */
     public static boolean needsPaddedCopy(ElementType type, Pass pass, ConvolutionShape shape) {
-        return WRONG_ON_SHALLOW_IMAGES.strikes(type, pass, shape) || ZERO_ON_DEEP_PADDING.strikes(type, pass, shape);
+        return WRONG_ON_SHALLOW_IMAGES.strikes(type, pass, shape) || ZERO_ON_DEEP_PADDING.strikes(type, pass, shape)
+            || UNWRITTEN_PLACES_OF_FLAT_IMAGES.strikes(type, pass, shape);
     }
 
     /** Tells whether this fault may strike a convolution, on any processor. */

@@ -63,6 +63,8 @@ final class ConvFaultProbe {
                 new Geometry(new int[] {2, 1, 1}, new int[] {3, 0, 0}, new int[] {1, 1, 1}, 1), false);
             case WRONG_ROWS_OF_ONE_COLUMN -> new Example(Shape.of(1, 1, 4, 3), Shape.of(1, 1, 2, 3),
                 new Geometry(new int[] {1, 2}, new int[] {0, 0}, new int[] {1, 1}, 1), false);
+            case UNWRITTEN_PLACES_OF_FLAT_IMAGES -> new Example(Shape.of(1, 1, 1, 1, 2), Shape.of(1, 1, 2, 1, 2),
+                new Geometry(new int[] {1, 1, 1}, new int[] {1, 0, 0}, new int[] {1, 1, 1}, 1), false);
             case WRONG_WHERE_STRIDES_SKIP_ROWS -> new Example(Shape.of(1, 32, 67, 6), Shape.of(48, 32, 1, 2),
                 new Geometry(new int[] {3, 1}, new int[] {0, 0}, new int[] {1, 1}, 1), false);
             case CRASH_WHERE_NO_TAP_MEETS -> new Example(Shape.of(1, 3, 1), Shape.of(1, 3, 1),

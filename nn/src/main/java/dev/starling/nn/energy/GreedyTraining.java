@@ -1,0 +1,147 @@
+package dev.starling.nn.energy;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
+
+/**
+ * Pre-training and fine-tuning of a {@link DeepBeliefNetwork} as the epochs of one run, so that one optimiser, one
+ * strategy and one series of checkpoints serve them all: so many epochs for each machine, from the data upwards, then
+ * the classifier until the run ends. The trainer is given this object as model and as listener, with its loss and
+ * metric.
+ *
+ * <pre>{@code
+ * GreedyTraining greedy = GreedyTraining.of(network, network.classifier(10, generator), 1, 10);
+ * Trainer.of(greedy, greedy.loss(), Adam.over(greedy).rate(0.002).betas(0.9, 0.95).build())
+ *         .metrics(greedy.metric()).listeners(greedy).data(images).epochs(greedy.pretrainingEpochs() + 20).build()
+ *         .run();
+ * }</pre>
+ *
+ * <p>Gradients of contrastive divergence are far larger than those of the cross-entropy. An optimiser that divides by a
+ * running mean of their squares has to forget them within a part of an epoch: with Adam's default of 0.999 fine-tuning
+ * stands still for many epochs.
+ *
+ * <p>A step changes the machine under training alone, as no other parameter has a gradient; under gossip all of them
+ * still approach the mean, although the workers are not at the same step. Steps cannot be captured: each machine has
+ * operations of its own. Data are {@code [N, ..]} with as many elements in a row as there are visible units.
+ */
+public final class GreedyTraining implements Layer, TrainingListener {
+    private static final Metric ACCURACY = Metric.accuracy();
+    private static final Metric ERROR = ContrastiveDivergence.reconstructionError();
+
+    private final DeepBeliefNetwork network;
+    private final Layer classifier;
+    private final List<Layer> machines;
+    private final int epochs;
+    private final Layer flatten = new Flatten();
+    /** The machine under training; above the last one, the classifier is. */
+    private int stage;
+
+    private GreedyTraining(DeepBeliefNetwork network, Layer classifier, int steps, int epochs) {
+        this.network = network;
+        this.classifier = classifier;
+        this.epochs = epochs;
+        machines = network.stages(steps);
+        stage = stageOf(0);
+    }
+
+    /**
+     * Makes the model of a run.
+     *
+     * @param classifier one of the network's
+     * @param steps k of contrastive divergence, at least 1
+     * @param epochs of each machine's pre-training; 0 trains the classifier alone
+     * @throws TensorException if steps or epochs are too few
+     */
+    public static GreedyTraining of(DeepBeliefNetwork network, Layer classifier, int steps, int epochs) {
+        if (epochs < 0) {
+            throw TensorException.argument("greedy training", "epochs of each machine must be >= 0, got " + epochs,
+                    "give 0 to leave out pre-training");
+        }
+        return new GreedyTraining(network, classifier, steps, epochs);
+    }
+
+    /** Returns how many epochs each machine is trained for. */
+    public int epochsOfEach() {
+        return epochs;
+    }
+
+    /** Returns how many epochs of the run are pre-training. */
+    public int pretrainingEpochs() {
+        return epochs * machines.size();
+    }
+
+    /** Returns the loss of the epoch's stage: that of contrastive divergence, then the cross-entropy. */
+    public Loss loss() {
+        Loss divergence = ContrastiveDivergence.loss();
+        Loss crossEntropy = Loss.crossEntropy();
+        return (result, target) -> (isPretraining() ? divergence : crossEntropy).of(result, target);
+    }
+
+    /** Returns the metric of the epoch's stage: the reconstruction error of machine 1 and so on, then the accuracy. */
+    public Metric metric() {
+        return new Metric() {
+            private Metric current() {
+                return isPretraining() ? ERROR : ACCURACY;
+            }
+
+            @Override
+            public String name() {
+                return isPretraining() ? "machine " + (stage + 1) + " " + ERROR.name() : ACCURACY.name();
+            }
+
+            @Override
+            public double sumOver(Tensor result, Tensor target) {
+                return current().sumOver(result, target);
+            }
+
+            @Override
+            public String format(double mean) {
+                return current().format(mean);
+            }
+        };
+    }
+
+    /**
+     * Returns the rate of a run.
+     *
+     * @param machine the rate while a machine is trained, from step 0 for each of them
+     * @param fineTuning the rate afterwards, from step 0
+     * @param steps number of steps in an epoch
+     */
+    public Schedule schedule(Schedule machine, Schedule fineTuning, long steps) {
+        long before = pretrainingEpochs() * steps;
+        return step -> step < before ? machine.rate(step % (epochs * steps)) : fineTuning.rate(step - before);
+    }
+
+    private boolean isPretraining() {
+        return stage < machines.size();
+    }
+
+    private int stageOf(int epoch) {
+        return epoch < pretrainingEpochs() ? epoch / epochs : machines.size();
+    }
+
+    @Override
+    public void epochStarted(Progress progress) {
+        stage = stageOf(progress.epoch());
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        return (isPretraining() ? machines.get(stage) : classifier).forward(flatten.forward(x));
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.layer("network", network);
+        visitor.layer("classifier", classifier);
+    }
+}
