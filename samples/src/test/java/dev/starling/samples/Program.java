@@ -60,7 +60,8 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         }
     }
 
-    private static List<String> command(String... arguments) {
+    /** Returns what starts the command as this JVM was started. */
+    static List<String> command(String... arguments) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         ManagementFactory.getRuntimeMXBean().getInputArguments().stream()

@@ -34,10 +34,10 @@ import org.agrona.ExpandableArrayBuffer;
  * are not mixed in.
  *
  * <p>All begin with the weights of rank 0, or of whoever comes next if that one is lost before anybody had them. A
- * lost worker is logged and missed by nobody; a newcomer starts with the weights of whoever answers first, at its place
- * in the run. A
- * worker that has lost all others warns of it once, trains on alone, and asks to be let back in until it is; then it
- * mixes what it has learnt with what they have. Rank 0 is measured and saved. Needs a group whose coordinator re-forms.
+ * lost worker is logged, and no other waits for it; a newcomer starts with the weights, and at the place in the run, of
+ * the first worker that answers. A worker that has lost all others logs a warning, trains on alone, and asks to be let
+ * back in until it is; then it mixes its weights with theirs. Rank 0 is measured and saved. Needs a group whose
+ * coordinator re-forms.
  */
 public final class Gossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -57,9 +57,8 @@ public final class Gossip implements DistributionStrategy {
     private final Contact contact;
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
     private TrainingState state;
-    /** The members that the run began with. */
+    /** The members that the run began with, and where these begin, however far others are by then. */
     private Set<Long> founders = Set.of();
-    /** Where these begin, however far others are when they get their first weights. */
     private Map<String, String> beginning;
     private WeightLayout layout;
     /** Ends that {@link #meet} is told of changes; {@code null} before the start and after the end. */
@@ -76,7 +75,6 @@ public final class Gossip implements DistributionStrategy {
     private long mixed;
     private long published;
     private volatile DistributedException failure;
-    /** Whether this worker has taken its last step. */
     private volatile boolean concluding;
 
     private Gossip(Group group, int period, boolean ownData) {
@@ -469,7 +467,7 @@ public final class Gossip implements DistributionStrategy {
         peer.first = offer.first();
         peer.waits = peer.first != Offer.NONE;
         if (peer.outbox != null) {
-            return; // It said so again.
+            return; // It is the same offer again.
         }
         if (!offer.layout().equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "

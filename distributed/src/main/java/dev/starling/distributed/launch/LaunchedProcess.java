@@ -27,6 +27,9 @@ import java.util.Optional;
  * {@code STARLING_SECRET}, the secret itself; else an error</td></tr>
  * <tr><td>{@code STARLING_SERVERS}</td><td>how many of the processes, the last ones, are parameter servers</td>
  * <td>0</td></tr>
+ * <tr><td>{@code STARLING_ROLE}</td><td>{@code worker} or {@code server}: then the rank variables count the processes
+ * of this role only, from 0, and both roles can be started and scaled separately</td><td>ranks count all processes, the
+ * workers first</td></tr>
  * <tr><td>{@code STARLING_LOCAL_WORLD}</td><td>number of processes on this host, among which processors are
  * divided</td><td>{@code OMPI_COMM_WORLD_LOCAL_SIZE}; else 1</td></tr>
  * <tr><td>{@code STARLING_LOCAL_RANK}</td><td>number of this process among those, from 0: which GPU it takes</td>
@@ -57,6 +60,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
     static final String RANK = "STARLING_RANK";
     static final String WORLD = "STARLING_WORLD";
     static final String SERVERS = "STARLING_SERVERS";
+    static final String ROLE = "STARLING_ROLE";
     static final String LOCAL_WORLD = "STARLING_LOCAL_WORLD";
     static final String LOCAL_RANK = "STARLING_LOCAL_RANK";
     static final String COORDINATOR = "STARLING_COORDINATOR";
@@ -67,6 +71,8 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
     static final String DIRECTORY = "STARLING_DIRECTORY";
     static final String RESTART = "STARLING_RESTART";
     static final String NONE = "none";
+    private static final String WORKER = "worker";
+    private static final String SERVER = "server";
     private static final String LOOPBACK = "127.0.0.1";
 
     /** Checks. */
@@ -103,13 +109,28 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         String localRank = first(variables, LOCAL_RANK, "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID");
         String runs = variables.getOrDefault(COORDINATOR_RANK, "0");
         String directory = variables.get(DIRECTORY);
-        return Optional.of(new LaunchedProcess(number(RANK, rank), number(WORLD, world),
-                number(SERVERS, variables.getOrDefault(SERVERS, "0")), localWorld, localRank == null
+        int all = number(WORLD, world);
+        int servers = number(SERVERS, variables.getOrDefault(SERVERS, "0"));
+        return Optional.of(new LaunchedProcess(rank(variables.get(ROLE), number(RANK, rank), all, servers), all,
+                servers, localWorld, localRank == null
                         ? number(RANK, rank) % Math.max(1, localWorld) : number(LOCAL_RANK, localRank),
                 variables.get(COORDINATOR),
                 runs.equals(NONE) ? -1 : number(COORDINATOR_RANK, runs), secret(variables),
                 variables.getOrDefault(HOST, LOOPBACK), directory == null ? null : Path.of(directory),
                 number(RESTART, variables.getOrDefault(RESTART, "0"))));
+    }
+
+    /** Returns the rank of a process with a number among those of its role, or among all if that is {@code null}. */
+    private static int rank(String role, int number, int world, int servers) {
+        if (role == null) {
+            return number;
+        }
+        require(role.equals(WORKER) || role.equals(SERVER), ROLE + " to be " + WORKER + " or " + SERVER, role);
+        boolean serves = role.equals(SERVER);
+        int count = serves ? servers : world - servers;
+        require(number >= 0 && number < count, "0 <= " + RANK + " < " + count + ", the number of " + role + "s by "
+                + WORLD + " and " + SERVERS, Integer.toString(number));
+        return serves ? world - servers + number : number;
     }
 
     /** Returns whether this process is a parameter server. */
@@ -132,7 +153,12 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         return Math.max(1, Runtime.getRuntime().availableProcessors() / Math.max(1, localWorld - servers));
     }
 
-    private static Secret secret(Map<String, String> variables) {
+    /**
+     * Returns the secret that the variables give.
+     *
+     * @throws TensorException if there is none
+     */
+    public static Secret secret(Map<String, String> variables) {
         String file = variables.get(SECRET_FILE);
         return file != null ? Secret.read(Path.of(file))
                 : Secret.ofHex(needed(SECRET_FILE, variables.get(SECRET), "a file with the cluster's secret, of " + 2

@@ -33,8 +33,8 @@ public final class OwnRows {
      */
     public static Share.OwnPart share(int rank, List<Integer> sizes) {
         if (sizes.stream().allMatch(size -> size == 0)) {
-            throw new DistributedException("none of " + sizes.size() + " ranks has a row to train on; give at least one "
-                    + "of them a data set that is not empty");
+            throw new DistributedException("none of " + sizes.size() + " ranks has a row to train on; give at least "
+                    + "one of them a data set that is not empty");
         }
         return new Share.OwnPart(rank, sizes);
     }

@@ -63,6 +63,24 @@ class LaunchedProcessTest {
         }
     }
 
+    /** Five processes: two services that start workers and servers each count from 0. */
+    @Test
+    void shouldCountEachRoleFromZero() {
+        Map<String, String> variables = new HashMap<>(Map.of("STARLING_COORDINATOR", "node7:4711", "STARLING_SECRET",
+                HEX, "STARLING_WORLD", "5", "STARLING_SERVERS", "2", "JOB_COMPLETION_INDEX", "1"));
+        assertThat(LaunchedProcess.from(variables).orElseThrow().rank()).isEqualTo(1);
+        variables.put("STARLING_ROLE", "worker");
+        assertThat(LaunchedProcess.from(variables).orElseThrow().rank()).isEqualTo(1);
+        variables.put("STARLING_ROLE", "server");
+        LaunchedProcess server = LaunchedProcess.from(variables).orElseThrow();
+        assertThat(server.rank()).isEqualTo(4);
+        assertThat(server.isServer()).isTrue();
+        variables.put("JOB_COMPLETION_INDEX", "2");
+        assertRefused(variables, "the number of servers");
+        variables.put("STARLING_ROLE", "cook");
+        assertRefused(variables, "STARLING_ROLE");
+    }
+
     @Test
     void shouldNotTakeAProcessForLaunchedThatIsNot() {
         assertThat(LaunchedProcess.from(Map.of())).isEmpty();

@@ -298,8 +298,8 @@ public final class SparkTrainer {
             loss.make().of(result, wanted);
         } catch (TensorException e) {
             throw new SparkDataException("the model " + model.factory() + model.settings() + " does not fit the "
-                    + "columns " + inputs + " of shape " + Arrays.toString(columns.shape()) + " and \"" + target + "\": "
-                    + e.getMessage());
+                    + "columns " + inputs + " of shape " + Arrays.toString(columns.shape()) + " and \"" + target
+                    + "\": " + e.getMessage());
         }
     }
 

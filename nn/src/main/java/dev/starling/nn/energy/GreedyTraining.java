@@ -26,7 +26,7 @@ import java.util.List;
  *
  * <p>Gradients of contrastive divergence are far larger than those of the cross-entropy. An optimiser that divides by a
  * running mean of their squares has to forget them within a part of an epoch: with Adam's default of 0.999 fine-tuning
- * stands still for many epochs.
+ * hardly moves for many epochs.
  *
  * <p>A step changes the machine under training alone, as no other parameter has a gradient; under gossip all of them
  * still approach the mean, although the workers are not at the same step. Steps cannot be captured: each machine has

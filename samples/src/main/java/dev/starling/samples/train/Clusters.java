@@ -48,17 +48,31 @@ public final class Clusters {
         if (!me.runsCoordinator() || me.coordinator() == null) {
             return () -> { };
         }
-        boolean file = me.coordinator().startsWith(FILE);
-        TransportConfig config = config(me, transport, silence);
-        CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
-                : listening(config, me.coordinator()), me.world(), onLoss, 1, JOINING));
-        if (file) {
-            Rendezvous.publish(Path.of(me.coordinator().substring(FILE.length())), coordinator.address());
-        }
+        CoordinatorThread coordinator = open(me.coordinator(), config(me, transport, silence), me.world(), onLoss, 1);
         return () -> {
             coordinator.awaitDone(silence);
             coordinator.close();
         };
+    }
+
+    /**
+     * Opens a coordinator.
+     *
+     * @param address {@code host:port} to listen at, or {@code file:PATH} to which the address is written
+     * @param config of the transport
+     * @param world number of members that the group begins with
+     * @param fewest members that it may go on with, if it re-forms
+     * @throws IllegalArgumentException if the address is neither
+     */
+    public static CoordinatorThread open(String address, TransportConfig config, int world, Coordinator.OnLoss onLoss,
+            int fewest) {
+        boolean file = address.startsWith(FILE);
+        CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
+                : listening(config, address), world, onLoss, fewest, JOINING));
+        if (file) {
+            Rendezvous.publish(Path.of(address.substring(FILE.length())), coordinator.address());
+        }
+        return coordinator;
     }
 
     /** Returns a configuration that listens where the others look for the coordinator. */
@@ -75,7 +89,8 @@ public final class Clusters {
     }
 
     private static IllegalArgumentException wrong(String coordinator, Exception cause) {
-        return new IllegalArgumentException("STARLING_COORDINATOR must be host:port, the port between 1 and "
+        return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be "
+                + "host:port, the port between 1 and "
                 + MOST_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 

@@ -109,7 +109,7 @@ class TeamTest {
     void shouldNameTheVariableThatHoldsNoPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
         assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END, Clusters.SILENCE).close())
-                .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR must be "
+                .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
                 + "host:port").hasMessageEndingWith("got " + coordinator);
     }
 

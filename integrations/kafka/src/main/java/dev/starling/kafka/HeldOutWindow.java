@@ -1,0 +1,68 @@
+package dev.starling.kafka;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.function.ToDoubleBiFunction;
+
+/** The last rows that were held out of training, in a tensor that checkpoints hold. */
+final class HeldOutWindow implements AutoCloseable {
+    private final RowSplit split;
+    private final int size;
+    private final Parameter rows;
+    /** How many rows were ever added. */
+    private long added;
+
+    HeldOutWindow(int size, RowSplit split) {
+        this.split = split;
+        this.size = size;
+        rows = Device.with(Device.cpu(), () -> {
+            try (Scope scope = Scope.open("window")) {
+                return Parameter.buffer(Tensor.zeros(size, split.columns()));
+            }
+        });
+    }
+
+    Parameter rows() {
+        return rows;
+    }
+
+    long added() {
+        return added;
+    }
+
+    /** Goes on from a checkpoint, after {@link #rows} was filled. */
+    void resume(long count) {
+        added = count;
+    }
+
+    void add(float[] from, int at) {
+        Tensor tensor = rows.master();
+        MemorySegment.copy(from, at, tensor.segment(), ValueLayout.JAVA_FLOAT,
+                added % size * split.columns() * Float.BYTES, split.columns());
+        tensor.changed();
+        added++;
+    }
+
+    int filled() {
+        return (int) Math.min(added, size);
+    }
+
+    /** Measures a model on the rows of the window, of which there must be some, by its result and the target. */
+    double measure(Layer model, ToDoubleBiFunction<Tensor, Tensor> measure) {
+        try (Scope scope = Scope.open("held out")) {
+            float[] all = rows.master().narrow(0, 0, filled()).toFloats();
+            Tensor result = model.forward(split.input(all, filled()).to(model.device()));
+            return measure.applyAsDouble(result, split.target(all, filled()).to(model.device()));
+        }
+    }
+
+    @Override
+    public void close() {
+        rows.close();
+    }
+}

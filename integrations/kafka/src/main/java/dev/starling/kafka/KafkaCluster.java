@@ -1,0 +1,152 @@
+package dev.starling.kafka;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.CloseOptions;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * The brokers, the security settings, and how long to wait for an answer. Immutable; {@link #toString} leaves out all
+ * settings, which may hold secrets.
+ */
+public final class KafkaCluster {
+    private final String servers;
+    private final Duration deadline;
+    private final Map<String, String> settings;
+
+    private KafkaCluster(String servers, Duration deadline, Map<String, String> settings) {
+        this.servers = servers;
+        this.deadline = deadline;
+        this.settings = Map.copyOf(settings);
+    }
+
+    /**
+     * Names the brokers; a request waits at most 30 s for an answer.
+     *
+     * @param servers as in {@code bootstrap.servers}: {@code host:port,host:port}
+     */
+    public static KafkaCluster at(String servers) {
+        return new KafkaCluster(servers, Duration.ofSeconds(30), Map.of());
+    }
+
+    /** Returns these brokers with another deadline, at least one second. */
+    public KafkaCluster deadline(Duration longest) {
+        if (longest.compareTo(Duration.ofSeconds(1)) < 0) {
+            throw new StreamException("the deadline must be at least 1 s, got " + longest + "; give a longer one");
+        }
+        return new KafkaCluster(servers, longest, settings);
+    }
+
+    /** Returns these brokers with a setting of Kafka's clients, for example {@code security.protocol}. */
+    public KafkaCluster with(String name, String value) {
+        Map<String, String> more = new HashMap<>(settings);
+        more.put(name, value);
+        return new KafkaCluster(servers, deadline, more);
+    }
+
+    /** Returns how long a request may take. */
+    public Duration deadline() {
+        return deadline;
+    }
+
+    /** Returns the settings that all clients have in common. */
+    Map<String, Object> settings() {
+        Map<String, Object> all = new HashMap<>();
+        long patience = deadline.toMillis();
+        all.put("bootstrap.servers", servers);
+        // Kafka's clients send metrics to brokers that ask for them.
+        all.put("enable.metrics.push", "false");
+        all.put("request.timeout.ms", (int) Math.min(30_000, patience * 3 / 4));
+        all.putAll(settings);
+        return all;
+    }
+
+    /** Makes a consumer that sees committed records only and commits nothing by itself. The caller closes it. */
+    Consumer<byte[], byte[]> consumer(Map<String, Object> own) {
+        Map<String, Object> all = settings();
+        all.put("enable.auto.commit", "false");
+        all.put("isolation.level", "read_committed");
+        all.put("auto.offset.reset", "earliest");
+        all.put("allow.auto.create.topics", "false");
+        all.put("default.api.timeout.ms", (int) deadline.toMillis());
+        all.putAll(own);
+        try {
+            return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        } catch (KafkaException e) {
+            throw refused("a consumer", e);
+        }
+    }
+
+    /** Makes an idempotent producer whose records arrive within the deadline or fail. The caller closes it. */
+    Producer<byte[], byte[]> producer(Map<String, Object> own) {
+        Map<String, Object> all = settings();
+        all.put("enable.idempotence", "true");
+        all.put("acks", "all");
+        all.put("max.block.ms", deadline.toMillis());
+        all.put("delivery.timeout.ms", (int) deadline.toMillis());
+        all.putAll(own);
+        try {
+            return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
+        } catch (KafkaException e) {
+            throw refused("a producer", e);
+        }
+    }
+
+    private StreamException refused(String client, KafkaException e) {
+        Throwable reason = e.getCause() == null ? e : e.getCause();
+        return new StreamException(client + " of " + this + " cannot be made: " + reason.getMessage()
+                + "; correct the address or the settings", e);
+    }
+
+    /** Returns the partitions of a topic, which must be there. */
+    List<TopicPartition> partitions(Consumer<byte[], byte[]> consumer, String topic) {
+        List<PartitionInfo> found;
+        try {
+            found = consumer.partitionsFor(topic, deadline);
+        } catch (TimeoutException e) {
+            throw away("topic " + topic, e);
+        } catch (KafkaException e) {
+            throw new StreamException("topic " + topic + " at " + this + " cannot be read: " + e.getMessage(), e);
+        }
+        if (found == null || found.isEmpty()) {
+            throw new StreamException("there is no topic " + topic + " at " + this + "; make it first");
+        }
+        return found.stream().map(p -> new TopicPartition(topic, p.partition())).toList();
+    }
+
+    /** Asks a broker for anything, so that brokers that are away are noticed while nothing arrives. */
+    void requireAnswer(Consumer<byte[], byte[]> consumer, String topic) {
+        try {
+            consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
+        } catch (TimeoutException e) {
+            throw away("topic " + topic, e);
+        }
+    }
+
+    /** Makes the error for brokers that have not answered within the deadline. */
+    StreamException away(String what, Throwable cause) {
+        return new StreamException(what + ": the brokers at " + servers + " have not answered within "
+                + deadline.toMillis() / 1000.0 + " s; check the address, the network and that a broker runs", cause);
+    }
+
+    /** Closes a consumer within a second or so. */
+    static void close(Consumer<byte[], byte[]> consumer) {
+        consumer.close(CloseOptions.timeout(Duration.ofSeconds(2)));
+    }
+
+    @Override
+    public String toString() {
+        return "the brokers at " + servers;
+    }
+}

@@ -1,0 +1,94 @@
+package dev.starling.kafka;
+
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.zip.CRC32C;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+
+/** What of a topic has counted: offsets, counts and a checksum, which lie in the notes of a checkpoint. */
+final class LearnerProgress {
+    private static final String OFFSET = "kafka.offset.";
+
+    private final String topic;
+    /** The offset of the next record by partition. */
+    private final Map<Integer, Long> offsets = new TreeMap<>();
+    long trained;
+    long heldOut;
+    long refused;
+    private long checksum;
+
+    LearnerProgress(String topic) {
+        this.topic = topic;
+    }
+
+    long records() {
+        return trained + heldOut + refused;
+    }
+
+    long checksum() {
+        return checksum;
+    }
+
+    /** Returns where to go on in a partition, or {@code null} to begin. */
+    Long offset(TopicPartition partition) {
+        return offsets.get(partition.partition());
+    }
+
+    /** Notes that a record has been taken. */
+    void take(ConsumerRecord<byte[], byte[]> record) {
+        offsets.put(record.partition(), record.offset() + 1);
+        checksum += hash(record.partition(), record.offset(), record.value());
+    }
+
+    /** Returns a hash of a record's place and value. */
+    static long hash(int partition, long offset, byte[] value) {
+        CRC32C crc = new CRC32C();
+        if (value != null) {
+            crc.update(value);
+        }
+        long h = offset * 0x9E3779B97F4A7C15L + partition * 0xC2B2AE3D27D4EB4FL + crc.getValue();
+        h = (h ^ h >>> 32) * 0xD6E8FEB86659FD93L;
+        h = (h ^ h >>> 32) * 0xD6E8FEB86659FD93L;
+        return h ^ h >>> 32;
+    }
+
+    /** Tells whether one record in {@code every} is held out: always the same ones. */
+    static boolean isHeldOut(ConsumerRecord<byte[], byte[]> record, int every) {
+        return every > 0 && Long.remainderUnsigned(hash(record.partition(), record.offset(), null), every) == 0;
+    }
+
+    /** Describes where it stands, for messages. */
+    String place() {
+        return "topic " + topic + " before offsets " + offsets;
+    }
+
+    void save(Map<String, String> notes) {
+        notes.put("kafka.topic", topic);
+        offsets.forEach((partition, offset) -> notes.put(OFFSET + partition, offset.toString()));
+        notes.put("kafka.trained", Long.toString(trained));
+        notes.put("kafka.held-out", Long.toString(heldOut));
+        notes.put("kafka.refused", Long.toString(refused));
+        notes.put("kafka.checksum", Long.toHexString(checksum));
+    }
+
+    void restore(Map<String, String> notes) {
+        if (!topic.equals(notes.get("kafka.topic"))) {
+            throw new StreamException("the checkpoint is of topic " + notes.get("kafka.topic") + ", not of " + topic
+                    + "; choose another directory");
+        }
+        try {
+            notes.forEach((name, value) -> {
+                if (name.startsWith(OFFSET)) {
+                    offsets.put(Integer.parseInt(name.substring(OFFSET.length())), Long.parseLong(value));
+                }
+            });
+            trained = Long.parseLong(notes.get("kafka.trained"));
+            heldOut = Long.parseLong(notes.get("kafka.held-out"));
+            refused = Long.parseLong(notes.get("kafka.refused"));
+            checksum = Long.parseUnsignedLong(notes.get("kafka.checksum"), 16);
+        } catch (NumberFormatException e) {
+            throw new StreamException("the checkpoint has no notes of a learner: " + e.getMessage(), e);
+        }
+    }
+}

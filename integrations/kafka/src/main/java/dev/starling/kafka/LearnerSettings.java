@@ -1,0 +1,152 @@
+package dev.starling.kafka;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.Metric;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+
+/** Describes a {@link KafkaLearner}. */
+public final class LearnerSettings {
+    final KafkaCluster cluster;
+    final String topic;
+    final RowCodec codec;
+    Layer model;
+    Loss loss;
+    Optimizer optimizer;
+    int batch = 64;
+    long seed;
+    int holdOut = 10;
+    int window = 1000;
+    int least = 100;
+    double margin;
+    Path checkpoints;
+    long every = 10_000;
+    Duration interval = Duration.ofSeconds(30);
+    String deadLetters;
+    List<Metric> metrics = List.of();
+    ModelTopic published;
+    Path files;
+    Map<String, String> metadata = Map.of();
+    private int targets = 1;
+    private int classes;
+
+    LearnerSettings(KafkaCluster cluster, String topic, RowCodec codec) {
+        this.cluster = cluster;
+        this.topic = topic;
+        this.codec = codec;
+    }
+
+    RowSplit split() {
+        return new RowSplit(codec.columns(), targets, classes);
+    }
+
+    /** Sets what is trained, and how. */
+    public LearnerSettings model(Layer trained, Loss by, Optimizer with) {
+        model = trained;
+        loss = by;
+        optimizer = with;
+        return this;
+    }
+
+    /** Makes the last {@code count} numbers of a row the target, {@code [N, count]}; 1 by default. */
+    public LearnerSettings targets(int count) {
+        targets = count;
+        return this;
+    }
+
+    /** Makes the last number of a row a class from 0 to below {@code count}: the target is {@code [N]} in i64. */
+    public LearnerSettings classes(int count) {
+        targets = 1;
+        classes = count;
+        return this;
+    }
+
+    /** Sets how many records a step takes; fewer when none arrives for 100 ms. 64 by default. */
+    public LearnerSettings batch(int records) {
+        batch = records;
+        return this;
+    }
+
+    /** Sets the seed of what layers draw. */
+    public LearnerSettings seed(long value) {
+        seed = value;
+        return this;
+    }
+
+    /**
+     * Sets what is held out of training: one record in {@code every}, of which the last {@code rows} are measured once
+     * there are {@code atLeast}. By default 10, 1,000 and 100; 0 holds out none, then nothing is published.
+     */
+    public LearnerSettings holdOut(int every, int rows, int atLeast) {
+        holdOut = every;
+        window = rows;
+        least = atLeast;
+        return this;
+    }
+
+    /** Sets metrics to measure on held-out rows beside the loss. */
+    public LearnerSettings metrics(Metric... each) {
+        metrics = List.of(each);
+        return this;
+    }
+
+    /** Sets where checkpoints are kept; a learner that finds one there goes on from it. */
+    public LearnerSettings checkpoints(Path directory) {
+        checkpoints = directory;
+        return this;
+    }
+
+    /** Saves, measures and publishes after so many records or so long; 10,000 and 30 s by default. */
+    public LearnerSettings every(long records, Duration time) {
+        every = records;
+        interval = time;
+        return this;
+    }
+
+    /** Sets the topic of records that cannot be decoded; without one they are logged. */
+    public LearnerSettings deadLetters(String to) {
+        deadLetters = to;
+        return this;
+    }
+
+    /**
+     * Publishes a version when its held-out loss is below that of the version that serves.
+     *
+     * @param directory for files, under a path that scorers have too
+     * @param texts for the files, for example of {@link dev.starling.nn.model.ModelDescription#metadata}
+     */
+    public LearnerSettings publish(ModelTopic to, Path directory, Map<String, String> texts) {
+        published = to;
+        files = directory;
+        metadata = Map.copyOf(texts);
+        return this;
+    }
+
+    /** Sets by which share of the served loss a version must be better to be published; 0 by default. */
+    public LearnerSettings margin(double share) {
+        margin = share;
+        return this;
+    }
+
+    /**
+     * Connects, and goes on from the latest checkpoint if there is one.
+     *
+     * @throws StreamException if a topic or a broker is missing, or a setting
+     * @throws dev.starling.nn.checkpoint.CheckpointException if the checkpoint is damaged or does not fit
+     */
+    public KafkaLearner open() {
+        if (model == null || checkpoints == null) {
+            throw new StreamException("a learner must have a model and a directory of checkpoints");
+        }
+        if (batch < 1 || holdOut < 0 || window < 1 || least < 1 || least > window || every < 1) {
+            throw new StreamException("a learner must have batch >= 1, every >= 1, holdOut >= 0 and 1 <= atLeast <= "
+                    + "rows of the window, got " + batch + ", " + every + ", " + holdOut + ", " + least + " and "
+                    + window);
+        }
+        return new KafkaLearner(this);
+    }
+}

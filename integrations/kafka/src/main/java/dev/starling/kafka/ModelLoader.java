@@ -1,0 +1,64 @@
+package dev.starling.kafka;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.model.ModelDescription;
+import java.io.IOException;
+
+/**
+ * Makes a model of an announcement: fetches the file once, compares its SHA-256, builds the model, fills in the
+ * weights, and tries it on a row of zeros. Whatever fails, nothing is left behind.
+ */
+final class ModelLoader {
+    private final ModelTopic source;
+    private final int columns;
+
+    ModelLoader(ModelTopic source, int columns) {
+        this.source = source;
+        this.columns = columns;
+    }
+
+    /**
+     * Loads a version.
+     *
+     * @throws StreamException that names file, version and reason; if the checksum is wrong, both
+     */
+    ServedModel load(ModelVersion version) {
+        byte[] bytes;
+        try {
+            bytes = source.store().read(version.uri());
+        } catch (IOException | RuntimeException e) {
+            throw refused(version, "the file cannot be read: " + e, e);
+        }
+        String found = ModelVersion.sha256(bytes);
+        if (!found.equals(version.sha256())) {
+            throw refused(version, "the file has the SHA-256 " + found + ", the announcement says "
+                    + version.sha256(), null);
+        }
+        Layer model = null;
+        try (SafeTensors file = SafeTensors.of(bytes)) {
+            if (source.factory() == null) {
+                model = ModelDescription.load(file, source.loader());
+            } else {
+                model = source.factory().get();
+                file.into(model.state());
+            }
+            ServedModel served = new ServedModel(model, version);
+            float[] trial = served.score(new float[columns], 1, columns);
+            FloatRows.requireFinite(trial, 0, trial.length);
+            model = null;
+            return served;
+        } catch (RuntimeException e) {
+            throw refused(version, "the model does not fit rows of " + columns + " numbers or cannot be built: "
+                    + e.getMessage(), e);
+        } finally {
+            if (model != null) {
+                model.close();
+            }
+        }
+    }
+
+    private static StreamException refused(ModelVersion version, String reason, Throwable cause) {
+        return new StreamException(version + " from " + version.uri() + " is refused: " + reason, cause);
+    }
+}

@@ -1,0 +1,87 @@
+package dev.starling.kafka;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.SafeTensors;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+
+/** Writes versions of models as files and announces them on a compacted topic. Confined to one thread. */
+public final class ModelPublisher implements AutoCloseable {
+    private final KafkaCluster cluster;
+    private final String topic;
+    private final Path directory;
+    private final Producer<byte[], byte[]> producer;
+
+    private ModelPublisher(KafkaCluster cluster, String topic, Path directory) {
+        this.cluster = cluster;
+        this.topic = topic;
+        this.directory = directory;
+        producer = cluster.producer(Map.of());
+    }
+
+    /**
+     * Makes a publisher.
+     *
+     * @param topic compacted, of one partition
+     * @param directory where files go; scorers must be able to read it under the same path
+     */
+    public static ModelPublisher of(KafkaCluster cluster, String topic, Path directory) {
+        return new ModelPublisher(cluster, topic, directory.toAbsolutePath());
+    }
+
+    /**
+     * Writes a version and announces it.
+     *
+     * @param metadata texts for the file, for example of {@link dev.starling.nn.model.ModelDescription#metadata}
+     * @throws StreamException if the brokers do not acknowledge it within the deadline
+     */
+    public ModelVersion publish(String name, long version, Layer model, Map<String, String> metadata) {
+        ModelVersion written = write(name, version, model, metadata);
+        announce(written);
+        return written;
+    }
+
+    /** Writes a version's file, whole or not at all, under a name that no other content has. */
+    ModelVersion write(String name, long version, Layer model, Map<String, String> metadata) {
+        try {
+            Files.createDirectories(directory);
+            Path draft = directory.resolve(name + "-" + version + "-" + ProcessHandle.current().pid() + ".draft");
+            SafeTensors.write(draft, model.state(), metadata);
+            String sha256 = ModelVersion.sha256(Files.readAllBytes(draft));
+            Path file = directory.resolve(name + "-" + version + "-" + sha256.substring(0, 8) + ".safetensors");
+            Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE);
+            return new ModelVersion(name, version, file.toString(), sha256);
+        } catch (IOException e) {
+            throw new StreamException(name + " version " + version + " cannot be written to " + directory + ": " + e,
+                    e);
+        }
+    }
+
+    /** Announces a version, and waits until the brokers have it. */
+    public void announce(ModelVersion version) {
+        try {
+            producer.send(new ProducerRecord<>(topic, version.name().getBytes(StandardCharsets.UTF_8),
+                    version.toJson())).get(cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException | KafkaException e) {
+            throw cluster.away("the announcement of " + version + " on topic " + topic, e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new StreamException("the announcement of " + version + " was interrupted", e);
+        }
+    }
+
+    @Override
+    public void close() {
+        producer.close(cluster.deadline());
+    }
+}

@@ -1,0 +1,39 @@
+package dev.starling.kafka;
+
+import dev.starling.nn.Layer;
+import java.util.function.Supplier;
+
+/**
+ * Where a model is announced, and how it is made of a file. Immutable.
+ *
+ * @param topic compacted, of one partition
+ * @param name of the model; announcements of others are passed over
+ * @param store fetches files
+ * @param factory makes the layers that weights are filled into; {@code null} where files describe their models
+ * @param loader knows the factories that files name
+ */
+public record ModelTopic(String topic, String name, ModelStore store, Supplier<? extends Layer> factory,
+        ClassLoader loader) {
+    /**
+     * Names a model whose files lie in this machine's file systems and {@linkplain
+     * dev.starling.nn.model.ModelDescription describe} it.
+     */
+    public static ModelTopic of(String topic, String name) {
+        return new ModelTopic(topic, name, ModelStore.files(), null, ModelTopic.class.getClassLoader());
+    }
+
+    /** Returns this with something else that fetches files. */
+    public ModelTopic store(ModelStore files) {
+        return new ModelTopic(topic, name, files, factory, loader);
+    }
+
+    /** Returns this with layers that the application makes; a file then brings nothing but weights. */
+    public ModelTopic factory(Supplier<? extends Layer> maker) {
+        return new ModelTopic(topic, name, store, maker, loader);
+    }
+
+    /** Returns this with another loader of the classes that files name. */
+    public ModelTopic loader(ClassLoader factories) {
+        return new ModelTopic(topic, name, store, factory, factories);
+    }
+}

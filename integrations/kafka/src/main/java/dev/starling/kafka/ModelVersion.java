@@ -1,0 +1,70 @@
+package dev.starling.kafka;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.Map;
+
+/**
+ * What is announced on the topic of models: where the safetensors file of a version is, and its checksum. The key of
+ * the announcement is the model's name, so that compaction keeps the latest; its value is this as JSON.
+ *
+ * @param name of the model
+ * @param version from 0; the last announcement counts, whatever its number
+ * @param uri path or {@code file:} URI of the safetensors file, or what a {@link ModelStore} of the user understands
+ * @param sha256 of the file, 64 hexadecimal digits
+ */
+public record ModelVersion(String name, long version, String uri, String sha256) {
+    /** Checks the fields. */
+    public ModelVersion {
+        if (name.isBlank() || version < 0 || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
+            throw new StreamException("an announcement must have a name, a version >= 0, a uri and a sha256 of 64 "
+                    + "lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", " + sha256);
+        }
+    }
+
+    /** Describes a file by its bytes. */
+    static ModelVersion of(String name, long version, String uri, byte[] file) {
+        return new ModelVersion(name, version, uri, sha256(file));
+    }
+
+    static String sha256(byte[] bytes) {
+        try {
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
+        } catch (NoSuchAlgorithmException e) {
+            throw new AssertionError("every Java platform has SHA-256", e);
+        }
+    }
+
+    /** Returns the value of the announcement. */
+    public byte[] toJson() {
+        return ("{\"name\": " + FlatJson.quoted(name) + ", \"version\": " + version + ", \"uri\": "
+                + FlatJson.quoted(uri) + ", \"sha256\": \"" + sha256 + "\"}").getBytes(StandardCharsets.UTF_8);
+    }
+
+    /**
+     * Reads the value of an announcement; fields of other names are passed over.
+     *
+     * @throws StreamException if it is malformed or a field is missing
+     */
+    public static ModelVersion ofJson(byte[] json) {
+        try {
+            Map<String, String> fields = FlatJson.read(
+                    StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(json)).toString());
+            return new ModelVersion(fields.getOrDefault("name", ""),
+                    Long.parseLong(fields.getOrDefault("version", "-1")), fields.getOrDefault("uri", ""),
+                    fields.getOrDefault("sha256", ""));
+        } catch (CharacterCodingException | NumberFormatException e) {
+            throw new StreamException("an announcement must be JSON in UTF-8: " + e.getMessage(), e);
+        }
+    }
+
+    /** Returns for example {@code fraud version 7}. */
+    @Override
+    public String toString() {
+        return name + " version " + version;
+    }
+}

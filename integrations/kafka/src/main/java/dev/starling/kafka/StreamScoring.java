@@ -1,0 +1,118 @@
+package dev.starling.kafka;
+
+import java.time.Duration;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
+
+/**
+ * Scoring as a processor of Kafka Streams: one model for all of an application's stream threads, swapped as it is
+ * announced. Results and dead letters are those of {@link KafkaScorer}. Close the {@code KafkaStreams} first.
+ *
+ * <pre>{@code
+ * try (StreamScoring scoring = StreamScoring.open(cluster, RowCodec.floats(16), ModelTopic.of("models", "fraud"));
+ *         KafkaStreams streams = new KafkaStreams(
+ *                 scoring.topology("payments", "scores", "payments.dead"), new StreamsConfig(settings))) {
+ *     streams.start();
+ * }
+ * }</pre>
+ *
+ * <p>Set {@code processing.guarantee} to {@code exactly_once_v2}. Records that wait for their batch lie in a state
+ * store with a changelog, which is part of the transaction: that is what makes batches and exactly once go together.
+ */
+public final class StreamScoring implements AutoCloseable {
+    /** The name of the child that takes results. */
+    public static final String RESULTS = "starling-results";
+    /** The name of the child that takes dead letters. */
+    public static final String DEAD_LETTERS = "starling-dead-letters";
+
+    private final RowCodec codec;
+    private final LiveModel live = new LiveModel();
+    private final Queue<DeadLetter> refusals = new ConcurrentLinkedQueue<>();
+    private final ModelWatch watch;
+    private final int batch;
+    private final Duration latency;
+
+    private StreamScoring(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch, Duration latency) {
+        this.codec = codec;
+        this.batch = batch;
+        this.latency = latency;
+        watch = new ModelWatch(cluster, model, codec.columns(), live, refusals::add);
+        watch.requireModel(refusals);
+    }
+
+    /** Takes over the announced model, for batches of up to 1,024 records that wait up to 20 ms. */
+    public static StreamScoring open(KafkaCluster cluster, RowCodec codec, ModelTopic model) {
+        return open(cluster, codec, model, 1024, Duration.ofMillis(20));
+    }
+
+    /**
+     * Takes over the announced model.
+     *
+     * @param batch how many records of a task are scored together at most
+     * @param latency how long the first of them waits at most, at least 1 ms
+     * @throws StreamException if the brokers do not answer, or no announced version can be served
+     */
+    public static StreamScoring open(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch,
+            Duration latency) {
+        if (batch < 1 || latency.toMillis() < 1) {
+            throw new StreamException("a batch must have 1 record or more and a latency of 1 ms or more, got " + batch
+                    + " and " + latency);
+        }
+        return new StreamScoring(cluster, codec, model, batch, latency);
+    }
+
+    /** Returns a topology that reads one topic and writes results and dead letters. */
+    public Topology topology(String from, String to, String deadLetters) {
+        ByteArraySerializer bytes = new ByteArraySerializer();
+        return new Topology()
+                .addSource("starling-source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), from)
+                .addProcessor("starling-scoring", processor(), "starling-source")
+                .addSink(RESULTS, to, bytes, bytes, "starling-scoring")
+                .addSink(DEAD_LETTERS, deadLetters, bytes, bytes, "starling-scoring");
+    }
+
+    /**
+     * Returns the processor for a topology of the application's own, where it needs two children: {@link #RESULTS} and
+     * {@link #DEAD_LETTERS}.
+     */
+    public ProcessorSupplier<byte[], byte[], byte[], byte[]> processor() {
+        return new ScoringProcessor.Supplier(this);
+    }
+
+    RowCodec codec() {
+        return codec;
+    }
+
+    LiveModel live() {
+        return live;
+    }
+
+    /** Returns models that were refused and of which no dead letter was sent yet. */
+    Queue<DeadLetter> refusals() {
+        return refusals;
+    }
+
+    int batch() {
+        return batch;
+    }
+
+    Duration latency() {
+        return latency;
+    }
+
+    /** Returns the version that serves now. */
+    public ModelVersion serving() {
+        return live.version();
+    }
+
+    /** Stops the watching of models and gives back the model's memory. */
+    @Override
+    public void close() {
+        watch.close();
+        live.close();
+    }
+}

@@ -1,0 +1,36 @@
+package dev.starling.kafka;
+
+import dev.starling.kafka.broker.EmbeddedBroker;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+
+/** One broker for all test classes of the JVM, closed after the last; each test asks for topics of its own. */
+final class Broker implements ParameterResolver {
+    private static final AtomicInteger TOPICS = new AtomicInteger();
+
+    @Override
+    public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
+        return parameter.getParameter().getType() == EmbeddedBroker.class;
+    }
+
+    @Override
+    public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+        return context.getRoot().getStore(ExtensionContext.Namespace.GLOBAL)
+                .getOrComputeIfAbsent(EmbeddedBroker.class, key -> EmbeddedBroker.start(), EmbeddedBroker.class);
+    }
+
+    static KafkaCluster cluster(EmbeddedBroker broker) {
+        return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(20));
+    }
+
+    /** Makes a topic that no other test has. */
+    static String topic(EmbeddedBroker broker, String kind, int partitions) {
+        String name = kind + "-" + TOPICS.incrementAndGet();
+        broker.topics(Map.of(name, partitions));
+        return name;
+    }
+}

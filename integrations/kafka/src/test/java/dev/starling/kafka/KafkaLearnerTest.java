@@ -1,0 +1,167 @@
+package dev.starling.kafka;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.kafka.broker.EmbeddedBroker;
+import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.model.ModelFactory;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.Metric;
+import dev.starling.tensor.Generator;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Random;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+@ExtendWith(Broker.class)
+@Timeout(120)
+class KafkaLearnerTest {
+    /** Two numbers and the class: 1 where the first is greater. */
+    private static final RowCodec CODEC = RowCodec.floats(3);
+
+    @TempDir
+    Path directory;
+    private KafkaCluster cluster;
+    private String topic;
+    private String models;
+
+    /** Two classes of two numbers. */
+    public static final class TwoClasses implements ModelFactory {
+        @Override
+        public Layer create(Map<String, String> settings, Generator generator) {
+            return Linear.of(2, 2, generator);
+        }
+    }
+
+    @BeforeEach
+    void topics(EmbeddedBroker broker) {
+        cluster = Broker.cluster(broker);
+        topic = Broker.topic(broker, "labelled", 2);
+        models = Broker.topic(broker, "models", 1);
+    }
+
+    private void write(int from, int to, boolean inverted) {
+        Random random = new Random(from);
+        try (Producer<byte[], byte[]> producer = cluster.producer(Map.of("linger.ms", 20))) {
+            for (int id = from; id < to; id++) {
+                float a = random.nextFloat();
+                float b = random.nextFloat();
+                producer.send(new ProducerRecord<>(topic, Records.key(id),
+                        CODEC.encode(new float[] {a, b, a > b != inverted ? 1 : 0}, 0, 3)));
+            }
+        }
+    }
+
+    private LearnerSettings settings(Layer model, Optimizer optimizer) {
+        return KafkaLearner.of(cluster, topic, CODEC).model(model, Loss.crossEntropy(), optimizer).classes(2)
+                .checkpoints(directory.resolve("checkpoints")).every(1000, Duration.ofSeconds(1))
+                .holdOut(10, 100, 50).metrics(Metric.accuracy())
+                .publish(ModelTopic.of(models, "two"), directory.resolve("models"),
+                        ModelDescription.of(TwoClasses.class, Map.of()).metadata());
+    }
+
+    private static void learn(KafkaLearner learner, long records) {
+        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        while (learner.report().records() < records) {
+            assertThat(System.nanoTime()).as("deadline; " + learner.report()).isLessThan(end);
+            learner.step();
+        }
+    }
+
+    @Test
+    void shouldPublishWhatIsBetterOnTheWindow() {
+        write(0, 4000, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
+                KafkaLearner learner = settings(model, adam).open()) {
+            learn(learner, 4000);
+            LearnerReport straight = learner.report();
+            assertThat(straight.heldOut()).isBetween(300L, 500L);
+            assertThat(straight.trained() + straight.heldOut()).isEqualTo(straight.records());
+            assertThat(straight.metrics().get("accuracy")).isGreaterThan(0.85);
+            assertThat(straight.published()).isNotNegative();
+            write(4000, 12_000, true);
+            learn(learner, 12_000);
+            assertThat(learner.report().metrics().get("accuracy")).as("after the drift").isGreaterThan(0.85);
+            assertThat(learner.report().published()).isGreaterThan(straight.published());
+        }
+        ConsumerRecord<byte[], byte[]> last = Records.read(cluster, models, 2).getLast();
+        ModelVersion version = ModelVersion.ofJson(last.value());
+        try (LiveModel live = new LiveModel()) {
+            live.swap(new ModelLoader(ModelTopic.of(models, "two"), 2).load(version));
+            float[] score = live.hold().score(new float[] {0.9f, 0.1f}, 1, 2);
+            assertThat(score[0]).as("inverted: class 0 where the first is greater").isGreaterThan(score[1]);
+        }
+    }
+
+    @Test
+    void shouldGoOnFromTheCheckpointAndAnnounceOnce() {
+        write(0, 3000, false);
+        long published;
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
+                KafkaLearner learner = settings(model, adam).open()) {
+            learn(learner, 3000);
+            published = learner.report().published();
+        }
+        write(3000, 3500, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(4)); Optimizer adam = Adam.over(model).rate(0.05).build()) {
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                assertThat(learner.report().records()).isEqualTo(3000);
+                while (learner.step() > 0) {
+                    assertThat(adam.steps()).isGreaterThan(30);
+                }
+            }
+            assertThat(Checkpoint.latest(directory.resolve("checkpoints")).orElseThrow().step()).isEqualTo(3500);
+        }
+        long announced = Records.read(cluster, models, 1).stream().map(r -> ModelVersion.ofJson(r.value()))
+                .filter(v -> v.version() == published).count();
+        assertThat(announced).isEqualTo(1);
+    }
+
+    @Test
+    void shouldDeadLetterWhatItCannotLearn(EmbeddedBroker broker) {
+        String dead = Broker.topic(broker, "dead", 1);
+        write(0, 100, false);
+        Records.write(cluster, topic, 100, new byte[5]);
+        Records.write(cluster, topic, 101, CODEC.encode(new float[] {1, 2, 7}, 0, 3));
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
+                KafkaLearner learner = settings(model, adam).deadLetters(dead).every(102, Duration.ofSeconds(60))
+                        .open()) {
+            learn(learner, 102);
+            assertThat(learner.report().refused()).isEqualTo(2);
+        }
+        assertThat(Records.read(cluster, dead, 2)).extracting(r -> Records.header(r, StreamHeaders.ERROR))
+                .anyMatch(error -> error.contains("got 5 bytes"))
+                .anyMatch(error -> error.contains("from 0 to 1, got 7.0"));
+    }
+
+    @Test
+    void shouldRefuseSettingsAndCheckpointsThatDoNotFit(EmbeddedBroker broker) {
+        write(0, 100, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            assertThatThrownBy(() -> settings(model, adam).holdOut(10, 100, 200).open())
+                    .isInstanceOf(StreamException.class).hasMessageContaining("atLeast");
+            assertThatThrownBy(() -> settings(model, adam).targets(3).open())
+                    .isInstanceOf(StreamException.class).hasMessageContaining("1 to 2 of the target, got 3");
+            try (KafkaLearner learner = settings(model, adam).every(100, Duration.ofSeconds(60)).open()) {
+                learn(learner, 100);
+            }
+            topic = Broker.topic(broker, "labelled", 1);
+            assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("the checkpoint is of topic");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+package dev.starling.kafka;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.kafka.broker.EmbeddedBroker;
+import dev.starling.nn.Layer;
+import dev.starling.nn.layer.Linear;
+import dev.starling.tensor.Generator;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+@ExtendWith(Broker.class)
+@Timeout(120)
+class KafkaScorerTest {
+    private static final RowCodec CODEC = RowCodec.floats(SumModel.COLUMNS);
+
+    @TempDir
+    Path directory;
+    private KafkaCluster cluster;
+    private String in;
+    private String out;
+    private String dead;
+    private String models;
+
+    @BeforeEach
+    void topics(EmbeddedBroker broker) {
+        cluster = Broker.cluster(broker);
+        in = Broker.topic(broker, "in", 2);
+        out = Broker.topic(broker, "out", 1);
+        dead = Broker.topic(broker, "dead", 1);
+        models = Broker.topic(broker, "models", 1);
+    }
+
+    private ModelVersion publish(long version) {
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory);
+                Layer model = SumModel.ofVersion(version)) {
+            return publisher.publish("sum", version, model, SumModel.metadata());
+        }
+    }
+
+    private void announce(ModelVersion version) {
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            publisher.announce(version);
+        }
+    }
+
+    private KafkaScorer.Builder scorer() {
+        return KafkaScorer.of(cluster, CODEC).from(in).to(out).deadLetters(dead).model(ModelTopic.of(models, "sum"))
+                .group("group-" + in);
+    }
+
+    private static void drive(KafkaScorer scorer, BooleanSupplier done) {
+        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        while (!done.getAsBoolean()) {
+            assertThat(System.nanoTime()).as("deadline; " + scorer.counts()).isLessThan(end);
+            scorer.step();
+        }
+    }
+
+    @Test
+    void shouldScoreEachRecordOnceAndSwapBetweenBatches() {
+        publish(1);
+        Records.write(cluster, in, 0, 3000);
+        try (KafkaScorer scorer = scorer().batch(256, Duration.ofMillis(5)).open()) {
+            drive(scorer, () -> scorer.counts().scored() >= 1000);
+            publish(2);
+            drive(scorer, () -> scorer.serving().version() == 2);
+            Records.write(cluster, in, 3000, 4000);
+            drive(scorer, () -> scorer.counts().scored() == 4000);
+            assertThat(scorer.counts().dead()).isZero();
+            assertThat(scorer.counts().batches()).isLessThan(400);
+        }
+        Tally tally = new Tally(4000);
+        Records.read(cluster, out, 4000).forEach(tally::take);
+        tally.requireEachOnce();
+        assertThat(tally.versions()).containsOnlyKeys(1L, 2L);
+    }
+
+    @Test
+    void shouldDeadLetterWhatCannotBeDecodedWithItsPlace() {
+        publish(1);
+        Records.write(cluster, in, 1, new byte[7]);
+        Records.write(cluster, in, 2, CODEC.encode(new float[] {1, Float.NaN, 3, 4}, 0, 4));
+        Records.write(cluster, in, 3, CODEC.encode(new float[] {1, 2, 3}, 0, 3));
+        Records.write(cluster, in, 4, (byte[]) null);
+        Records.write(cluster, in, 5, 6);
+        List<ConsumerRecord<byte[], byte[]>> sources = Records.read(cluster, in, 5);
+        try (KafkaScorer scorer = scorer().open()) {
+            drive(scorer, () -> scorer.counts().scored() == 1 && scorer.counts().dead() == 4);
+        }
+        List<ConsumerRecord<byte[], byte[]>> letters = Records.read(cluster, dead, 4);
+        assertThat(letters).hasSize(4);
+        for (ConsumerRecord<byte[], byte[]> letter : letters) {
+            long id = Records.id(letter.key());
+            ConsumerRecord<byte[], byte[]> source = sources.stream().filter(r -> Records.id(r.key()) == id).findFirst()
+                    .orElseThrow();
+            assertThat(letter.value()).isEqualTo(source.value());
+            assertThat(Records.header(letter, StreamHeaders.TOPIC)).isEqualTo(in);
+            assertThat(Records.header(letter, StreamHeaders.PARTITION)).isEqualTo("" + source.partition());
+            assertThat(Records.header(letter, StreamHeaders.OFFSET)).isEqualTo("" + source.offset());
+            assertThat(Records.header(letter, StreamHeaders.ERROR)).contains(switch ((int) id) {
+                case 1 -> "16 bytes, 4 floats, got 7 bytes";
+                case 2 -> "finite, got NaN in column 1";
+                case 3 -> "got 12 bytes";
+                default -> "no value";
+            });
+        }
+        assertThat(Records.read(cluster, out, 1)).hasSize(1);
+    }
+
+    @Test
+    void shouldServeTheOldModelWhenTheNewOneIsRefused() throws Exception {
+        ModelVersion good = publish(1);
+        try (KafkaScorer scorer = scorer().open()) {
+            ModelVersion torn = publish(2);
+            drive(scorer, () -> scorer.serving().version() == 2);
+            byte[] bytes = Files.readAllBytes(Path.of(torn.uri()));
+            bytes[bytes.length - 1] ^= 1;
+            Path damaged = Files.write(directory.resolve("damaged.safetensors"), bytes);
+            announce(new ModelVersion("sum", 3, damaged.toString(), good.sha256()));
+            announce(new ModelVersion("sum", 4, directory.resolve("absent").toString(), good.sha256()));
+            drive(scorer, () -> scorer.counts().refused() == 2);
+            Records.write(cluster, in, 0, 10);
+            drive(scorer, () -> scorer.counts().scored() == 10);
+            assertThat(scorer.serving().version()).isEqualTo(2);
+            assertThat(Records.header(Records.read(cluster, dead, 2).getFirst(), StreamHeaders.ERROR))
+                    .contains("sum version 3", damaged.toString(), ModelVersion.sha256(bytes), good.sha256());
+            assertThat(Records.header(Records.read(cluster, dead, 2).getLast(), StreamHeaders.ERROR))
+                    .contains("sum version 4", "absent", "cannot be read");
+            assertThat(Records.header(Records.read(cluster, dead, 2).getFirst(), StreamHeaders.TOPIC))
+                    .isEqualTo(models);
+        }
+        Records.read(cluster, out, 10).forEach(r ->
+                assertThat(Records.header(r, StreamHeaders.VERSION)).isEqualTo("2"));
+    }
+
+    @Test
+    void shouldRefuseModelsThatDoNotFit() {
+        publish(1);
+        try (KafkaScorer scorer = scorer().open();
+                ModelPublisher publisher = ModelPublisher.of(cluster, models, directory);
+                Layer wide = Linear.of(5, 1, Generator.seeded(1))) {
+            publisher.publish("sum", 2, wide, SumModel.metadata());
+            publisher.publish("sum", 3, wide, Map.of());
+            publisher.publish("sum", 4, wide, Map.of("model.factory", "java.lang.Runtime"));
+            publisher.publish("other", 9, wide, Map.of());
+            Records.write(cluster, models, 1, "{\"name\":".getBytes(StandardCharsets.UTF_8));
+            drive(scorer, () -> scorer.counts().refused() == 4);
+            assertThat(scorer.serving().version()).isEqualTo(1);
+            List<String> errors = Records.read(cluster, dead, 4).stream()
+                    .map(r -> Records.header(r, StreamHeaders.ERROR)).toList();
+            assertThat(errors.get(0)).contains("sum version 2", "does not fit rows of 4 numbers");
+            assertThat(errors.get(1)).contains("sum version 3", "model.factory");
+            assertThat(errors.get(2)).contains("java.lang.Runtime must be public and implement ModelFactory");
+            assertThat(errors.get(3)).contains("must be a JSON object");
+        }
+    }
+
+    @Test
+    void shouldGoBackToTheLastVersionThatCanBeServedAtTheStart() {
+        ModelVersion good = publish(7);
+        announce(new ModelVersion("sum", 8, good.uri(), "0".repeat(64)));
+        try (KafkaScorer scorer = scorer().open()) {
+            assertThat(scorer.serving()).isEqualTo(good);
+            drive(scorer, () -> scorer.counts().refused() == 1);
+        }
+    }
+
+    @Test
+    void shouldEndWhenAnotherTakesItsPlace() {
+        publish(1);
+        Records.write(cluster, in, 0, 10);
+        try (KafkaScorer first = scorer().open()) {
+            drive(first, () -> first.counts().scored() == 10);
+            try (KafkaScorer second = scorer().open()) {
+                Records.write(cluster, in, 10, 20);
+                drive(second, () -> second.counts().scored() == 10);
+                assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("has to end");
+            }
+        }
+        Tally tally = new Tally(20);
+        Records.read(cluster, out, 20).forEach(tally::take);
+        tally.requireEachOnce();
+    }
+
+    @Test
+    void shouldSayThatNoModelIsAnnounced() {
+        assertThatThrownBy(() -> scorer().open()).isInstanceOf(StreamException.class)
+                .hasMessageContaining("no version of sum on topic " + models + " can be served: none is announced");
+        assertThatThrownBy(() -> scorer().from("absent").open()).isInstanceOf(StreamException.class)
+                .hasMessageContaining("no topic absent");
+    }
+
+    @Test
+    void shouldKeepKeyHeadersAndCodecOfJson() {
+        publish(3);
+        Records.write(cluster, in, 1, "[1, 2.5e0, -3, 0]".getBytes(StandardCharsets.UTF_8));
+        Records.write(cluster, in, 2, "[1, 2, 3]".getBytes(StandardCharsets.UTF_8));
+        Records.write(cluster, in, 3, "[1, 2, NaN, 4]".getBytes(StandardCharsets.UTF_8));
+        try (KafkaScorer scorer = KafkaScorer.of(cluster, RowCodec.json(4)).from(in).to(out).deadLetters(dead)
+                .model(ModelTopic.of(models, "sum")).group("group-" + in).open()) {
+            drive(scorer, () -> scorer.counts().scored() == 1 && scorer.counts().dead() == 2);
+        }
+        ConsumerRecord<byte[], byte[]> result = Records.read(cluster, out, 1).getFirst();
+        assertThat(new String(result.value(), StandardCharsets.UTF_8)).isEqualTo("[10.5]");
+        assertThat(Records.id(result.key())).isEqualTo(1);
+        assertThat(Records.header(result, StreamHeaders.MODEL)).isEqualTo("sum");
+        assertThat(Records.header(result, StreamHeaders.VERSION)).isEqualTo("3");
+    }
+}

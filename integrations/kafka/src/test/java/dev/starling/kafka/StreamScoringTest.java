@@ -1,0 +1,83 @@
+package dev.starling.kafka;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.kafka.broker.EmbeddedBroker;
+import dev.starling.nn.Layer;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.KafkaStreams;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+@ExtendWith(Broker.class)
+@Timeout(150)
+class StreamScoringTest {
+    @TempDir
+    Path directory;
+
+    @Test
+    void shouldScoreEachRecordOnceOverARestartAndASwap(EmbeddedBroker broker) {
+        KafkaCluster cluster = Broker.cluster(broker);
+        String in = Broker.topic(broker, "in", 2);
+        String out = Broker.topic(broker, "out", 1);
+        String dead = Broker.topic(broker, "dead", 1);
+        String models = Broker.topic(broker, "models", 1);
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            publish(publisher, 1);
+            Records.write(cluster, in, 0, 2000);
+            try (StreamScoring scoring = StreamScoring.open(cluster, RowCodec.floats(SumModel.COLUMNS),
+                    ModelTopic.of(models, "sum"), 256, Duration.ofMillis(10))) {
+                KafkaStreams first = new KafkaStreams(scoring.topology(in, out, dead), settings(broker, in));
+                first.start();
+                Records.read(cluster, out, 500);
+                first.close(CloseOptions.timeout(Duration.ofSeconds(10))
+                        .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP));
+                publish(publisher, 2);
+                long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+                while (scoring.serving().version() != 2) {
+                    assertThat(System.nanoTime()).isLessThan(end);
+                    Thread.onSpinWait();
+                }
+                Records.write(cluster, in, 2000, 3000);
+                Records.write(cluster, in, 3000, new byte[3]);
+                try (KafkaStreams streams = new KafkaStreams(scoring.topology(in, out, dead), settings(broker, in))) {
+                    streams.start();
+                    Records.read(cluster, out, 3000);
+                    Records.read(cluster, dead, 1);
+                }
+            }
+        }
+        Tally tally = new Tally(3000);
+        List<ConsumerRecord<byte[], byte[]>> results = Records.read(cluster, out, 3000);
+        results.forEach(tally::take);
+        tally.requireEachOnce();
+        assertThat(tally.versions()).containsOnlyKeys(1L, 2L);
+        ConsumerRecord<byte[], byte[]> letter = Records.read(cluster, dead, 1).getFirst();
+        assertThat(Records.header(letter, StreamHeaders.TOPIC)).isEqualTo(in);
+        assertThat(Records.header(letter, StreamHeaders.ERROR)).contains("got 3 bytes");
+        assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
+    }
+
+    private Properties settings(EmbeddedBroker broker, String in) {
+        Properties settings = new Properties();
+        settings.putAll(Map.of("bootstrap.servers", broker.servers(), "application.id", "streams-" + in,
+                "processing.guarantee", "exactly_once_v2", "commit.interval.ms", "100", "replication.factor", "1",
+                "state.dir", directory.resolve("state").toString(), "enable.metrics.push", "false",
+                "num.stream.threads", "2"));
+        return settings;
+    }
+
+    private static void publish(ModelPublisher publisher, long version) {
+        try (Layer model = SumModel.ofVersion(version)) {
+            publisher.publish("sum", version, model, SumModel.metadata());
+        }
+    }
+}

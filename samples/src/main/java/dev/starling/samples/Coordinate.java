@@ -1,0 +1,77 @@
+package dev.starling.samples;
+
+import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.errors.StarlingException;
+import dev.starling.samples.train.Clusters;
+import dev.starling.transport.TransportConfig;
+import java.time.Duration;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** Runs the coordinator of a group in a process of its own, so that no member's end is the group's. */
+@Command(name = "coordinator", description = "Run the coordinator of a group as a process of its own. Members are "
+        + "started with STARLING_COORDINATOR_RANK=none. The secret is that of STARLING_SECRET_FILE. It ends when all "
+        + "members have left.", mixinStandardHelpOptions = true)
+public final class Coordinate implements Callable<Integer> {
+    private static final Duration LOOK_EVERY = Duration.ofMinutes(1);
+
+    @Option(names = "--at", paramLabel = "ADDRESS", required = true,
+            description = "Where members find it: host:port, or file:PATH, to which it writes its address.")
+    private String address;
+
+    @Option(names = "--world", paramLabel = "N", required = true,
+            description = "Number of members, servers among them, that the group begins with.")
+    private int world;
+
+    @Option(names = "--elastic", description = "Let the group go on without members that are lost, and with new ones.")
+    private boolean elastic;
+
+    @Option(names = "--fewest", paramLabel = "N", defaultValue = "1",
+            description = "Members that an elastic group goes on with at least (default: ${DEFAULT-VALUE}).")
+    private int fewest;
+
+    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
+            description = "As the members': aeron or ucx (default: ${DEFAULT-VALUE}).")
+    private String transport;
+
+    @Option(names = "--silence", paramLabel = "S", defaultValue = "10",
+            description = "Seconds without a sign of life after which a member is lost (default: ${DEFAULT-VALUE}).")
+    private int silenceSeconds;
+
+    @Spec
+    private CommandSpec spec;
+
+    @Override
+    public Integer call() {
+        if (world < 1 || fewest < 1 || fewest > world || silenceSeconds < 1) {
+            throw new ParameterException(spec.commandLine(), "1 <= --fewest <= --world and --silence > 0 must hold, "
+                    + "got " + fewest + ", " + world + " and " + silenceSeconds);
+        }
+        try {
+            TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))
+                    .silence(Duration.ofSeconds(silenceSeconds));
+            try (CoordinatorThread coordinator = Clusters.open(address, config, world,
+                    elastic ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END, fewest)) {
+                spec.commandLine().getOut().println("coordinator of " + world + " members at "
+                        + coordinator.address());
+                spec.commandLine().getOut().flush();
+                while (!coordinator.awaitDone(LOOK_EVERY)) {
+                    // Members decide how long the group lives.
+                    continue;
+                }
+            }
+            return 0;
+        } catch (IllegalArgumentException e) {
+            throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+        } catch (StarlingException e) {
+            spec.commandLine().getErr().println("starling: " + e.getMessage());
+            return 1;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+package dev.starling.samples.stream;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.time.Duration;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/** Reads what was scored and compares it with the truth. */
+final class Results implements AutoCloseable {
+    private final Points points;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final BitSet seen = new BitSet();
+    private long count;
+    private long lately;
+    private long rightLately;
+
+    Results(String servers, String topic, Points points) {
+        this.points = points;
+        consumer = new KafkaConsumer<>(Map.of("bootstrap.servers", servers, "isolation.level", "read_committed",
+                "auto.offset.reset", "earliest", "enable.metrics.push", "false"), new ByteArrayDeserializer(),
+                new ByteArrayDeserializer());
+        consumer.assign(List.of(new TopicPartition(topic, 0)));
+    }
+
+    /** Takes what has arrived. */
+    void read(Duration wait) {
+        for (ConsumerRecord<byte[], byte[]> result : consumer.poll(wait)) {
+            long id = ByteBuffer.wrap(result.key()).getLong();
+            ByteBuffer logits = ByteBuffer.wrap(result.value()).order(ByteOrder.LITTLE_ENDIAN);
+            seen.set((int) id);
+            count++;
+            lately++;
+            rightLately += (logits.getFloat() < logits.getFloat() ? 1 : 0) == points.side(id) ? 1 : 0;
+        }
+    }
+
+    long count() {
+        return count;
+    }
+
+    /** Returns how many different records have a result. */
+    long distinct() {
+        return seen.cardinality();
+    }
+
+    /** Returns the share of right answers since this was last asked. */
+    double accuracyLately() {
+        double accuracy = lately == 0 ? Double.NaN : (double) rightLately / lately;
+        lately = 0;
+        rightLately = 0;
+        return accuracy;
+    }
+
+    @Override
+    public void close() {
+        consumer.close();
+    }
+}
