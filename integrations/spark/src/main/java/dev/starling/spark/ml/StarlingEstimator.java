@@ -202,7 +202,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel> implements
     @Override
     public StarlingModel fit(Dataset<?> dataset) {
         Map<String, String> values = new LinkedHashMap<>();
-        for (String setting : (String[]) getOrDefault(settings)) {
+        for (String setting : getOrDefault(settings)) {
             String[] parts = setting.split("=", 2);
             values.put(parts[0], parts.length == 2 ? parts[1] : "");
         }

@@ -96,7 +96,7 @@ public final class StarlingModel extends Model<StarlingModel> implements MLWrita
         if (!values.isEmpty()) {
             outputs.add(Output.ofValues(values));
         }
-        Dataset<Row> scored = trained.transform(dataset.toDF(), List.of((String) getOrDefault(featuresCol())),
+        Dataset<Row> scored = trained.transform(dataset.toDF(), List.of(getOrDefault(featuresCol())),
                 outputs.toArray(Output[]::new));
         if (!prediction.isEmpty()) {
             scored = scored.withColumn(prediction, (isClass ? scored.col(prediction)
