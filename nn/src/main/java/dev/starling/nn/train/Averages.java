@@ -52,6 +52,13 @@ final class Averages {
         Arrays.fill(step, 0);
     }
 
+    /** Takes over the sums, and the means of the last batch behind them, of a run elsewhere. */
+    void follow(double[] numbers, int at, double loss) {
+        System.arraycopy(numbers, at, sums, 0, sums.length);
+        System.arraycopy(numbers, at + sums.length, last, 0, last.length);
+        lastLoss = loss;
+    }
+
     double loss() {
         return sums[1] / sums[0];
     }

@@ -42,8 +42,7 @@ public final class Progress {
             pauseSeconds = (now - lastNs) / 1e9;
         }
         lastNs = now;
-        epochNs = 0;
-        epochExamples = 0;
+        resetClock();
     }
 
     /** Times a step that trained on {@code n} examples; what a listener does in between counts too. */
@@ -51,6 +50,25 @@ public final class Progress {
         long now = System.nanoTime();
         took(Math.max(1, now - lastNs), n);
         lastNs = now;
+    }
+
+    long examplesPerEpoch() {
+        return examplesPerEpoch;
+    }
+
+    /** Returns how many examples of this epoch were trained on since the clock was started. */
+    long epochExamples() {
+        return epochExamples;
+    }
+
+    /** Returns how long that took. */
+    long epochNs() {
+        return epochNs;
+    }
+
+    void resetClock() {
+        epochNs = 0;
+        epochExamples = 0;
     }
 
     /** Counts a step. */

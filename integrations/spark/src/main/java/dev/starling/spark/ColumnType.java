@@ -1,0 +1,72 @@
+package dev.starling.spark;
+
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.UserDefinedType;
+
+/** The types of columns that hold numbers for a model. */
+enum ColumnType {
+    BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE,
+    /** Bytes 0 to 255, as pixels are. */
+    BYTES,
+    ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE,
+    /** MLlib's dense or sparse vector. */
+    VECTOR;
+
+    private static final String[] VECTOR_FIELDS = {"type", "size", "indices", "values"};
+
+    /** Returns whether a value is one number. */
+    boolean isScalar() {
+        return compareTo(DOUBLE) <= 0;
+    }
+
+    /** Returns whether a value is a whole number. */
+    boolean isWhole() {
+        return compareTo(LONG) <= 0;
+    }
+
+    /** Returns the type of a column, or {@code null} if it holds no numbers. */
+    static ColumnType of(DataType type) {
+        return switch (type) {
+            case BooleanType _ -> BOOLEAN;
+            case BinaryType _ -> BYTES;
+            case ArrayType array -> ofElements(of(array.elementType()));
+            case UserDefinedType<?> user when user.sqlType() instanceof StructType struct
+                    && java.util.Arrays.equals(struct.fieldNames(), VECTOR_FIELDS) -> VECTOR;
+            default -> ofNumber(type);
+        };
+    }
+
+    private static ColumnType ofNumber(DataType type) {
+        return switch (type) {
+            case ByteType _ -> BYTE;
+            case ShortType _ -> SHORT;
+            case IntegerType _ -> INT;
+            case LongType _ -> LONG;
+            case FloatType _ -> FLOAT;
+            case DoubleType _ -> DOUBLE;
+            default -> null;
+        };
+    }
+
+    private static ColumnType ofElements(ColumnType element) {
+        return switch (element) {
+            case BYTE -> ARRAY_OF_BYTE;
+            case SHORT -> ARRAY_OF_SHORT;
+            case INT -> ARRAY_OF_INT;
+            case LONG -> ARRAY_OF_LONG;
+            case FLOAT -> ARRAY_OF_FLOAT;
+            case DOUBLE -> ARRAY_OF_DOUBLE;
+            case null, default -> null;
+        };
+    }
+}

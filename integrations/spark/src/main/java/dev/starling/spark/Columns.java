@@ -1,0 +1,152 @@
+package dev.starling.spark;
+
+import dev.starling.nn.data.Field;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Which columns make a model's input and its target. The numbers of all input columns, one after the other, make one
+ * f32 tensor; a target is a class (i64) or one or more f32 numbers.
+ *
+ * @param inputs in the order of the selected rows
+ * @param shape of one example's input
+ * @param target follows the inputs; {@code null} for prediction
+ * @param isClass whether the target is a class
+ */
+record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass) implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final String INPUT = "spark.input.";
+    static final String SHAPE = "spark.shape";
+    private static final String CLASS = "spark.class";
+
+    /**
+     * A column.
+     *
+     * @param name in the schema
+     * @param type of its values
+     * @param width how many numbers each value has
+     */
+    record Column(String name, ColumnType type, int width) implements Serializable {
+        private static final long serialVersionUID = 1L;
+    }
+
+    /** What a user asks for. */
+    record Wish(List<String> inputs, long[] shape, String target, boolean isClass) {
+        /** Returns the names of all columns, in the order of {@link Columns}. */
+        String[] names() {
+            List<String> names = new ArrayList<>(inputs);
+            if (target != null) {
+                names.add(target);
+            }
+            return names.toArray(String[]::new);
+        }
+
+        /** Checks that the columns exist and hold numbers. */
+        void check(StructType schema) {
+            if (inputs.isEmpty()) {
+                throw new SparkDataException("no input column is named; name one or more with inputs(...)");
+            }
+            for (String name : names()) {
+                if (!Arrays.asList(schema.fieldNames()).contains(name)) {
+                    throw new SparkDataException("there is no column \"" + name + "\"; the columns are "
+                            + String.join(", ", schema.fieldNames()));
+                }
+                StructField field = schema.apply(name);
+                ColumnType type = ColumnType.of(field.dataType());
+                if (type == null) {
+                    throw new SparkDataException("column \"" + name + "\" is of type "
+                            + field.dataType().simpleString() + "; it must hold numbers: a numeric type, an array of "
+                            + "one, binary, or MLlib's vector");
+                }
+                if (name.equals(target) && isClass && !type.isScalar()) {
+                    throw new SparkDataException("column \"" + name + "\" is of type "
+                            + field.dataType().simpleString() + "; a class must be one number");
+                }
+            }
+        }
+
+        /** Fixes the widths by the first row, which holds exactly these columns. */
+        Columns resolve(StructType selected, InternalRow first) {
+            List<Column> columns = new ArrayList<>();
+            for (int i = 0; i < selected.length(); i++) {
+                StructField field = selected.apply(i);
+                ColumnType type = ColumnType.of(field.dataType());
+                if (first.isNullAt(i)) {
+                    throw new SparkDataException("column \"" + field.name() + "\" is null in the first row; fill or "
+                            + "drop rows with null");
+                }
+                columns.add(new Column(field.name(), type, RowReader.width(type, first, i)));
+            }
+            Column last = target == null ? null : columns.removeLast();
+            long width = columns.stream().mapToLong(Column::width).sum();
+            long[] dims = shape == null ? new long[] {width} : shape;
+            long count = Arrays.stream(dims).reduce(1, (a, b) -> a * b);
+            if (count != width || width == 0) {
+                throw new SparkDataException("the input shape " + Arrays.toString(dims) + " has " + count
+                        + " numbers, but the columns " + inputs + " hold " + width + " in the first row");
+            }
+            return new Columns(List.copyOf(columns), dims, last, isClass);
+        }
+    }
+
+    /** Returns this as texts to go with a model's weights. */
+    Map<String, String> metadata() {
+        Map<String, String> texts = new LinkedHashMap<>();
+        for (int i = 0; i < inputs.size(); i++) {
+            texts.put(INPUT + i, inputs.get(i).width() + " " + inputs.get(i).name());
+        }
+        texts.put(SHAPE, Arrays.stream(shape).mapToObj(Long::toString).collect(Collectors.joining(",")));
+        texts.put(CLASS, Boolean.toString(isClass));
+        return texts;
+    }
+
+    /**
+     * Returns the columns that such texts name, for prediction, as a DataFrame holds them.
+     *
+     * @param renamed names to take in place of those that the model was trained on, or none
+     * @throws SparkDataException if a column is missing or holds no numbers
+     */
+    static Columns of(Map<String, String> metadata, StructType schema, List<String> renamed) {
+        List<Column> columns = new ArrayList<>();
+        for (int i = 0; metadata.containsKey(INPUT + i); i++) {
+            String[] column = metadata.get(INPUT + i).split(" ", 2);
+            String name = i < renamed.size() ? renamed.get(i) : column[1];
+            new Wish(List.of(name), null, null, false).check(schema);
+            columns.add(new Column(name, ColumnType.of(schema.apply(name).dataType()), Integer.parseInt(column[0])));
+        }
+        if (columns.isEmpty() || !renamed.isEmpty() && renamed.size() != columns.size()) {
+            throw new SparkDataException("the model takes " + columns.size() + " columns, got the names " + renamed);
+        }
+        return new Columns(List.copyOf(columns), shape(metadata.get(SHAPE)).dims(), null, false);
+    }
+
+    /** Returns the shape that a text such as {@code 1,28,28} gives. */
+    static Shape shape(String text) {
+        return Shape.of(Arrays.stream(text.split(",")).mapToLong(Long::parseLong).toArray());
+    }
+
+    /** Returns how many numbers an input has. */
+    int width() {
+        return inputs.stream().mapToInt(Column::width).sum();
+    }
+
+    /** Returns the fields of an example. */
+    List<Field> fields() {
+        List<Field> fields = new ArrayList<>();
+        fields.add(Field.of(DType.F32, shape));
+        if (target != null) {
+            fields.add(isClass ? Field.of(DType.I64) : Field.of(DType.F32, target.width()));
+        }
+        return List.copyOf(fields);
+    }
+}

@@ -1,0 +1,17 @@
+package dev.starling.spark;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.optim.Optimizer;
+import java.io.Serializable;
+
+/** Makes an optimiser in an executor, for example {@code (model, steps) -> Adam.over(model).rate(1e-3).build()}. */
+@FunctionalInterface
+public interface OptimizerFactory extends Serializable {
+    /**
+     * Makes an optimiser.
+     *
+     * @param model whose parameters it changes
+     * @param steps of the whole run, for schedules
+     */
+    Optimizer over(Layer model, long steps);
+}

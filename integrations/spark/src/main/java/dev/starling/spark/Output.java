@@ -1,0 +1,72 @@
+package dev.starling.spark;
+
+import dev.starling.tensor.Tensor;
+import java.io.Serializable;
+import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * A column that a model adds.
+ *
+ * @param column its name
+ * @param kind what it holds
+ */
+public record Output(String column, Kind kind) implements Serializable {
+    private static final long serialVersionUID = 1L;
+
+    /** What a column holds of a model's result {@code [N, C]}. */
+    public enum Kind {
+        /** The place of the greatest number, as {@code int}. */
+        CLASS,
+        /** Softmax of the numbers, as {@code array<float>}. */
+        PROBABILITY,
+        /** The numbers as they are: logits, values, an embedding; as {@code array<float>}. */
+        VALUES;
+
+        /** Returns the type of the column. */
+        DataType type() {
+            return this == CLASS ? DataTypes.IntegerType : DataTypes.createArrayType(DataTypes.FloatType, false);
+        }
+
+        /** Returns the value of the first row as functions of SQL return it. */
+        Object ofFirst(Tensor result) {
+            return this == CLASS ? of(result)[0] : ((UnsafeArrayData) of(result)[0]).toFloatArray();
+        }
+
+        /** Returns all rows' values for Spark's rows, given {@code [N, C]}. */
+        Object[] of(Tensor result) {
+            int rows = (int) result.size(0);
+            Object[] values = new Object[rows];
+            if (this == CLASS) {
+                float[] places = result.argmax(1).to(dev.starling.tensor.DType.F32).toFloats();
+                for (int i = 0; i < rows; i++) {
+                    values[i] = (int) places[i];
+                }
+                return values;
+            }
+            float[] all = (this == PROBABILITY ? result.softmax(1) : result).contiguous().toFloats();
+            int width = all.length / rows;
+            for (int i = 0; i < rows; i++) {
+                values[i] = UnsafeArrayData.fromPrimitiveArray(java.util.Arrays.copyOfRange(all, i * width,
+                        (i + 1) * width));
+            }
+            return values;
+        }
+    }
+
+    /** A column of the class with the greatest number. */
+    public static Output ofClass(String column) {
+        return new Output(column, Kind.CLASS);
+    }
+
+    /** A column of the probabilities of all classes. */
+    public static Output ofProbability(String column) {
+        return new Output(column, Kind.PROBABILITY);
+    }
+
+    /** A column of the model's numbers. */
+    public static Output ofValues(String column) {
+        return new Output(column, Kind.VALUES);
+    }
+}

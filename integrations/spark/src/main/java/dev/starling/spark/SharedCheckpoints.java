@@ -1,0 +1,99 @@
+package dev.starling.spark;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Copies checkpoints between a local directory, where Starling writes them, and a directory of any Hadoop file system,
+ * which every executor sees. Manifests are copied last, each by way of another name, so that a manifest there speaks of
+ * files that are complete.
+ */
+final class SharedCheckpoints {
+    private static final String MANIFEST = ".json";
+    private static final String DRAFT = ".copying";
+
+    private final FileSystem shared;
+    private final Path remote;
+    private final java.nio.file.Path local;
+
+    SharedCheckpoints(String address, Configuration hadoop, java.nio.file.Path local) {
+        this.local = local;
+        remote = new Path(address);
+        try {
+            shared = remote.getFileSystem(hadoop);
+            shared.mkdirs(remote);
+        } catch (IOException e) {
+            throw failed("be made", e);
+        }
+    }
+
+    /** Copies all that is there to the local directory. */
+    void fetch() {
+        try {
+            for (FileStatus file : ordered(shared.listStatus(remote))) {
+                shared.copyToLocalFile(false, file.getPath(), new Path(local.resolve(file.getPath().getName()).toUri()),
+                        true);
+            }
+        } catch (IOException e) {
+            throw failed("be read", e);
+        }
+    }
+
+    /** Makes the shared directory hold what the local one does. */
+    void publish() {
+        try (Stream<java.nio.file.Path> files = Files.list(local)) {
+            List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith("step-")
+                    && !n.endsWith(".tmp")).sorted((a, b) -> Boolean.compare(a.endsWith(MANIFEST),
+                    b.endsWith(MANIFEST))).toList();
+            Set<String> there = new java.util.HashSet<>();
+            for (FileStatus file : shared.listStatus(remote)) {
+                there.add(file.getPath().getName());
+            }
+            for (String name : names) {
+                if (!there.contains(name) || name.endsWith(MANIFEST)) {
+                    Path draft = new Path(remote, name + DRAFT);
+                    Path target = new Path(remote, name);
+                    shared.copyFromLocalFile(false, true, new Path(local.resolve(name).toUri()), draft);
+                    if (there.contains(name)) {
+                        shared.delete(target, false);
+                    }
+                    if (!shared.rename(draft, target)) {
+                        throw new IOException("cannot rename " + draft + " to " + target);
+                    }
+                }
+            }
+            Set<String> kept = names.stream().collect(Collectors.toSet());
+            List<String> old = there.stream().filter(n -> n.startsWith("step-") && !kept.contains(n))
+                    .sorted((a, b) -> Boolean.compare(b.endsWith(MANIFEST), a.endsWith(MANIFEST))).toList();
+            for (String name : old) {
+                shared.delete(new Path(remote, name), false);
+            }
+        } catch (IOException e) {
+            throw failed("be written", e);
+        }
+    }
+
+    /** Returns files without drafts, data before manifests. */
+    private static List<FileStatus> ordered(FileStatus[] files) {
+        List<FileStatus> sorted = new ArrayList<>(List.of(files));
+        sorted.removeIf(f -> !f.isFile() || f.getPath().getName().endsWith(DRAFT));
+        sorted.sort((a, b) -> Boolean.compare(a.getPath().getName().endsWith(MANIFEST),
+                b.getPath().getName().endsWith(MANIFEST)));
+        return sorted;
+    }
+
+    private UncheckedIOException failed(String what, IOException e) {
+        return new UncheckedIOException("checkpoints in " + remote + " cannot " + what + ": " + e.getMessage()
+                + "; check the address and the permissions", e);
+    }
+}

@@ -1,0 +1,66 @@
+package dev.starling.spark;
+
+import java.util.List;
+import org.apache.spark.Dependency;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.functions;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The parts of Spark's classic API that give rows as Spark itself holds them. */
+final class SparkColumns {
+    private SparkColumns() {
+    }
+
+    /** Returns the column of exactly this name, dots and all. */
+    static Column exactly(String name) {
+        return functions.col('`' + name.replace("`", "``") + '`');
+    }
+
+    /** Returns the rows of a DataFrame. A row is valid until the next one is asked for. */
+    static RDD<InternalRow> rows(Dataset<Row> frame) {
+        if (!(frame instanceof org.apache.spark.sql.classic.Dataset<Row> classic)) {
+            throw new SparkJobException("training needs a classic Spark session; Spark Connect has no barrier stages");
+        }
+        return classic.queryExecution().toRdd();
+    }
+
+    /**
+     * Tells whether a barrier stage may compute these rows as they are: since the last shuffle, all of Spark's steps
+     * must have one and the same number of partitions, which a union or a coalesce has not.
+     */
+    static boolean suitBarrier(RDD<?> rows, int tasks) {
+        if (rows.getNumPartitions() != tasks) {
+            return false;
+        }
+        for (Dependency<?> dependency : CollectionConverters.asJava(rows.dependencies())) {
+            if (!(dependency instanceof ShuffleDependency<?, ?, ?>) && !suitBarrier(dependency.rdd(), tasks)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    static SparkContext context(Dataset<Row> frame) {
+        return ((SparkSession) frame.sparkSession()).sparkContext();
+    }
+
+    /**
+     * Returns a copy of the first row.
+     *
+     * @throws SparkDataException if there is none
+     */
+    static InternalRow first(Dataset<Row> frame) {
+        List<InternalRow> first = rows(frame).toJavaRDD().map(InternalRow::copy).take(1);
+        if (first.isEmpty()) {
+            throw new SparkDataException("the DataFrame has no rows; give it some to train on");
+        }
+        return first.getFirst();
+    }
+}

@@ -1,0 +1,54 @@
+package dev.starling.spark.command;
+
+import dev.starling.spark.EmbeddedCluster;
+import dev.starling.spark.ExecutorFlags;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import picocli.CommandLine.Option;
+
+/** Where a command runs and what it reads. */
+final class SessionOptions {
+    @Option(names = "--master", paramLabel = "URL", description = "The cluster, for example spark://host:7077 "
+            + "(default: executor processes of this machine).")
+    private String master;
+
+    @Option(names = "--executors", paramLabel = "N", defaultValue = "2",
+            description = "Executor processes on this machine (default: ${DEFAULT-VALUE}).")
+    private int executors;
+
+    @Option(names = "--cores", paramLabel = "N", defaultValue = "1",
+            description = "Cores of each (default: ${DEFAULT-VALUE}).")
+    private int cores;
+
+    @Option(names = "--memory", paramLabel = "MIB", defaultValue = "1024",
+            description = "Heap of each in MiB (default: ${DEFAULT-VALUE}).")
+    private int memory;
+
+    @Option(names = "--data", paramLabel = "URI", description = "What to read (default: points of two spirals).")
+    private String data;
+
+    @Option(names = "--format", paramLabel = "F", defaultValue = "parquet",
+            description = "parquet, orc, json, or csv with a header (default: ${DEFAULT-VALUE}).")
+    private String format;
+
+    boolean hasData() {
+        return data != null;
+    }
+
+    SparkSession open() {
+        SparkSession.Builder builder = master == null ? EmbeddedCluster.session(executors, cores, memory)
+                : ExecutorFlags.addTo(SparkSession.builder().master(master), "");
+        return builder.appName("starling").getOrCreate();
+    }
+
+    Dataset<Row> read(SparkSession session) {
+        if (data != null) {
+            return session.read().format(format).option("header", true).option("inferSchema", true).load(data);
+        }
+        return session.range(0, 20_000, 1, executors).selectExpr("id", "cast(id % 2 as int) as label",
+                "(0.2 + rand(1)) * 6 as turn").selectExpr("label",
+                "cast(turn * cos(turn + label * pi()) / 7 + 0.02 * randn(2) as float) as x",
+                "cast(turn * sin(turn + label * pi()) / 7 + 0.02 * randn(3) as float) as y");
+    }
+}

@@ -1,0 +1,114 @@
+package dev.starling.spark.command;
+
+import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.ProgressBar;
+import dev.starling.spark.Choices;
+import dev.starling.spark.Perceptron;
+import dev.starling.spark.SparkTrainer;
+import dev.starling.spark.TrainedModel;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/** Trains a model on the partitions of a DataFrame. */
+@Command(name = "train", mixinStandardHelpOptions = true, description = "Train a model where the partitions lie.")
+final class TrainCommand implements Callable<Integer> {
+    @Mixin
+    private SessionOptions session;
+
+    @Option(names = "--inputs", paramLabel = "COLUMN", split = ",", defaultValue = "x,y",
+            description = "Columns of the model's input (default: ${DEFAULT-VALUE}).")
+    private List<String> inputs;
+
+    @Option(names = "--label", paramLabel = "COLUMN", defaultValue = "label",
+            description = "Column of the class, or of the value (default: ${DEFAULT-VALUE}).")
+    private String label;
+
+    @Option(names = "--model", paramLabel = "CLASS", description = "Factory of the model (default: a perceptron).")
+    private String factory = Perceptron.class.getName();
+
+    @Option(names = "--set", paramLabel = "NAME=VALUE", description = "Setting of the model (default: "
+            + "sizes=2,64,64,2).")
+    private Map<String, String> settings = new LinkedHashMap<>();
+
+    @Option(names = "--loss", paramLabel = "L", defaultValue = "cross-entropy",
+            description = "cross-entropy, binary-cross-entropy or mean-squared (default: ${DEFAULT-VALUE}).")
+    private String loss;
+
+    @Option(names = "--optimizer", paramLabel = "O", defaultValue = "adam",
+            description = "adam, adamw or sgd (default: ${DEFAULT-VALUE}).")
+    private String optimizer;
+
+    @Option(names = "--rate", paramLabel = "R", defaultValue = "0.01",
+            description = "Greatest learning rate of the one-cycle schedule (default: ${DEFAULT-VALUE}).")
+    private double rate;
+
+    @Option(names = "--epochs", paramLabel = "N", defaultValue = "10",
+            description = "Passes over the rows (default: ${DEFAULT-VALUE}).")
+    private int epochs;
+
+    @Option(names = "--batch", paramLabel = "N", defaultValue = "64",
+            description = "Rows in a step, of all workers together under ring (default: ${DEFAULT-VALUE}).")
+    private int batch;
+
+    @Option(names = "--seed", paramLabel = "N", defaultValue = "1", description = "Default: ${DEFAULT-VALUE}.")
+    private long seed;
+
+    @Option(names = "--strategy", paramLabel = "S", defaultValue = "ring",
+            description = "ring, gossip, ps, ps:SERVERS or ps:SERVERS:STALENESS (default: ${DEFAULT-VALUE}).")
+    private String strategy;
+
+    @Option(names = "--workers", paramLabel = "N", description = "Tasks that train (default: one a partition, as far "
+            + "as there are slots).")
+    private int workers;
+
+    @Option(names = "--checkpoints", paramLabel = "URI", description = "Where to save each epoch and go on from.")
+    private String checkpoints;
+
+    @Option(names = "--save", paramLabel = "URI", description = "Where to write the model, one safetensors file.")
+    private String save;
+
+    @Spec
+    private CommandSpec spec;
+
+    @Override
+    public Integer call() throws Exception {
+        if (settings.isEmpty()) {
+            settings.put("sizes", "2,64,64,2");
+        }
+        try (SparkSession spark = session.open()) {
+            Dataset<Row> rows = session.read(spark);
+            SparkTrainer trainer = SparkTrainer.of(new ModelDescription(factory, settings), Choices.loss(loss),
+                    Choices.optimizer(optimizer, rate)).inputs(inputs.toArray(String[]::new)).epochs(epochs)
+                    .batchSize(batch).seed(seed).strategy(Choices.strategy(strategy))
+                    .listeners(ProgressBar.onStandardError().unit("rows"));
+            trainer = loss.equals("cross-entropy") ? trainer.classes(label).metrics(Metric::accuracy)
+                    : trainer.target(label);
+            trainer = workers > 0 ? trainer.workers(workers) : trainer;
+            trainer = checkpoints != null ? trainer.checkpoints(checkpoints) : trainer;
+            long begin = System.nanoTime();
+            TrainedModel trained = trainer.fit(rows);
+            double seconds = (System.nanoTime() - begin) / 1e9;
+            EpochReport last = trained.epochs().getLast();
+            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s  %d epochs in %.1f s", last.training(),
+                    last.epoch() + 1, seconds));
+            if (save != null) {
+                trained.save(save, spark.sparkContext().hadoopConfiguration());
+                spec.commandLine().getOut().println("saved " + save);
+            }
+            return 0;
+        }
+    }
+}

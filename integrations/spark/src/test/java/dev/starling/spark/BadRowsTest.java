@@ -1,0 +1,81 @@
+package dev.starling.spark;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.optim.Adam;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** What cannot be trained on ends in an exception on the driver that names the column and, if there is one, the row. */
+@Timeout(120)
+@ExtendWith(SharedSession.class)
+class BadRowsTest {
+    private static SparkTrainer trainer() {
+        return SparkTrainerTest.trainer().epochs(1);
+    }
+
+    private static void fails(SparkTrainer trainer, Dataset<Row> rows, String... parts) {
+        assertThatThrownBy(() -> trainer.fit(rows)).isInstanceOf(SparkDataException.class)
+                .satisfies(e -> assertThat(e.getMessage()).contains(parts));
+    }
+
+    @Test
+    void shouldNameAColumnThatIsMissingOrNoNumber() {
+        Dataset<Row> points = SharedSession.points(100, 200);
+        fails(trainer().inputs("pixels"), points, "there is no column \"pixels\"", "point");
+        fails(trainer().inputs("point", "text"), points.selectExpr("*", "'a' as text"), "column \"text\"", "string");
+        fails(trainer().classes("point"), points, "column \"point\"", "one number");
+        fails(trainer().shape(3, 3), points, "[3, 3]", "hold 2");
+        fails(trainer(), points.where("id < 0"), "no rows");
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            null as point                                        | label               | is null
+            array(x, y, x) as point                              | label               | has 3 numbers
+            array(x, cast('NaN' as float)) as point              | label               | holds NaN at index 1
+            array(x, cast(null as float)) as point               | label               | is null at index 1
+            array(x, y) as point                                 | cast(0.5 as double) | holds 0.5
+            array(x, y) as point                                 | cast(-1 as double)  | holds -1.0
+            array(x, y) as point                                 | null                | is null
+            """)
+    void shouldNameTheRow(String point, String label, String what) {
+        String column = point.substring(0, point.indexOf(" as point"));
+        Dataset<Row> rows = SharedSession.points(100, 200).selectExpr("id", "case when id = 117 then " + column
+                + " else array(x, y) end as point", "case when id = 117 then " + label
+                + " else cast(label as double) end as label");
+        fails(trainer(), rows, "column \"" + (label.strip().equals("label") ? "point" : "label")
+                + "\", row 17 of partition 1", what);
+    }
+
+    @Test
+    void shouldSayThatTheModelDoesNotFitTheColumns() {
+        fails(SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "3,2")), Loss::crossEntropy,
+                (model, steps) -> Adam.over(model).build()).inputs("point").classes("label"),
+                SharedSession.points(100, 200), "does not fit the columns [point]");
+        fails(SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,2")), Loss::meanSquared,
+                (model, steps) -> Adam.over(model).build()).inputs("point").target("height"),
+                SharedSession.points(100, 200), "does not fit the columns");
+    }
+
+    @Test
+    void shouldReportAClassThatTheModelLacks() {
+        fails(trainer(), SharedSession.points(100, 200).selectExpr("point", "case when id = 150 then 7 else label end "
+                + "as label"), "rank");
+    }
+
+    @Test
+    void shouldTrainWithAnEmptyPartition() {
+        assertThat(trainer().fit(SharedSession.points(0, 200)).epochs().getLast().training().examples())
+                .isEqualTo(200);
+    }
+}

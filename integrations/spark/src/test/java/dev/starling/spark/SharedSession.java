@@ -1,0 +1,50 @@
+package dev.starling.spark;
+
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.functions;
+import org.junit.jupiter.api.extension.BeforeAllCallback;
+import org.junit.jupiter.api.extension.ExtensionContext;
+
+/** The one session of all tests: two executor processes with a core each. Ends with the last test. */
+public final class SharedSession implements BeforeAllCallback {
+    private static SparkSession session;
+
+    @Override
+    public void beforeAll(ExtensionContext context) {
+        context.getRoot().getStore(ExtensionContext.Namespace.GLOBAL).getOrComputeIfAbsent("spark", _ ->
+                (AutoCloseable) SharedSession::stop);
+    }
+
+    private static synchronized void stop() {
+        if (session != null) {
+            session.stop();
+            session = null;
+        }
+    }
+
+    /** Returns the session. */
+    public static synchronized SparkSession get() {
+        if (session == null) {
+            session = EmbeddedCluster.session(2, 1, 1024).appName("tests")
+                    .config("spark.sql.shuffle.partitions", 2)
+                    .config("spark.executor.extraJavaOptions", ExecutorFlags.AGRONA
+                            + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m")
+                    .config("spark.sql.warehouse.dir", "target/warehouse").getOrCreate();
+        }
+        return session;
+    }
+
+    /**
+     * Points of a square, of class 1 above a diagonal: {@code x}, {@code y}, both as the array {@code point}, and
+     * {@code label}. The first partition has {@code first} rows, the second the others.
+     */
+    public static Dataset<Row> points(int first, int rows) {
+        return get().range(0, rows, 1, 2).repartitionById(2, functions.expr("case when id < " + first
+                + " then 0 else 1 end")).selectExpr("id", "cast((id * 37) % 101 / 100.0 as float) as x",
+                "cast((id * 53) % 97 / 96.0 as float) as y")
+                .selectExpr("id", "x", "y", "array(x, y) as point", "cast(x + y > 1 as int) as label",
+                        "cast(2 * x - y as double) as height");
+    }
+}
