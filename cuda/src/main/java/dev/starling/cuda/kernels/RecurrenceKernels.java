@@ -337,7 +337,7 @@ public final class RecurrenceKernels {
         }
     }
 
-    /** Returns x with 0 past the sequences' ends, where it may be infinite or NaN, and times a slope of 0 would be NaN. */
+    /** Returns x with 0 past the sequences' ends: infinity or NaN there, times a slope of 0, would be NaN. */
     private Tensor present(Layer layer) {
         Tensor x = layer.in.x();
         if (layer.in.lengths() == null || x.count() == 0) {
