@@ -1,6 +1,5 @@
 package dev.starling.samples;
 
-import dev.starling.samples.stream.Streaming;
 import dev.starling.samples.train.Train;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -14,8 +13,9 @@ import picocli.CommandLine.Spec;
         description = "Deep learning that embeds in a JVM application, and flocks.",
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
         mixinStandardHelpOptions = true,
-        subcommands = {Train.class, Streaming.class, Run.class, Coordinate.class, Doctor.class},
-        footer = {"", "./starling bench compares this machine's speed with PyTorch's: see ./starling bench --help."})
+        subcommands = {Train.class, Run.class, Coordinate.class, Doctor.class},
+        footer = {"", "./starling bench compares this machine's speed with PyTorch's; ./starling stream and ./starling spark",
+                "train and score over Kafka and in Spark: see their --help."})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;
@@ -31,6 +31,6 @@ public final class Main implements Runnable {
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name a command: train, stream, run, coordinator or doctor.");
+        throw new ParameterException(spec.commandLine(), "Name a command: train, run, coordinator or doctor.");
     }
 }

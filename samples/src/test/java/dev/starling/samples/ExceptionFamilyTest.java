@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.errors.StarlingException;
 import dev.starling.autograd.Tape;
 import dev.starling.distributed.Group;
-import dev.starling.kafka.KafkaCluster;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Transport;
@@ -25,8 +24,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** A caller that catches {@link StarlingException} misses no exception of the modules that an application uses. */
 class ExceptionFamilyTest {
     @ParameterizedTest
-    @ValueSource(classes = {Tensor.class, Tape.class, Layer.class, Transport.class, Group.class,
-        KafkaCluster.class})
+    @ValueSource(classes = {Tensor.class, Tape.class, Layer.class, Transport.class, Group.class})
     void shouldDeriveEveryPublicExceptionFromOneRoot(Class<?> ofModule) throws Exception {
         URI place = ofModule.getProtectionDomain().getCodeSource().getLocation().toURI();
         List<String> names;

@@ -1,4 +1,4 @@
-package dev.starling.samples.stream;
+package dev.starling.kafka.sample;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;

@@ -1,4 +1,4 @@
-package dev.starling.samples.stream;
+package dev.starling.kafka.sample;
 
 import dev.starling.errors.StarlingException;
 import dev.starling.kafka.KafkaCluster;
@@ -32,6 +32,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 import java.util.stream.Stream;
+import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
@@ -68,6 +69,11 @@ public final class Streaming implements Callable<Integer> {
     private final List<Throwable> failures = new ArrayList<>();
     private final CountDownLatch over = new CountDownLatch(1);
     private volatile boolean interrupted;
+
+    /** Runs the command and ends the process with its exit code. */
+    public static void main(String[] arguments) {
+        System.exit(new CommandLine(new Streaming()).execute(arguments));
+    }
 
     @Override
     public Integer call() {

@@ -1,4 +1,4 @@
-package dev.starling.samples.stream;
+package dev.starling.kafka.sample;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;

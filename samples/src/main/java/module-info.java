@@ -1,0 +1,10 @@
+/** What a newcomer runs: the samples behind the {@code starling} command. */
+module dev.starling.samples {
+    requires dev.starling.distributed;
+    requires info.picocli;
+    requires java.desktop;
+    requires xchart;
+
+    opens dev.starling.samples to info.picocli;
+    opens dev.starling.samples.train to info.picocli;
+}
