@@ -103,14 +103,19 @@ public final class SafeTensors implements AutoCloseable {
     /**
      * Writes tensors of any device to a channel, which stays open.
      *
+     * @param channel in blocking mode
      * @param metadata texts to go with them
-     * @throws IOException if the channel throws it
+     * @throws IOException if the channel throws it, or takes no bytes
      */
     public static void write(WritableByteChannel channel, Map<String, Parameter> tensors,
             Map<String, String> metadata) throws IOException {
         write((Sink) bytes -> {
             while (bytes.hasRemaining()) {
+                int before = bytes.remaining();
                 channel.write(bytes);
+                if (bytes.remaining() == before) {
+                    throw new IOException("the channel takes no bytes; give one that blocks until it does");
+                }
             }
         }, tensors, metadata);
     }

@@ -112,6 +112,10 @@ public final class DataLoader implements AutoCloseable {
 
     /** Returns the number of examples in {@code count} batches, on all ranks together where they share batches. */
     public long rows(int firstBatch, int count) {
+        if (firstBatch < 0 || count < 0 || count > plan.batches() - firstBatch) {
+            throw TensorException.argument("data loader", "an epoch has " + plan.batches() + " batches, got " + count
+                    + " from batch " + firstBatch + " on", "ask for batches of the epoch");
+        }
         long rows = 0;
         for (int i = 0; i < count; i++) {
             rows += plan.rows(firstBatch + i);

@@ -1,5 +1,6 @@
 package dev.starling.nn.train;
 
+import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -72,6 +73,7 @@ public final class RemoteRun {
 
     /** Takes {@link #numbers(Progress)}; those of a step that is past already change nothing. */
     public synchronized void stepEnded(double[] numbers) {
+        requireLength(numbers, SUMS + progress.averages.sums().length + progress.averages.last.length);
         if (ended || numbers[STEP] <= progress.step) {
             return;
         }
@@ -96,6 +98,7 @@ public final class RemoteRun {
 
     /** Takes {@link #numbers(EpochReport)}; a report that is known changes nothing. */
     public synchronized void epochEnded(double[] numbers) {
+        requireLength(numbers, 5 + 2 * (2 + metrics.size()));
         int epoch = (int) numbers[0];
         if (ended || reports.stream().anyMatch(r -> r.epoch() == epoch)) {
             return;
@@ -106,6 +109,13 @@ public final class RemoteRun {
         start();
         progress.epoch = epoch;
         listeners.forEach(l -> l.epochEnded(progress, report));
+    }
+
+    private static void requireLength(double[] numbers, int length) {
+        if (numbers.length != length) {
+            throw TensorException.argument("remote run", "there must be " + length + " numbers, got " + numbers.length,
+                    "give both sides the same metrics");
+        }
     }
 
     private void start() {
