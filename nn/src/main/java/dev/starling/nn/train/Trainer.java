@@ -120,7 +120,9 @@ public final class Trainer {
         Iterator<Batch> batches = open();
         while (progress.batch < data.batches()) {
             if (!data.share().equals(strategy.share())) {
+                // The epoch may have fewer batches now.
                 batches = open();
+                continue;
             }
             int count = Math.min(how.accumulate, data.batches() - progress.batch);
             long rows = data.rows(progress.batch, count);
