@@ -22,6 +22,7 @@ import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -98,6 +99,7 @@ class SparkTrainerTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldEndAllWorkersWhenTheJobIsCancelled() throws InterruptedException {
         SparkContext context = SharedSession.get().sparkContext();
         List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
