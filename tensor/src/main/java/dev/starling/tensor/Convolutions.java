@@ -66,7 +66,8 @@ public final class Convolutions {
      * weights that are used more than once.
      *
      * @param weight {@code [O, C/groups, *kernel]}
-     * @return {@code weight} itself where it lies so, else a copy of the same shape and elements
+     * @return {@code weight} itself where it lies so, else a copy of the same shape and elements, through which no
+     *     gradient flows
      */
     public static Tensor arranged(Tensor weight) {
         if (weight.rank() < 3 || !weight.device().backend().convolvesChannelsLast() || ChannelsLast.holds(weight)) {

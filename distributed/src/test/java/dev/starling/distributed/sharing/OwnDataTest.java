@@ -154,9 +154,9 @@ class OwnDataTest {
         for (int r = 0; r < sizes.length; r++) {
             int rows = together ? 13 + 91 : sizes[r];
             assertThat(all.get(r).steps).isEqualTo(EPOCHS * Math.ceilDiv(rows, BATCH));
-            // The mean of 104 squares from weights that fit nothing is about 1.
-            assertThat(all.get(r).weights).isNotEqualTo(new float[3]);
         }
+        List<EpochReport> epochs = all.get(2).history.epochs();
+        assertThat(epochs.getLast().training().loss()).isLessThan(epochs.getFirst().training().loss() / 2);
         if (together) {
             assertThat(all.get(1).weights).isEqualTo(all.get(0).weights).isEqualTo(all.get(2).weights);
             assertThat(all.get(1).history.last().training().loss()).isLessThan(0.1)
@@ -173,16 +173,24 @@ class OwnDataTest {
 
     @Test
     void workersAgreeOnWhoseTheRowsAre() {
-        assertThatThrownBy(() -> Cluster.local(3).run(group -> {
-            if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+        List<String> said = Cluster.local(3).run(group -> {
+            try {
+                if (group.rank() == 2) {
+                    ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                    return null;
+                }
+                ParameterServer.Builder how = ParameterServer.worker(group, group.rank()).workers(2)
+                        .consistency(new Consistency.Synchronous());
+                train((group.rank() == 0 ? how.ownData() : how).build(), new Rows(32, i -> i,
+                        new ConcurrentHashMap<>()), false);
                 return null;
+            } catch (DistributedException e) {
+                return e.getMessage();
             }
-            ParameterServer.Builder how = ParameterServer.worker(group, group.rank()).workers(2)
-                    .consistency(new Consistency.Synchronous());
-            return train((group.rank() == 0 ? how.ownData() : how).build(), new Rows(32, i -> i,
-                    new ConcurrentHashMap<>()), false);
-        })).isInstanceOf(DistributedException.class).hasMessageContaining("1 of 2 workers have rows of their own");
+        });
+        // The worker that hears it second may learn first that the other has left.
+        assertThat(said).doesNotContainNull()
+                .anyMatch(message -> message.contains("1 of 2 workers have rows of their own"));
     }
 
     @Test

@@ -161,9 +161,9 @@ public final class Streaming implements Callable<Integer> {
                 second++;
                 accuracy = results.accuracyLately();
                 LearnerReport learned = learner.report();
-                out.printf(Locale.ROOT, "%7d %10d %10d %8d %14.1f %% %9d %14.4f %7.4f%n", second, feed.written(),
-                        results.count(), scorer.serving().version(), accuracy * 100, learned.records(), learned.loss(),
-                        learned.servedLoss());
+                out.printf(Locale.ROOT, "%7d %10d %10d %8d %16s %9d %14s %7s%n", second, feed.written(),
+                        results.count(), scorer.serving().version(), shown("%.1f %%", accuracy * 100),
+                        learned.records(), shown("%.4f", learned.loss()), shown("%.4f", learned.servedLoss()));
                 out.flush();
             }
         }
@@ -212,6 +212,11 @@ public final class Streaming implements Callable<Integer> {
         synchronized (failures) {
             return List.copyOf(failures);
         }
+    }
+
+    /** Formats a number; before there is one, a dash. */
+    private static String shown(String format, double number) {
+        return Double.isNaN(number) ? "-" : String.format(Locale.ROOT, format, number);
     }
 
     private static void join(Thread thread) {
