@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -62,17 +63,21 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
                             + String.join(", ", schema.fieldNames()));
                 }
                 StructField field = schema.apply(name);
-                ColumnType type = ColumnType.of(field.dataType());
-                if (type == null) {
-                    throw new SparkDataException("column \"" + name + "\" is of type "
-                            + field.dataType().simpleString() + "; it must hold numbers: a numeric type, an array of "
-                            + "one, binary, or MLlib's vector");
-                }
+                ColumnType type = typeOf(name, field.dataType());
                 if (name.equals(target) && isClass && !type.isScalar()) {
                     throw new SparkDataException("column \"" + name + "\" is of type "
                             + field.dataType().simpleString() + "; a class must be one number");
                 }
             }
+        }
+
+        static ColumnType typeOf(String name, DataType type) {
+            ColumnType known = ColumnType.of(type);
+            if (known == null) {
+                throw new SparkDataException("column \"" + name + "\" is of type " + type.simpleString()
+                        + "; it must hold numbers: a numeric type, an array of one, binary, or MLlib's vector");
+            }
+            return known;
         }
 
         /** Fixes the widths by the first row, which holds exactly these columns. */
@@ -110,24 +115,35 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         return texts;
     }
 
-    /**
-     * Returns the columns that such texts name, for prediction, as a DataFrame holds them.
-     *
-     * @param renamed names to take in place of those that the model was trained on, or none
-     * @throws SparkDataException if a column is missing or holds no numbers
-     */
-    static Columns of(Map<String, String> metadata, StructType schema, List<String> renamed) {
-        List<Column> columns = new ArrayList<>();
+    /** Returns the names of the input columns that such texts give. */
+    static List<String> names(Map<String, String> metadata) {
+        List<String> names = new ArrayList<>();
         for (int i = 0; metadata.containsKey(INPUT + i); i++) {
-            String[] column = metadata.get(INPUT + i).split(" ", 2);
-            String name = i < renamed.size() ? renamed.get(i) : column[1];
-            new Wish(List.of(name), null, null, false).check(schema);
-            columns.add(new Column(name, ColumnType.of(schema.apply(name).dataType()), Integer.parseInt(column[0])));
+            names.add(metadata.get(INPUT + i).split(" ", 2)[1]);
         }
-        if (columns.isEmpty() || !renamed.isEmpty() && renamed.size() != columns.size()) {
-            throw new SparkDataException("the model takes " + columns.size() + " columns, got the names " + renamed);
+        return names;
+    }
+
+    /**
+     * Returns how the arguments of a call make the input of the model that such texts describe: as many as there were
+     * columns, or a single one with all numbers.
+     *
+     * @param names of the arguments, for messages
+     * @throws SparkDataException if their number is another, or one of them holds no numbers
+     */
+    static Columns ofArguments(Map<String, String> metadata, List<String> names, List<DataType> types) {
+        int count = names(metadata).size();
+        if (count == 0 || names.size() != count && names.size() != 1) {
+            throw new SparkDataException("the model takes " + count + " columns " + names(metadata) + ", got " + names);
         }
-        return new Columns(List.copyOf(columns), shape(metadata.get(SHAPE)).dims(), null, false);
+        long[] shape = shape(metadata.get(SHAPE)).dims();
+        List<Column> columns = new ArrayList<>();
+        for (int i = 0; i < names.size(); i++) {
+            int width = names.size() < count ? (int) Shape.of(shape).count()
+                    : Integer.parseInt(metadata.get(INPUT + i).split(" ", 2)[0]);
+            columns.add(new Column(names.get(i), Wish.typeOf(names.get(i), types.get(i)), width));
+        }
+        return new Columns(List.copyOf(columns), shape, null, false);
     }
 
     /** Returns the shape that a text such as {@code 1,28,28} gives. */

@@ -29,11 +29,6 @@ public record Output(String column, Kind kind) implements Serializable {
             return this == CLASS ? DataTypes.IntegerType : DataTypes.createArrayType(DataTypes.FloatType, false);
         }
 
-        /** Returns the value of the first row as functions of SQL return it. */
-        Object ofFirst(Tensor result) {
-            return this == CLASS ? of(result)[0] : ((UnsafeArrayData) of(result)[0]).toFloatArray();
-        }
-
         /** Returns all rows' values for Spark's rows, given {@code [N, C]}. */
         Object[] of(Tensor result) {
             int rows = (int) result.size(0);

@@ -9,6 +9,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
 import scala.jdk.javaapi.CollectionConverters;
@@ -25,10 +26,31 @@ final class SparkColumns {
 
     /** Returns the rows of a DataFrame. A row is valid until the next one is asked for. */
     static RDD<InternalRow> rows(Dataset<Row> frame) {
-        if (!(frame instanceof org.apache.spark.sql.classic.Dataset<Row> classic)) {
-            throw new SparkJobException("training needs a classic Spark session; Spark Connect has no barrier stages");
+        return classic(frame).queryExecution().toRdd();
+    }
+
+    /** Returns what a DataFrame computes. */
+    static LogicalPlan plan(Dataset<Row> frame) {
+        return classic(frame).queryExecution().analyzed();
+    }
+
+    private static org.apache.spark.sql.classic.Dataset<Row> classic(Dataset<Row> frame) {
+        if (frame instanceof org.apache.spark.sql.classic.Dataset<Row> classic) {
+            return classic;
         }
-        return classic.queryExecution().toRdd();
+        throw connected();
+    }
+
+    static SparkSession classic(org.apache.spark.sql.SparkSession session) {
+        if (session instanceof SparkSession classic) {
+            return classic;
+        }
+        throw connected();
+    }
+
+    private static SparkJobException connected() {
+        return new SparkJobException("Starling needs a classic Spark session; Spark Connect has neither barrier stages "
+                + "nor plans");
     }
 
     /**
@@ -48,7 +70,7 @@ final class SparkColumns {
     }
 
     static SparkContext context(Dataset<Row> frame) {
-        return ((SparkSession) frame.sparkSession()).sparkContext();
+        return classic(frame.sparkSession()).sparkContext();
     }
 
     /**

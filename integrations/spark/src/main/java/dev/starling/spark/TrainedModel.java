@@ -1,5 +1,6 @@
 package dev.starling.spark;
 
+import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.model.ModelDescription;
@@ -10,15 +11,20 @@ import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.functions;
 import scala.reflect.ClassTag$;
 
 /**
@@ -29,9 +35,11 @@ public final class TrainedModel {
     private final byte[] weights;
     private final Map<String, String> metadata;
     private final List<EpochReport> epochs;
+    private final boolean nullForBadRows;
 
-    private TrainedModel(byte[] weights, List<EpochReport> epochs) {
+    private TrainedModel(byte[] weights, List<EpochReport> epochs, boolean nullForBadRows) {
         this.weights = weights;
+        this.nullForBadRows = nullForBadRows;
         this.epochs = List.copyOf(epochs);
         try (SafeTensors file = SafeTensors.of(weights)) {
             metadata = file.metadata();
@@ -46,18 +54,25 @@ public final class TrainedModel {
      * @throws dev.starling.tensor.TensorException if they describe no model
      */
     public static TrainedModel of(byte[] safetensors) {
-        return new TrainedModel(safetensors.clone(), List.of());
+        return new TrainedModel(safetensors.clone(), List.of(), false);
     }
 
     static TrainedModel of(byte[] safetensors, List<EpochReport> epochs) {
-        return new TrainedModel(safetensors, epochs);
+        return new TrainedModel(safetensors, epochs, false);
     }
 
-    /** Reads a file of any Hadoop file system. */
+    /**
+     * Reads a file of any Hadoop file system.
+     *
+     * @throws SparkDataException if it holds no model; names the file
+     * @throws UncheckedIOException if it cannot be read
+     */
     public static TrainedModel load(String address, Configuration hadoop) {
         Path path = new Path(address);
         try (InputStream in = path.getFileSystem(hadoop).open(path)) {
             return of(in.readAllBytes());
+        } catch (StarlingException e) {
+            throw new SparkDataException("the file " + address + " holds no model: " + e.getMessage());
         } catch (IOException e) {
             throw new UncheckedIOException("the model " + address + " cannot be read: " + e.getMessage(), e);
         }
@@ -109,22 +124,51 @@ public final class TrainedModel {
      * @param inputs as many as in training, of the same widths
      */
     public Dataset<Row> transform(Dataset<Row> frame, List<String> inputs, Output... outputs) {
-        Columns columns = Columns.of(metadata, frame.schema(), inputs);
-        Broadcast<byte[]> model = SparkColumns.context(frame).broadcast(weights,
-                ClassTag$.MODULE$.<byte[]>apply(byte[].class));
-        return new Scoring(model, digest(), columns, List.of(outputs)).over(frame);
+                List<String> names = inputs.isEmpty() ? Columns.names(metadata) : inputs;
+        new Columns.Wish(names, null, null, false).check(frame.schema());
+        LogicalPlan plan = SparkColumns.plan(frame);
+        List<Expression> arguments = names.stream().<Expression>map(name -> plan.output().apply(
+                frame.schema().fieldIndex(name))).toList();
+        ScoredModel model = scored(frame.sparkSession(), false);
+        List<Column> columns = new ArrayList<>(List.of(functions.col("*")));
+        for (Output output : outputs) {
+            if (List.of(frame.schema().fieldNames()).contains(output.column())) {
+                throw new SparkDataException("there is a column \"" + output.column() + "\" already; name another");
+            }
+            ModelCall call = ModelCall.of(output.column(), model, output.kind(), arguments);
+            call.columns();
+            columns.add(ExpressionUtils.column(call).as(output.column()));
+        }
+        return frame.select(columns.toArray(Column[]::new));
     }
 
     /**
-     * Makes this model a function of SQL, {@code name(column, ...)}, that computes one row a call; {@link #transform}
-     * is faster.
+     * Makes this model a function of SQL, {@code name(column, ...)}, of the columns of training or of one array with
+     * all their numbers. It computes in batches as {@link #transform} does, except in a branch of {@code CASE} and in
+     * lambdas, where it computes row by row. The result for null is null.
      *
      * @param kind of the result
      */
     public void register(SparkSession session, String name, Output.Kind kind) {
-        Broadcast<byte[]> model = ((org.apache.spark.sql.classic.SparkSession) session).sparkContext()
-                .broadcast(weights, ClassTag$.MODULE$.<byte[]>apply(byte[].class));
-        session.udf().register(name, new ModelFunction(model, digest(), metadata, kind), kind.type());
+        org.apache.spark.sql.classic.SparkSession classic = SparkColumns.classic(session);
+        ScoredModel model = scored(session, true);
+        classic.sessionState().functionRegistry().createOrReplaceTempFunction(name,
+                arguments -> ModelCall.of(name, model, kind, Plans.list(arguments)), "scala_udf");
+    }
+
+    /**
+     * Returns the same model, whose results are null for rows that it cannot take (null, NaN, another number of values,
+     * an image that cannot be read), where this one fails the job.
+     */
+    public TrainedModel nullForBadRows() {
+        return new TrainedModel(weights, epochs, true);
+    }
+
+    private ScoredModel scored(SparkSession session, boolean nullForNull) {
+        org.apache.spark.sql.classic.SparkSession classic = SparkColumns.classic(session);
+        BatchRule.install(classic);
+        return new ScoredModel(classic.sparkContext().broadcast(weights, ClassTag$.MODULE$.<byte[]>apply(byte[].class)),
+                digest(), metadata, nullForBadRows, nullForNull);
     }
 
     private String digest() {

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.checkpoint.SafeTensors;
@@ -15,6 +16,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -76,15 +78,75 @@ class TransformTest {
         }
     }
 
+    private static Dataset<Row> sql(String query) {
+        return SharedSession.get().sql(query);
+    }
+
+    private static int passes(Dataset<Row> frame) {
+        String plan = ((org.apache.spark.sql.classic.Dataset<Row>) frame).queryExecution().sparkPlan().toString();
+        return plan.split("ScoredBatches", -1).length - 1;
+    }
+
     @Test
-    void shouldBeAFunctionOfSql() {
+    void shouldBeAFunctionOfSqlThatComputesBatches() {
         TrainedModel model = model();
         SparkSession session = SharedSession.get();
         model.register(session, "values_of", Output.Kind.VALUES);
         model.register(session, "class_of", Output.Kind.CLASS);
-        SharedSession.points(10, 40).createOrReplaceTempView("points");
-        check(model, session.sql("select x, y, values_of(point) as v, class_of(point) as c from points")
-                .collectAsList());
+        SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, null, point) as hole")
+                .createOrReplaceTempView("points");
+        Dataset<Row> both = sql("select x, y, values_of(point) as v, class_of(point) as c from points");
+        check(model, both.collectAsList());
+        assertThat(passes(both)).as("passes for two results").isEqualTo(1);
+        long ones = both.where("c = 1").count();
+        assertThat(ones).isPositive();
+        Dataset<Row> where = sql("select id, x, y, values_of(point) as v, class_of(point) as c from points "
+                + "where class_of(point) = 1 and id < 30");
+        assertThat(where.collectAsList()).hasSize((int) both.where("c = 1").join(sql("select x, y from points "
+                + "where id < 30"), new String[] {"x", "y"}).count()).allMatch(r -> r.<Integer>getAs("c") == 1);
+        check(model, where.collectAsList());
+        assertThat(sql("select count(*) from points group by class_of(point) having class_of(point) = 1").first()
+                .getLong(0)).isEqualTo(ones);
+        assertThat(sql("select count(*) from points a join points b on class_of(a.point) = class_of(b.point) "
+                + "and a.id = b.id").first().getLong(0)).isEqualTo(40);
+        assertThat(sql("select id from points order by class_of(array(x, y)), id").first().getLong(0))
+                .isEqualTo(sql("select min(id) from points where class_of(point) = "
+                + "(select min(class_of(point)) from points)").first().getLong(0));
+        Dataset<Row> holes = sql("select x, y, hole, values_of(hole) as v, class_of(hole) as c from points");
+        check(model, holes.where("hole is not null").collectAsList());
+        assertThat(holes.where("hole is null and v is null and c is null").count()).isEqualTo(10);
+    }
+
+    @Test
+    void shouldComputeRowByRowWhereOnlySomeRowsAreAskedFor() {
+        model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
+        SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, array(float('NaN'), x), point) as hole")
+                .createOrReplaceTempView("points");
+        Dataset<Row> guarded = sql("select id, class_of(point) as c, case when id % 4 != 0 then class_of(hole) end as d,"
+                + " transform(array(point, point), p -> class_of(p)) as both from points");
+        assertThat(passes(guarded)).isEqualTo(1);
+        assertThat(guarded.where("both != array(c, c) or d != c").count()).isZero();
+        assertThat(guarded.where("d is null").count()).isEqualTo(10);
+        assertThatThrownBy(() -> sql("select class_of(hole) from points").collectAsList())
+                .hasMessageContaining("column \"hole\", row ").hasMessageContaining("holds NaN at index 0");
+        assertThatThrownBy(() -> sql("select class_of(cast(id as string)) from points"))
+                .hasMessageContaining("class_of: column").hasMessageContaining("is of type string; it must hold");
+        assertThatThrownBy(() -> sql("select class_of(x, y, y) from points"))
+                .hasMessageContaining("the model takes 1 columns [point], got [x, y, y]");
+    }
+
+    @Test
+    void shouldComputeOnceWhatAFilterAndAColumnNeed(@TempDir Path directory) {
+        SharedSession.points(10, 40).write().parquet(directory.resolve("points").toString());
+        Dataset<Row> scored = model().transform(SharedSession.get().read().parquet(directory.resolve("points")
+                .toString()), Output.ofClass("c"), Output.ofValues("v")).where("c = 1 and label = 0").select("id", "c", "v");
+        assertThat(passes(scored)).isEqualTo(1);
+        assertThat(((org.apache.spark.sql.classic.Dataset<Row>) scored).queryExecution().executedPlan().toString())
+                .contains("EqualTo(label,0)").doesNotContain("height");
+        assertThat(scored.count()).isEqualTo(model().transform(SharedSession.points(10, 40), Output.ofClass("c"))
+                .where("c = 1 and label = 0").count());
+        Dataset<Row> self = scored.as("a").join(scored.as("b"), "id");
+        assertThat(self.count()).isEqualTo(scored.count());
     }
 
     @Test
@@ -95,7 +157,9 @@ class TransformTest {
         points.write().parquet(directory.resolve("in").toString());
         Dataset<Row> stream = session.readStream().schema(points.schema())
                 .parquet(directory.resolve("in").toString());
-        StreamingQuery query = model.transform(stream, Output.ofClass("c"), Output.ofValues("v")).writeStream()
+        model.register(session, "class_of", Output.Kind.CLASS);
+        StreamingQuery query = model.transform(stream, Output.ofClass("c"), Output.ofValues("v"))
+                .where("class_of(point) = c").writeStream()
                 .format("parquet").option("path", directory.resolve("out").toString())
                 .option("checkpointLocation", directory.resolve("state").toString())
                 .trigger(org.apache.spark.sql.streaming.Trigger.AvailableNow()).start();
@@ -112,7 +176,36 @@ class TransformTest {
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("there is no column \"point\"");
         assertThatThrownBy(() -> model().transform(points, Output.ofClass("label")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("\"label\" already");
-        assertThatThrownBy(() -> model().transform(points.selectExpr("array(x) as point"), Output.ofClass("c"))
-                .collectAsList()).hasMessageContaining("column \"point\", row 0 of partition");
+        assertThatThrownBy(() -> model().transform(points.selectExpr("'0.5' as point"), Output.ofClass("c")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("column \"point\" is of type string");
+        assertThatThrownBy(() -> model().transform(points, List.of("x", "y", "y"), Output.ofClass("c")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("takes 1 columns [point], got [x, y, y]");
+        assertThat(model().transform(points.where("id < 0"), Output.ofClass("c")).collectAsList()).isEmpty();
+    }
+
+    @Test
+    void shouldNameTheRowThatTheModelCannotTakeOrSkipIt() {
+        Map<String, String> bad = Map.of("array(x)", "has 1 numbers; every row needs 2", "array(x, float('NaN'))",
+                "holds NaN at index 1", "cast(null as array<float>)", "is null", "array(x, null)", "is null at index 1");
+        Dataset<Row> points = SharedSession.points(10, 40);
+        bad.forEach((value, message) -> {
+            Dataset<Row> rows = points.selectExpr("id", "if(id = 12, " + value + ", point) as point");
+            assertThatThrownBy(() -> model().transform(rows, Output.ofClass("c")).collectAsList()).as(value)
+                    .hasMessageMatching("(?s).*column \"point\", row \\d+ of partition 1: \\Q" + message + "\\E.*");
+            assertThat(model().nullForBadRows().transform(rows, Output.ofClass("c")).where("c is null")
+                    .collectAsList()).as(value).singleElement().matches(row -> row.getLong(0) == 12);
+        });
+    }
+
+    @Test
+    void shouldRefuseADamagedFile(@TempDir Path directory) throws Exception {
+        byte[] bytes = model().safetensors();
+        Path file = directory.resolve("model.safetensors");
+        for (byte[] damaged : List.of(java.util.Arrays.copyOf(bytes, bytes.length - 5), new byte[0],
+                "no model".getBytes(java.nio.charset.StandardCharsets.US_ASCII))) {
+            java.nio.file.Files.write(file, damaged);
+            assertThatThrownBy(() -> TrainedModel.load(file.toUri().toString(), new Configuration()))
+                    .isInstanceOf(StarlingException.class).hasMessageContaining("model.safetensors");
+        }
     }
 }

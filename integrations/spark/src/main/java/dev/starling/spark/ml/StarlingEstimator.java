@@ -33,11 +33,12 @@ import org.apache.spark.sql.types.StructType;
  *         .setModel(Perceptron.class.getName(), Map.of("sizes", "784,128,10")).setEpochs(3).setBatchSize(128)});
  * }</pre>
  */
-public final class StarlingEstimator extends Estimator<StarlingModel> implements DefaultParamsWritable {
+public final class StarlingEstimator extends Estimator<StarlingModel>
+        implements ColumnParams<StarlingEstimator>, DefaultParamsWritable {
     private static final long serialVersionUID = 1L;
 
     private final String uid;
-    private final ColumnParams columns;
+    private final Held columns;
     private final Param<String> labelCol;
     private final Param<String> factory;
     private final StringArrayParam settings;
@@ -59,7 +60,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel> implements
     /** Makes a stage of a given name, as Spark does when it loads one. */
     public StarlingEstimator(String uid) {
         this.uid = uid;
-        columns = new ColumnParams(this);
+        columns = Held.of(this);
         labelCol = new Param<>(this, "labelCol", "column of the class or the value");
         factory = new Param<>(this, "factory", "class name of the model's factory");
         settings = new StringArrayParam(this, "settings", "settings of the factory, each name=value");
@@ -71,10 +72,6 @@ public final class StarlingEstimator extends Estimator<StarlingModel> implements
         seed = new LongParam(this, "seed", "what weights, order and dropout are drawn from");
         strategy = new Param<>(this, "strategy", "ring, gossip or ps");
         workers = new IntParam(this, "workers", "tasks that train; 0: one for each partition");
-        setDefault(columns.featuresCol(), "features");
-        setDefault(columns.predictionCol(), "prediction");
-        setDefault(columns.probabilityCol(), "");
-        setDefault(columns.valuesCol(), "");
         setDefault(labelCol, "label");
         setDefault(settings, new String[0]);
         setDefault(loss, "cross-entropy");
@@ -92,24 +89,9 @@ public final class StarlingEstimator extends Estimator<StarlingModel> implements
         return uid;
     }
 
-    /** The column of the model's input. */
-    public Param<String> featuresCol() {
-        return columns.featuresCol();
-    }
-
-    /** The column that the model adds: the class, or the value. */
-    public Param<String> predictionCol() {
-        return columns.predictionCol();
-    }
-
-    /** The column of a vector of probabilities; none if empty. */
-    public Param<String> probabilityCol() {
-        return columns.probabilityCol();
-    }
-
-    /** The column of a vector of the model's numbers, such as an embedding; none if empty. */
-    public Param<String> valuesCol() {
-        return columns.valuesCol();
+    @Override
+    public Held held() {
+        return columns;
     }
 
     /** The column of the class or the value. */
@@ -227,7 +209,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel> implements
             throw new IllegalArgumentException("there is no column \"" + getOrDefault(labelCol) + "\"; the columns are "
                     + String.join(", ", schema.fieldNames()));
         }
-        return columns.widen(schema, this);
+        return widen(schema);
     }
 
     @Override

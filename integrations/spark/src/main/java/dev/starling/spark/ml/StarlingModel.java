@@ -24,24 +24,20 @@ import scala.Option;
  * A trained model as a stage of a pipeline. It is saved as Spark's parameters and one safetensors file with weights and
  * description; nothing is serialised by Java.
  */
-public final class StarlingModel extends Model<StarlingModel> implements MLWritable {
+public final class StarlingModel extends Model<StarlingModel> implements ColumnParams<StarlingModel>, MLWritable {
     private static final long serialVersionUID = 1L;
     private static final String FILE = "/model.safetensors";
 
     private final String uid;
     private final transient TrainedModel trained;
-    private final ColumnParams columns;
+    private final Held columns;
     private final BooleanParam predictsClass;
 
     StarlingModel(String uid, TrainedModel trained, boolean isClass) {
         this.uid = uid;
         this.trained = trained;
-        columns = new ColumnParams(this);
+        columns = Held.of(this);
         predictsClass = new BooleanParam(this, "predictsClass", "whether the prediction is a class");
-        setDefault(columns.featuresCol(), "features");
-        setDefault(columns.predictionCol(), "prediction");
-        setDefault(columns.probabilityCol(), "");
-        setDefault(columns.valuesCol(), "");
         set(predictsClass, isClass);
     }
 
@@ -50,24 +46,9 @@ public final class StarlingModel extends Model<StarlingModel> implements MLWrita
         return uid;
     }
 
-    /** The column of the model's input. */
-    public Param<String> featuresCol() {
-        return columns.featuresCol();
-    }
-
-    /** The column that the model adds: the class, or the value. */
-    public Param<String> predictionCol() {
-        return columns.predictionCol();
-    }
-
-    /** The column of a vector of probabilities; none if empty. */
-    public Param<String> probabilityCol() {
-        return columns.probabilityCol();
-    }
-
-    /** The column of a vector of the model's numbers; none if empty. */
-    public Param<String> valuesCol() {
-        return columns.valuesCol();
+    @Override
+    public Held held() {
+        return columns;
     }
 
     /** Whether the prediction is a class. */
@@ -111,7 +92,7 @@ public final class StarlingModel extends Model<StarlingModel> implements MLWrita
 
     @Override
     public StructType transformSchema(StructType schema) {
-        return columns.widen(schema, this);
+        return widen(schema);
     }
 
     @Override

@@ -1,0 +1,234 @@
+package dev.starling.spark;
+
+import dev.starling.nn.Layer;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import org.apache.spark.TaskContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction1;
+
+/** Computes a {@link ScoredPlan}, a batch of rows at a time; rows keep their order and their partitions. */
+@SuppressWarnings("serial") // sequences of Spark's plans are serialisable, but not by their type
+final class ScoredExec extends SparkPlan {
+    private static final long serialVersionUID = 1L;
+    private static final int BATCH = 256;
+
+    private final ScoredPlan.Pass pass;
+    private final Seq<Expression> arguments;
+    private final Seq<Attribute> results;
+    private final SparkPlan child;
+
+    ScoredExec(ScoredPlan.Pass pass, Seq<Expression> arguments, Seq<Attribute> results, SparkPlan child) {
+        this.pass = pass;
+        this.arguments = arguments;
+        this.results = results;
+        this.child = child;
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+        return child.execute().mapPartitions(new OfPartition(pass, arguments, child.output(), output()), true,
+                ClassTag$.MODULE$.<InternalRow>apply(InternalRow.class));
+    }
+
+    @SuppressWarnings("serial")
+    private static final class OfPartition extends AbstractFunction1<scala.collection.Iterator<InternalRow>,
+            scala.collection.Iterator<InternalRow>> implements Serializable {
+        private static final long serialVersionUID = 1L;
+        private final ScoredPlan.Pass pass;
+        private final Seq<Expression> arguments;
+        private final Seq<Attribute> input;
+        private final Seq<Attribute> output;
+
+        OfPartition(ScoredPlan.Pass pass, Seq<Expression> arguments, Seq<Attribute> input, Seq<Attribute> output) {
+            this.pass = pass;
+            this.arguments = arguments;
+            this.input = input;
+            this.output = output;
+        }
+
+        /** Returns where the arguments are in a row, or {@code null} if one of them has to be computed. */
+        private int[] places() {
+            int[] places = new int[arguments.size()];
+            for (int i = 0; i < places.length; i++) {
+                places[i] = arguments.apply(i) instanceof Attribute attribute
+                        ? Plans.list(input).stream().map(Attribute::exprId).toList().indexOf(attribute.exprId()) : -1;
+                if (places[i] < 0) {
+                    return null;
+                }
+            }
+            return places;
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public scala.collection.Iterator<InternalRow> apply(scala.collection.Iterator<InternalRow> rows) {
+            return CollectionConverters.asScala(new Batches(pass, places(), UnsafeProjection.create(arguments, input),
+                    UnsafeProjection.create((Seq<Expression>) (Seq<?>) output, output),
+                    CollectionConverters.asJava(rows)));
+        }
+    }
+
+    /** Reads ahead a batch, computes it, and hands out its rows. Confined to a task's thread. */
+    private static final class Batches implements Iterator<InternalRow> {
+        private final Scorer scorer;
+        private final ScoredModel model;
+        private final int kinds;
+        private final int[] places;
+        private final boolean areColumns;
+        private final UnsafeProjection inputs;
+        private final UnsafeProjection whole;
+        private final Iterator<InternalRow> rows;
+        private final RowName name;
+        private final List<InternalRow> batch = new ArrayList<>(BATCH);
+        private final GenericInternalRow added;
+        private final JoinedRow joined = new JoinedRow();
+        private Layer layer;
+        private int next;
+
+        Batches(ScoredPlan.Pass pass, int[] places, UnsafeProjection inputs, UnsafeProjection whole,
+                Iterator<InternalRow> rows) {
+            scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), BATCH);
+            model = pass.model();
+            kinds = pass.kinds().size();
+            areColumns = places != null;
+            this.places = areColumns ? places : java.util.stream.IntStream.range(0, pass.columns().inputs().size())
+                    .toArray();
+            this.inputs = inputs;
+            this.whole = whole;
+            this.rows = rows;
+            added = new GenericInternalRow(new Object[kinds]);
+            TaskContext context = TaskContext.get();
+            name = new RowName(context.partitionId());
+            layer = model.lease();
+            context.addTaskCompletionListener((TaskCompletionListener) _ -> release());
+        }
+
+        private void release() {
+            if (layer != null) {
+                layer = null;
+                model.release();
+            }
+        }
+
+        @Override
+        public boolean hasNext() {
+            if (next < batch.size()) {
+                return true;
+            }
+            if (!rows.hasNext()) {
+                return false;
+            }
+            batch.clear();
+            scorer.clear();
+            next = 0;
+            while (!scorer.isFull() && rows.hasNext()) {
+                InternalRow row = rows.next();
+                scorer.add(areColumns ? row : inputs.apply(row), places, name);
+                batch.add(row.copy());
+                name.row++;
+            }
+            scorer.compute(layer);
+            return true;
+        }
+
+        @Override
+        public InternalRow next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException("the partition is over");
+            }
+            for (int i = 0; i < kinds; i++) {
+                added.update(i, scorer.result(next, i));
+            }
+            return whole.apply(joined.apply(batch.get(next++), added));
+        }
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+        return Plans.join(child.output(), results);
+    }
+
+    @Override
+    public AttributeSet producedAttributes() {
+        return Plans.set(results);
+    }
+
+    @Override
+    public Partitioning outputPartitioning() {
+        return child.outputPartitioning();
+    }
+
+    @Override
+    public Seq<SortOrder> outputOrdering() {
+        return child.outputOrdering();
+    }
+
+    @Override
+    public Seq<SparkPlan> children() {
+        return Plans.seq(List.of(child));
+    }
+
+    @Override
+    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> replaced) {
+        return new ScoredExec(pass, arguments, results, replaced.head());
+    }
+
+    /** Spark's own way is by reflection, which needs a public class. */
+    @Override
+    @SuppressWarnings("unchecked")
+    public SparkPlan makeCopy(Object[] elements) {
+        return new ScoredExec((ScoredPlan.Pass) elements[0], (Seq<Expression>) elements[1],
+                (Seq<Attribute>) elements[2], (SparkPlan) elements[3]);
+    }
+
+    @Override
+    public SparkPlan clone() {
+        SparkPlan copy = new ScoredExec(pass, arguments, results, child.clone());
+        copy.copyTagsFrom(this);
+        return copy;
+    }
+
+    @Override
+    public int productArity() {
+        return 4;
+    }
+
+    @Override
+    public Object productElement(int n) {
+        return switch (n) {
+            case 0 -> pass;
+            case 1 -> arguments;
+            case 2 -> results;
+            default -> child;
+        };
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof ScoredExec;
+    }
+
+    @Override
+    public String simpleString(int maxFields) {
+        return "ScoredBatches " + results.mkString("[", ", ", "]") + " of " + arguments.mkString("[", ", ", "]");
+    }
+}

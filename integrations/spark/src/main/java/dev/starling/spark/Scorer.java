@@ -1,0 +1,113 @@
+package dev.starling.spark;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Mode;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** Gathers the inputs of a batch of rows and computes them together. Confined to one thread. */
+final class Scorer {
+    private final ScoredModel model;
+    private final Columns columns;
+    private final Output.Kind[] kinds;
+    private final RowReader reader;
+    private final MemorySegment input;
+    private final long rowBytes;
+    /** Where each row's input lies in the batch; -1: it has none, and its results are null. */
+    private final int[] slots;
+    private final Object[][] results;
+    private int rows;
+    private int used;
+
+    /**
+     * Makes one.
+     *
+     * @param kinds of results, all of one forward pass
+     * @param capacity the most rows in a batch
+     */
+    Scorer(ScoredModel model, Columns columns, List<Output.Kind> kinds, int capacity) {
+        this.model = model;
+        this.columns = columns;
+        this.kinds = kinds.toArray(Output.Kind[]::new);
+        reader = new RowReader(columns);
+        rowBytes = RowReader.bytes(columns);
+        input = Arena.ofAuto().allocate(rowBytes * capacity, 64);
+        slots = new int[capacity];
+        results = new Object[this.kinds.length][];
+    }
+
+    void clear() {
+        rows = 0;
+        used = 0;
+    }
+
+    int rows() {
+        return rows;
+    }
+
+    boolean isFull() {
+        return rows == slots.length;
+    }
+
+    /**
+     * Takes the next row of the batch.
+     *
+     * @param places of the inputs in the row
+     * @throws SparkDataException if the model cannot take it
+     */
+    void add(InternalRow row, int[] places, RowName name) {
+        int slot = -1;
+        if (!model.nullForNull() || !hasNull(row, places)) {
+            try {
+                reader.read(row, places, input, used * rowBytes, name);
+                slot = used++;
+            } catch (SparkDataException e) {
+                if (!model.nullForBadRows()) {
+                    throw e;
+                }
+            }
+        }
+        slots[rows++] = slot;
+    }
+
+    private static boolean hasNull(InternalRow row, int[] places) {
+        for (int place : places) {
+            if (row.isNullAt(place)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Computes all rows of the batch. */
+    void compute(Layer layer) {
+        if (used == 0) {
+            return;
+        }
+        TaskContext context = TaskContext.get();
+        Threads.with(context == null ? 1 : context.cpus(), () -> {
+            try (Scope scope = Scope.open("predict")) {
+                Shape shape = Shape.of(columns.shape()).insert(0, used);
+                Tensor x = Tensor.wrap(input, DType.F32, shape.dims());
+                Tensor y = Mode.inference(() -> layer.forward(x)).reshape(used, -1);
+                for (int i = 0; i < kinds.length; i++) {
+                    results[i] = kinds[i].of(y);
+                }
+                return null;
+            }
+        });
+    }
+
+    /** Returns a result of a row of the batch as Spark's rows hold it, or {@code null}. */
+    Object result(int row, int kind) {
+        return slots[row] < 0 ? null : results[kind][slots[row]];
+    }
+}
