@@ -122,8 +122,9 @@ class TransformTest {
         model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
         SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, array(float('NaN'), x), point) as hole")
                 .createOrReplaceTempView("points");
-        Dataset<Row> guarded = sql("select id, class_of(point) as c, case when id % 4 != 0 then class_of(hole) end as d,"
-                + " transform(array(point, point), p -> class_of(p)) as both from points");
+        Dataset<Row> guarded = sql("select id, class_of(point) as c, case when id % 4 != 0 then "
+                + "class_of(hole) end as d, "
+                + "transform(array(point, point), p -> class_of(p)) as both from points");
         assertThat(passes(guarded)).isEqualTo(1);
         assertThat(guarded.where("both != array(c, c) or d != c").count()).isZero();
         assertThat(guarded.where("d is null").count()).isEqualTo(10);
@@ -139,7 +140,8 @@ class TransformTest {
     void shouldComputeOnceWhatAFilterAndAColumnNeed(@TempDir Path directory) {
         SharedSession.points(10, 40).write().parquet(directory.resolve("points").toString());
         Dataset<Row> scored = model().transform(SharedSession.get().read().parquet(directory.resolve("points")
-                .toString()), Output.ofClass("c"), Output.ofValues("v")).where("c = 1 and label = 0").select("id", "c", "v");
+                .toString()), Output.ofClass("c"), Output.ofValues("v")).where("c = 1 and label = 0")
+                .select("id", "c", "v");
         assertThat(passes(scored)).isEqualTo(1);
         assertThat(((org.apache.spark.sql.classic.Dataset<Row>) scored).queryExecution().executedPlan().toString())
                 .contains("EqualTo(label,0)").doesNotContain("height");
@@ -186,7 +188,8 @@ class TransformTest {
     @Test
     void shouldNameTheRowThatTheModelCannotTakeOrSkipIt() {
         Map<String, String> bad = Map.of("array(x)", "has 1 numbers; every row needs 2", "array(x, float('NaN'))",
-                "holds NaN at index 1", "cast(null as array<float>)", "is null", "array(x, null)", "is null at index 1");
+                "holds NaN at index 1", "cast(null as array<float>)", "is null", "array(x, null)",
+                "is null at index 1");
         Dataset<Row> points = SharedSession.points(10, 40);
         bad.forEach((value, message) -> {
             Dataset<Row> rows = points.selectExpr("id", "if(id = 12, " + value + ", point) as point");

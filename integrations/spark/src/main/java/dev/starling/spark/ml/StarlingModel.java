@@ -7,7 +7,6 @@ import java.util.List;
 import org.apache.spark.ml.Model;
 import org.apache.spark.ml.functions;
 import org.apache.spark.ml.param.BooleanParam;
-import org.apache.spark.ml.param.Param;
 import org.apache.spark.ml.param.ParamMap;
 import org.apache.spark.ml.util.DefaultParamsReader;
 import org.apache.spark.ml.util.DefaultParamsReader$;
