@@ -44,7 +44,7 @@ class SparkTrainerTest {
                 Strategy.servers(1, 2));
     }
 
-    private static double accuracy(TrainedModel model, Dataset<Row> points) {
+    static double accuracy(TrainedModel model, Dataset<Row> points) {
         return model.transform(points, Output.ofClass("guess")).selectExpr("avg(cast(guess = label as double))")
                 .first().getDouble(0);
     }
