@@ -296,8 +296,8 @@ public final class SparkTrainer {
         RemoteRun run = new RemoteRun(all, pretraining > 0 ? List.of(stage)
                 : metrics.stream().map(Recipe::make).toList(), listeners);
         RDD<InternalRow> training = placed(selected, count, servers);
-        RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null
-                : placed(strategy.isSynchronous() ? measured : measured.coalesce(1), count, servers));
+        RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null : strategy.isSynchronous()
+                ? placed(measured, count, servers) : moved(measured, functions.lit(0), count + servers));
         int[] sizes = elastic ? TaskRows.sizes(training) : null;
         try {
             byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, stage::epoch,
@@ -346,10 +346,13 @@ public final class SparkTrainer {
         // Whole partitions go to one worker each where there are enough; otherwise row after row to the next worker.
         org.apache.spark.sql.Column source = partitions >= workers ? functions.spark_partition_id()
                 : functions.monotonically_increasing_id();
+        return moved(selected, functions.pmod(source, functions.lit(workers)).cast("int"), workers + servers);
+    }
+
+    private RDD<InternalRow> moved(Dataset<Row> selected, org.apache.spark.sql.Column task, int tasks) {
         String id = "starling_worker";
-        Dataset<Row> moved = selected.withColumn(id, functions.pmod(source, functions.lit(workers)).cast("int"));
-        Dataset<Row> placed = moved.repartitionById(workers + servers, functions.col(id)).drop(id);
-        return elastic ? readableAgain(placed) : SparkColumns.rows(placed);
+        Dataset<Row> moved = selected.withColumn(id, task).repartitionById(tasks, functions.col(id)).drop(id);
+        return elastic ? readableAgain(moved) : SparkColumns.rows(moved);
     }
 
     /**

@@ -5,7 +5,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.nn.train.EpochReport;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
@@ -59,5 +63,30 @@ class HdfsTest {
         TrainedModel loaded = TrainedModel.load(root + "/model.safetensors", conf);
         assertThat(loaded.safetensors()).isEqualTo(trained.safetensors());
         assertThat(SparkTrainerTest.accuracy(loaded, points)).isGreaterThan(0.9);
+    }
+
+    @Test
+    void shouldGoOnFromHdfsAndTellThePauseWhenAnExecutorIsKilled() {
+        SharedSession.points(100, 800).write().parquet(root + "/rows");
+        Dataset<Row> points = SharedSession.get().read().parquet(root + "/rows");
+        int epochs = 400;
+        KilledExecutor killed = new KilledExecutor(1000);
+        List<Pause> pauses = Collections.synchronizedList(new ArrayList<>());
+        TrainedModel trained = SparkTrainerTest.trainer().epochs(epochs).checkpoints(root + "/interrupted", 500)
+                .listeners(killed).pauses(pauses::add).fit(points);
+        EpochReport last = trained.epochs().getLast();
+        assertThat(killed.step()).isGreaterThanOrEqualTo(1000);
+        assertThat(last.epoch()).isEqualTo(epochs - 1);
+        assertThat(last.step()).isEqualTo(epochs * 50L);
+        assertThat(last.training().examples()).isEqualTo(800);
+        assertThat(pauses).singleElement().satisfies(pause -> {
+            assertThat(pause.lastStep()).isGreaterThanOrEqualTo(killed.step());
+            // It goes on after a checkpoint, not from the beginning.
+            assertThat(pause.nextStep() % 500).isEqualTo(1);
+            assertThat(pause.nextStep()).isBetween(501L, pause.lastStep() + 5000);
+            assertThat(pause.workers()).isEqualTo(2);
+            assertThat(pause.length()).isBetween(Duration.ofMillis(200), Duration.ofMinutes(1));
+            assertThat(pause.toString()).contains("training paused for", "goes on at step " + pause.nextStep());
+        });
     }
 }

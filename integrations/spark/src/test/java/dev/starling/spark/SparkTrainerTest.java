@@ -146,13 +146,13 @@ class SparkTrainerTest {
     void shouldPretrainADeepBeliefNetwork() {
         Dataset<Row> points = SharedSession.points(100, 800);
         TrainedModel trained = SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes", "2,16,8,2",
-                        "dropout", "0")), Loss::crossEntropy, DeepBelief.adam(5e-3, 0.03)).inputs("point")
-                .classes("label").pretraining(2).epochs(10).batchSize(16).seed(3)
+                        "dropout", "0")), Loss::crossEntropy, DeepBelief.adam(5e-3, 0.1)).inputs("point")
+                .classes("label").pretraining(1).epochs(60).batchSize(16).seed(3)
                 .strategy(Strategy.gossipAfterEachPass()).heldOut(points).fit(points);
         List<EpochReport> epochs = trained.epochs();
-        assertThat(epochs).hasSize(14);
+        assertThat(epochs).hasSize(62);
         assertThat(epochs.get(0).training().metrics()).containsOnlyKeys("machine 1 reconstruction error");
-        assertThat(epochs.get(3).heldOut().metrics()).containsOnlyKeys("machine 2 reconstruction error");
+        assertThat(epochs.get(1).heldOut().metrics()).containsOnlyKeys("machine 2 reconstruction error");
         assertThat(epochs.getLast().heldOut().metric("accuracy")).isCloseTo(accuracy(trained, points), within(1e-9))
                 .isGreaterThan(0.9);
     }
