@@ -299,6 +299,14 @@ public final class Group implements AutoCloseable {
         });
     }
 
+    /**
+     * Ends the group for this process at once, from any thread: whoever waits here throws a
+     * {@link DistributedException} with this reason. The others learn of it when this is closed, as of any that leaves.
+     */
+    public void abort(String reason) {
+        locked(() -> end(new DistributedException(reason)));
+    }
+
     private boolean isBusy() {
         Engine present = engine;
         return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();

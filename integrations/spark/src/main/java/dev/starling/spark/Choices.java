@@ -34,8 +34,8 @@ public final class Choices {
     }
 
     /**
-     * Returns {@code ring}, {@code gossip}, {@code gossip:PERIOD}, {@code ps}, {@code ps:SERVERS} or
-     * {@code ps:SERVERS:STALENESS}.
+     * Returns {@code ring}, {@code gossip}, {@code gossip:PERIOD} (0 steps for a whole pass), {@code ps},
+     * {@code ps:SERVERS} or {@code ps:SERVERS:STALENESS}.
      */
     public static Strategy strategy(String text) {
         String[] parts = text.split(":");

@@ -104,6 +104,23 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         }
     }
 
+    /**
+     * Returns other columns, with values of as many numbers as those of this have.
+     *
+     * @throws SparkDataException if they have not
+     */
+    Columns like(Columns others) {
+        for (int i = 0; i <= inputs.size(); i++) {
+            Column own = i < inputs.size() ? inputs.get(i) : target;
+            Column other = i < inputs.size() ? others.inputs.get(i) : others.target;
+            if (own.width() != other.width()) {
+                throw new SparkDataException("column \"" + own.name() + "\" has " + other.width() + " numbers in the "
+                        + "first held-out row, but " + own.width() + " in the first row to train on");
+            }
+        }
+        return others;
+    }
+
     /** Returns this as texts to go with a model's weights. */
     Map<String, String> metadata() {
         Map<String, String> texts = new LinkedHashMap<>();

@@ -13,7 +13,6 @@ final class JobWatch implements AutoCloseable {
     private final String tag = "starling-" + UUID.randomUUID();
     private final Thread thread;
     private volatile boolean closed;
-    private volatile String reason;
 
     private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration within, Duration every) {
         this.context = context;
@@ -30,9 +29,8 @@ final class JobWatch implements AutoCloseable {
         long begin = System.nanoTime();
         while (!closed && live.tasksStarted() < tasks) {
             if (System.nanoTime() - begin > within.toNanos()) {
-                reason = "only " + live.tasksStarted() + " of " + tasks + " tasks started within " + within.toSeconds()
-                        + " s; other jobs hold the slots: wait for them, or ask for fewer with workers(n)";
-                context.cancelJobsWithTag(tag, reason);
+                cancel("only " + live.tasksStarted() + " of " + tasks + " tasks started within " + within.toSeconds()
+                        + " s; other jobs hold the slots: wait for them, or ask for fewer with workers(n)");
                 return;
             }
             try {
@@ -41,6 +39,11 @@ final class JobWatch implements AutoCloseable {
                 return;
             }
         }
+    }
+
+    /** Ends the job. */
+    void cancel(String reason) {
+        context.cancelJobsWithTag(tag, reason);
     }
 
     /** Returns what a job's failure means to the caller. */

@@ -1,6 +1,11 @@
 package dev.starling.spark;
 
 import dev.starling.nn.train.RemoteRun;
+import java.time.Duration;
+import java.util.function.Consumer;
+import java.util.function.IntConsumer;
+import org.apache.spark.Success$;
+import org.apache.spark.TaskFailedReason;
 import org.apache.spark.scheduler.AccumulableInfo;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerExecutorMetricsUpdate;
@@ -8,28 +13,44 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Hands what executors say of a run to the driver's listeners as it arrives. */
+/** Hands what executors say of a run to the driver's listeners as it arrives, over all attempts. */
 final class LiveProgress extends SparkListener {
     private final long accumulator;
-    private final String name;
-    private final RemoteRun run;
+    private final Listeners listeners;
+    private final Consumer<String> failures;
     private volatile int tasksStarted;
     private volatile RunNotes latest = RunNotes.NONE;
+    /** When the driver heard of the first loss since the last start; 0 before. */
+    private long lostMs;
 
-    LiveProgress(long accumulator, String name, RemoteRun run) {
+    /**
+     * Who is told.
+     *
+     * @param run of steps and epochs
+     * @param epoch of the epoch that the run hears of next
+     * @param pauses of times without training
+     */
+    record Listeners(RemoteRun run, IntConsumer epoch, Consumer<Pause> pauses) { }
+
+    /**
+     * Makes a listener.
+     *
+     * @param failures is told how a task failed, in the listener bus's thread
+     */
+    LiveProgress(long accumulator, Listeners listeners, Consumer<String> failures) {
         this.accumulator = accumulator;
-        this.name = name;
-        this.run = run;
+        this.listeners = listeners;
+        this.failures = failures;
     }
 
-    /** Returns how many tasks have started since Spark runs this job alone. */
+    /** Forgets how many tasks have started. */
+    void attemptBegins() {
+        tasksStarted = 0;
+    }
+
+    /** Returns how many tasks have started in this attempt, where Spark runs this job alone. */
     int tasksStarted() {
         return tasksStarted;
-    }
-
-    /** Returns what was heard last of all workers. */
-    RunNotes latest() {
-        return latest;
     }
 
     @Override
@@ -46,6 +67,12 @@ final class LiveProgress extends SparkListener {
     @Override
     public void onTaskEnd(SparkListenerTaskEnd end) {
         CollectionConverters.asJava(end.taskInfo().accumulables()).forEach(this::take);
+        if (end.reason() != Success$.MODULE$) {
+            synchronized (this) {
+                lostMs = lostMs == 0 ? end.taskInfo().finishTime() : lostMs;
+            }
+            failures.accept(end.reason() instanceof TaskFailedReason why ? why.toErrorString() : "");
+        }
     }
 
     private void take(AccumulableInfo info) {
@@ -55,16 +82,33 @@ final class LiveProgress extends SparkListener {
     }
 
     synchronized void take(RunNotes notes) {
-        latest = latest.and(notes);
-        notes.epochs().values().forEach(run::epochEnded);
-        double[] first = notes.steps().get(0);
+        RunNotes before = latest;
+        latest = before.and(notes);
+        notes.epochs().forEach((number, numbers) -> {
+            listeners.epoch().accept(number);
+            listeners.run().epochEnded(numbers);
+        });
+        RunNotes.Step first = notes.steps().get(0);
         if (first != null) {
-            run.stepEnded(first);
+            listeners.epoch().accept((int) first.numbers()[0]);
+            listeners.run().stepEnded(first.numbers());
         }
+        notes.starts().forEach((number, start) -> {
+            if (!before.starts().containsKey(number)) {
+                started(before, start);
+            }
+        });
     }
 
-    @Override
-    public String toString() {
-        return name;
+    private void started(RunNotes before, RunNotes.Start start) {
+        boolean measured = start.pausedNs() >= 0;
+        // A start that is heard after the loss may have been before it.
+        if (measured || lostMs > 0 && start.atMs() >= lostMs) {
+            RunNotes.Step last = before.steps().get(0);
+            long lastStep = measured ? start.step() - 1 : last == null ? 0 : last.step();
+            listeners.pauses().accept(new Pause(lastStep, start.step(), start.workers(), measured
+                    ? Duration.ofNanos(start.pausedNs()) : Duration.ofMillis(start.atMs() - lostMs)));
+            lostMs = 0;
+        }
     }
 }

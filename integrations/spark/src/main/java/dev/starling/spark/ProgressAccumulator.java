@@ -11,7 +11,7 @@ final class ProgressAccumulator extends AccumulatorV2<RunNotes, RunNotes> {
 
     @Override
     public boolean isZero() {
-        return notes.steps().isEmpty() && notes.epochs().isEmpty();
+        return notes.equals(RunNotes.NONE);
     }
 
     @Override

@@ -69,6 +69,12 @@ final class SparkColumns {
         return true;
     }
 
+    /** Tells whether rows have come through a shuffle since they were read or kept in a checkpoint. */
+    static boolean isShuffled(RDD<?> rows) {
+        return !rows.isCheckpointed() && CollectionConverters.asJava(rows.dependencies()).stream().anyMatch(d ->
+                d instanceof ShuffleDependency<?, ?, ?> || isShuffled(d.rdd()));
+    }
+
     static SparkContext context(Dataset<Row> frame) {
         return classic(frame.sparkSession()).sparkContext();
     }

@@ -14,11 +14,11 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.Consumer;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
@@ -26,7 +26,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.functions;
 import org.apache.spark.util.SerializableConfiguration;
-import scala.reflect.ClassTag$;
 
 /**
  * Trains a model where a DataFrame's partitions lie: one worker a task of a barrier stage. Workers exchange gradients
@@ -46,18 +45,20 @@ import scala.reflect.ClassTag$;
  */
 public final class SparkTrainer {
     private static final System.Logger LOG = System.getLogger("dev.starling.spark");
-    private static final Duration CHECKING = Duration.ofMillis(200);
 
     private final ModelDescription model;
     private final Recipe<Loss> loss;
     private final OptimizerFactory optimizer;
     private final List<Recipe<Metric>> metrics = new ArrayList<>();
     private final List<TrainingListener> listeners = new ArrayList<>();
+    private final List<Consumer<Pause>> pauses = new ArrayList<>();
     private List<String> inputs = List.of();
     private long[] shape;
     private String target;
     private boolean isClass;
+    private Dataset<Row> heldOut;
     private int epochs = 1;
+    private int pretraining;
     private int batchSize = 32;
     private long seed;
     private boolean shuffles = true;
@@ -68,6 +69,7 @@ public final class SparkTrainer {
     private Duration patience = Duration.ofMinutes(2);
     private Duration slotsWithin = Duration.ofMinutes(1);
     private int attempts = 4;
+    private boolean elastic;
     private String checkpoints;
     private long everySteps;
     private long cacheBytes = 1L << 30;
@@ -109,9 +111,27 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets how often the run goes through the rows; the default is 1. */
+    /**
+     * Sets rows that each epoch is measured on; they have the same columns. Where all workers take the same step, each
+     * measures some of them and the sums are added up; otherwise worker 0 measures all.
+     */
+    public SparkTrainer heldOut(Dataset<Row> rows) {
+        heldOut = rows;
+        return this;
+    }
+
+    /** Sets how often the run goes through the rows, after {@link #pretraining}; the default is 1. */
     public SparkTrainer epochs(int count) {
         epochs = positive("epochs", count);
+        return this;
+    }
+
+    /**
+     * Trains each machine of a {@link DeepBelief} network for so many epochs first, without labels. The loss and the
+     * metric are then those of the stage: the reconstruction error of a machine, later cross-entropy and accuracy.
+     */
+    public SparkTrainer pretraining(int epochsOfEach) {
+        pretraining = positive("epochs of pre-training", epochsOfEach);
         return this;
     }
 
@@ -179,6 +199,24 @@ public final class SparkTrainer {
         return this;
     }
 
+    /** Adds listeners, which hear on the driver how long training stood still because a worker was lost or joined. */
+    @SafeVarargs
+    public final SparkTrainer pauses(Consumer<Pause>... added) {
+        pauses.addAll(List.of(added));
+        return this;
+    }
+
+    /**
+     * Lets the others go on at once when a task is lost; Spark starts it again, up to {@code spark.task.maxFailures}
+     * times, and it joins the others with their state and its rows. For ring and gossip. Training is an ordinary stage
+     * then, whose workers meet at the driver, so that the driver needs {@link ExecutorFlags}, too; and rows must be
+     * such that a task can read them again by itself.
+     */
+    public SparkTrainer elastic() {
+        elastic = true;
+        return this;
+    }
+
     /** Sets how often the stage may run when tasks are lost; the default is 4. */
     public SparkTrainer attempts(int most) {
         attempts = positive("attempts", most);
@@ -226,69 +264,116 @@ public final class SparkTrainer {
      * @throws SparkJobException if the job cannot start, was cancelled, or failed
      */
     public TrainedModel fit(Dataset<Row> frame) {
+        return fit(frame, Secret.random());
+    }
+
+    TrainedModel fit(Dataset<Row> frame, Secret secret) {
         if (target == null) {
             throw new SparkDataException("no target is named; name its column with classes(...) or target(...)");
         }
         Columns.Wish wish = new Columns.Wish(inputs, shape, target, isClass);
-        wish.check(frame.schema());
-        Dataset<Row> selected = frame.select(Arrays.stream(wish.names()).map(SparkColumns::exactly)
-                .toArray(org.apache.spark.sql.Column[]::new));
+        Dataset<Row> selected = select(wish, frame);
+        Dataset<Row> measured = heldOut == null ? null : select(wish, heldOut);
         SparkContext context = SparkColumns.context(frame);
+        checkElastic(context);
         int servers = strategy.serverTasks();
         // Before the first job: without executors even that would wait for ever.
         Slots.await(context, Math.max(1, workers) + servers, slotsWithin);
         Columns columns = wish.resolve(selected.schema(), SparkColumns.first(selected));
-        check(columns);
+        Columns heldOutColumns = measured == null ? null : columns.like(wish.resolve(measured.schema(),
+                SparkColumns.first(measured)));
+        int machines = check(columns);
+        int all = epochs + machines * pretraining;
         int count = workers > 0 ? workers : Math.min(Slots.of(context) - servers,
                 SparkColumns.rows(selected).getNumPartitions());
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
-        TrainingJob job = new TrainingJob(columns, model.factory(), model.settings(), loss, optimizer,
-                List.copyOf(metrics), epochs, batchSize, seed, shuffles, strategy, count, Secret.random().toHex(),
-                transport, silence, patience, checkpoints, everySteps, cacheBytes,
+        TrainingJob job = new TrainingJob(columns, heldOutColumns, model.factory(), model.settings(), loss, optimizer,
+                List.copyOf(metrics), all, pretraining, batchSize, seed, shuffles, strategy, count, null, 1,
+                secret.toHex(), transport, silence, patience, checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
-        RemoteRun run = new RemoteRun(epochs, metrics.stream().map(Recipe::make).toList(), listeners);
+        DeepBelief.StageMetric stage = new DeepBelief.StageMetric(machines, pretraining);
+        RemoteRun run = new RemoteRun(all, pretraining > 0 ? List.of(stage)
+                : metrics.stream().map(Recipe::make).toList(), listeners);
+        RDD<InternalRow> training = placed(selected, count, servers);
+        RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null : strategy.isSynchronous()
+                ? placed(measured, count, servers) : moved(measured, functions.lit(0), count + servers));
+        int[] sizes = elastic ? TaskRows.sizes(training) : null;
         try {
-            return TrainedModel.of(runAgain(context, placed(selected, count, servers), job, run), run.epochs());
+            byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, stage::epoch,
+                    this::paused), slotsWithin).run(attempts, sizes);
+            return TrainedModel.of(weights, run.epochs());
         } finally {
             run.ended();
         }
     }
 
-    /** Runs the stage until it ends well: Spark itself restarts no barrier stage that ends a job. */
-    private byte[] runAgain(SparkContext context, RDD<InternalRow> rows, TrainingJob job, RemoteRun run) {
-        for (int attempt = 1; true; attempt++) {
-            try {
-                return run(context, rows, job, run);
-            } catch (SparkJobException e) {
-                if (attempt == attempts || !JobWatch.isLostTask(e)) {
-                    throw e;
-                }
-                LOG.log(System.Logger.Level.WARNING, "attempt {0} of {1} failed and is begun again{2}: {3}", attempt,
-                        attempts, checkpoints == null ? "" : " from the latest checkpoint in " + checkpoints,
-                        e.getMessage());
-                Slots.await(context, job.tasks(), slotsWithin);
-            }
+    private static Dataset<Row> select(Columns.Wish wish, Dataset<Row> frame) {
+        wish.check(frame.schema());
+        return frame.select(Arrays.stream(wish.names()).map(SparkColumns::exactly)
+                .toArray(org.apache.spark.sql.Column[]::new));
+    }
+
+    private void paused(Pause pause) {
+        LOG.log(System.Logger.Level.WARNING, pause);
+        pauses.forEach(listener -> listener.accept(pause));
+    }
+
+    private void checkElastic(SparkContext context) {
+        if (!elastic) {
+            return;
+        }
+        String missing = ExecutorFlags.missing();
+        if (strategy.serverTasks() > 0) {
+            throw new SparkJobException("elastic() is for ring and gossip, but the strategy is " + strategy
+                    + ", whose servers keep what they know in a task; leave one of them out");
+        } else if (context.conf().getBoolean("spark.speculation", false)) {
+            throw new SparkJobException("with spark.speculation=true Spark may run a worker twice; set it to false, or "
+                    + "leave out elastic()");
+        } else if (missing != null) {
+            throw new SparkJobException("elastic training needs the driver's JVM to run with " + ExecutorFlags.AGRONA
+                    + "; add the flag to its command or to spark.driver.extraJavaOptions, or leave out elastic()");
         }
     }
 
     /** Returns rows in as many partitions as there are tasks; those of servers are empty. */
-    private static RDD<InternalRow> placed(Dataset<Row> selected, int workers, int servers) {
+    private RDD<InternalRow> placed(Dataset<Row> selected, int workers, int servers) {
         RDD<InternalRow> rows = SparkColumns.rows(selected);
         int partitions = rows.getNumPartitions();
         if (servers == 0 && SparkColumns.suitBarrier(rows, workers)) {
-            return rows;
+            return elastic ? readableAgain(selected) : rows;
         }
         // Whole partitions go to one worker each where there are enough; otherwise row after row to the next worker.
         org.apache.spark.sql.Column source = partitions >= workers ? functions.spark_partition_id()
                 : functions.monotonically_increasing_id();
-        String id = "starling_worker";
-        Dataset<Row> moved = selected.withColumn(id, functions.pmod(source, functions.lit(workers)).cast("int"));
-        return SparkColumns.rows(moved.repartitionById(workers + servers, functions.col(id)).drop(id));
+        return moved(selected, functions.pmod(source, functions.lit(workers)).cast("int"), workers + servers);
     }
 
-    /** Runs the model on one row of zeros, here on the driver. */
-    private void check(Columns columns) {
+    private RDD<InternalRow> moved(Dataset<Row> selected, org.apache.spark.sql.Column task, int tasks) {
+        String id = "starling_worker";
+        Dataset<Row> moved = selected.withColumn(id, task).repartitionById(tasks, functions.col(id)).drop(id);
+        return elastic ? readableAgain(moved) : SparkColumns.rows(moved);
+    }
+
+    /**
+     * Returns rows that a task can read again while the others go on. What a shuffle wrote is lost with its executor;
+     * Spark would then start all tasks of the stage again.
+     */
+    private static RDD<InternalRow> readableAgain(Dataset<Row> frame) {
+        RDD<InternalRow> rows = SparkColumns.rows(frame);
+        if (!SparkColumns.isShuffled(rows)) {
+            return rows;
+        }
+        if (SparkColumns.context(frame).getCheckpointDir().isEmpty()) {
+            throw new SparkJobException("elastic training needs rows that a task can read again by itself, but these "
+                    + "are shuffled: save them with as many partitions as there are workers and read that, or name a "
+                    + "directory with SparkContext.setCheckpointDir, where they are kept then");
+        }
+        return SparkColumns.rows(frame.checkpoint());
+    }
+
+    /** Runs the model on rows of zeros, here on the driver; returns how many machines are to be pre-trained. */
+    private int check(Columns columns) {
         try (Scope scope = Scope.open("check");
                 Layer built = model.build(Thread.currentThread().getContextClassLoader(), Generator.seeded(seed))) {
             Shape input = Shape.of(columns.shape()).insert(0, 2);
@@ -296,39 +381,17 @@ public final class SparkTrainer {
             Tensor wanted = columns.isClass() ? Tensor.zeros(2).to(DType.I64)
                     : Tensor.zeros(2, columns.target().width());
             loss.make().of(result, wanted);
+            if (pretraining == 0) {
+                return 0;
+            } else if (built instanceof DeepBelief.Network network) {
+                return network.machines();
+            }
+            throw new SparkJobException("pretraining(n) is for models of " + DeepBelief.class.getName() + ", got "
+                    + model.factory() + "; leave it out");
         } catch (TensorException e) {
             throw new SparkDataException("the model " + model.factory() + model.settings() + " does not fit the "
                     + "columns " + inputs + " of shape " + Arrays.toString(columns.shape()) + " and \"" + target
                     + "\": " + e.getMessage());
         }
-    }
-
-    private byte[] run(SparkContext context, RDD<InternalRow> rows, TrainingJob job, RemoteRun run) {
-        LiveProgress live = new LiveProgress(job.progress().id(), "starling", run);
-        context.addSparkListener(live);
-        try (JobWatch watch = JobWatch.start(context, live, job.tasks(), slotsWithin, CHECKING)) {
-            List<byte[]> results = rows.barrier().mapPartitions(new TrainingTask(job), false,
-                    ClassTag$.MODULE$.<byte[]>apply(byte[].class)).toJavaRDD().collect();
-            return weights(results);
-        } catch (SparkDataException | SparkJobException e) {
-            throw e;
-        } catch (Exception e) {
-            // Spark throws checked exceptions that no signature names.
-            throw JobWatch.failure(e);
-        } finally {
-            live.take(job.progress().value());
-            context.removeSparkListener(live);
-        }
-    }
-
-    private static byte[] weights(List<byte[]> results) {
-        for (byte[] result : results) {
-            byte[] content = Arrays.copyOfRange(result, 1, result.length);
-            if (result[0] == TrainingTask.PROBLEM) {
-                throw new SparkDataException(new String(content, StandardCharsets.UTF_8));
-            }
-            return content;
-        }
-        throw new SparkJobException("rank 0 returned no weights; its log says why");
     }
 }

@@ -43,10 +43,17 @@ public sealed interface Strategy extends Serializable {
     /**
      * Each worker publishes its weights to one peer after another and mixes in what arrives; no worker waits.
      *
-     * @param period steps between publications
+     * @param period steps between publications; 0 for one after each pass over the worker's partition
      */
     record Gossip(int period) implements Strategy {
         private static final long serialVersionUID = 1L;
+
+        /** Checks the number. */
+        public Gossip {
+            if (period < 0) {
+                throw new SparkJobException("a period of 0 steps or more must hold, got " + period + "; change it");
+            }
+        }
 
         @Override
         public boolean isSynchronous() {
@@ -87,5 +94,10 @@ public sealed interface Strategy extends Serializable {
     /** Gossip, with publications after every {@code period} steps. */
     static Strategy gossip(int period) {
         return new Gossip(period);
+    }
+
+    /** Gossip, with a publication after each pass over the worker's partition. */
+    static Strategy gossipAfterEachPass() {
+        return new Gossip(0);
     }
 }

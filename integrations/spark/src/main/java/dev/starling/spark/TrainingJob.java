@@ -3,6 +3,8 @@ package dev.starling.spark;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.train.Metric;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.io.Serializable;
 import java.time.Duration;
 import java.util.List;
@@ -13,17 +15,39 @@ import org.apache.spark.util.SerializableConfiguration;
  * All that a task of a run has to know. It travels in Spark's closure, and so does the secret: in no configuration, and
  * in no text of this.
  *
+ * @param heldOut columns of the held-out rows, or {@code null}
+ * @param epochs of the run, pre-training included
+ * @param pretraining epochs of each machine of a {@link DeepBelief} network
  * @param workers tasks that train; those behind them serve
+ * @param elastic where the others go on without a task that is lost; {@code null} in a barrier stage
+ * @param attempt of the job, from 1
  * @param checkpoints address of a directory on a Hadoop file system, or {@code null}
  * @param everySteps between checkpoints; 0 for the end of each epoch
  * @param cacheBytes of rows that a task holds in memory
  */
-record TrainingJob(Columns columns, String factory, Map<String, String> settings, Recipe<Loss> loss,
-        OptimizerFactory optimizer, List<Recipe<Metric>> metrics, int epochs, int batchSize, long seed,
-        boolean shuffles, Strategy strategy, int workers, String secret, String transport, Duration silence,
-        Duration patience, String checkpoints, long everySteps, long cacheBytes, SerializableConfiguration hadoop,
-        ProgressAccumulator progress) implements Serializable {
+record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String, String> settings, Recipe<Loss> loss,
+        OptimizerFactory optimizer, List<Recipe<Metric>> metrics, int epochs, int pretraining, int batchSize, long seed,
+        boolean shuffles, Strategy strategy, int workers, Elastic elastic, int attempt, String secret,
+        String transport, Duration silence, Duration patience, String checkpoints, long everySteps, long cacheBytes,
+        SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;
+
+    /**
+     * What the tasks of an ordinary stage cannot tell each other.
+     *
+     * @param coordinator where they meet, on the driver
+     * @param sizes how many rows each partition has
+     */
+    record Elastic(String coordinator, int[] sizes) implements Serializable {
+        private static final long serialVersionUID = 1L;
+    }
+
+    /** Returns this for another attempt. */
+    TrainingJob attempt(int number, Elastic meeting) {
+        return new TrainingJob(columns, heldOut, factory, settings, loss, optimizer, metrics, epochs, pretraining,
+                batchSize, seed, shuffles, strategy, workers, meeting, number, secret, transport, silence, patience,
+                checkpoints, everySteps, cacheBytes, hadoop, progress);
+    }
 
     ModelDescription model() {
         return new ModelDescription(factory, settings);
@@ -31,6 +55,11 @@ record TrainingJob(Columns columns, String factory, Map<String, String> settings
 
     int tasks() {
         return workers + strategy.serverTasks();
+    }
+
+    /** Returns how a process of this run is reached. */
+    TransportConfig reachedAt(String host) {
+        return TransportConfig.of(transport, Secret.ofHex(secret)).at(host, 0).silence(silence);
     }
 
     @Override

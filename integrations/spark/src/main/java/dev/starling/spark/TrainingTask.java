@@ -9,41 +9,43 @@ import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.errors.StarlingException;
 import dev.starling.tensor.Threads;
-import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import java.io.IOException;
 import java.io.Serializable;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.apache.spark.BarrierTaskContext;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.util.TaskInterruptListener;
 import org.apache.spark.util.Utils;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
- * A task of the barrier stage: reads its partition, meets the others, and trains or serves. Rank 0 opens the group's
- * coordinator, and Spark's {@code allGather} tells the others where it is; after that no data pass through Spark.
+ * A task: reads its partition, meets the others, and trains or serves. In a barrier stage rank 0 opens the group's
+ * coordinator, and Spark's {@code allGather} tells the others where it is; in an elastic run the coordinator is on the
+ * driver, and a task that Spark starts again joins the others as a newcomer. After that no data pass through Spark.
  *
- * <p>What cannot be cured by a restart (bad rows, a model that does not fit, a loss that is not finite) ends all tasks
- * in the normal way, with the message as the result; only what may be cured, such as a lost peer, fails the task.
+ * <p>What cannot be cured by a restart (bad rows, a model that does not fit, a loss that is not finite) is thrown as a
+ * {@link SparkDataException}, by which the driver knows it.
  */
-final class TrainingTask extends AbstractFunction1<Iterator<InternalRow>, Iterator<byte[]>> implements Serializable {
-    /** What a result begins with. */
-    static final byte WEIGHTS = 'W';
-    static final byte PROBLEM = 'P';
+final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<byte[]>> implements Serializable {
     private static final long serialVersionUID = 1L;
-    private static final String FINE = "";
     private static final int ROWS_BETWEEN_LOOKS = 1024;
+    /** A coordinator in a barrier stage waits for tasks that read their rows, however long; Spark ends both. */
+    private static final Duration READING = Duration.ofDays(365);
+    private static final Duration OTHERS_FIRST = Duration.ofSeconds(5);
 
     private final TrainingJob job;
 
@@ -52,13 +54,13 @@ final class TrainingTask extends AbstractFunction1<Iterator<InternalRow>, Iterat
     }
 
     @Override
-    public Iterator<byte[]> apply(Iterator<InternalRow> partition) {
-        BarrierTaskContext context = BarrierTaskContext.get();
+    public Iterator<byte[]> apply(Iterator<TaskRows> partition) {
+        TaskContext context = job.elastic() == null ? BarrierTaskContext.get() : TaskContext.get();
         Path directory = null;
         try {
             directory = Files.createTempDirectory(Path.of(Utils.getLocalDir(SparkEnv.get().conf())), "starling-");
-            byte[] result = run(context, partition, directory);
-            List<byte[]> results = result == null ? List.of() : List.of(result);
+            byte[] weights = run(context, partition.next(), directory);
+            List<byte[]> results = weights == null ? List.of() : List.of(weights);
             return CollectionConverters.asScala(results.iterator());
         } catch (IOException e) {
             throw new java.io.UncheckedIOException(e);
@@ -67,98 +69,87 @@ final class TrainingTask extends AbstractFunction1<Iterator<InternalRow>, Iterat
         }
     }
 
-    private byte[] run(BarrierTaskContext context, Iterator<InternalRow> partition, Path directory) {
-        int rank = context.partitionId();
-        try (RowCache rows = new RowCache(job.columns().fields(), job.cacheBytes(), directory)) {
-            String problem = ExecutorFlags.missing();
-            problem = problem != null ? problem : fill(rows, context, partition);
-            String[] heard = context.allGather(problem == null ? Integer.toString(rows.size()) : '!' + problem);
-            problem = first(heard);
-            if (problem != null) {
-                return rank == 0 ? result(PROBLEM, problem.getBytes(StandardCharsets.UTF_8)) : null;
-            }
-            int[] sizes = Arrays.stream(heard).mapToInt(Integer::parseInt).toArray();
-            return train(context, rows, sizes, directory);
+    private byte[] run(TaskContext context, TaskRows partition, Path directory) {
+        String missing = ExecutorFlags.missing();
+        if (missing != null) {
+            throw new SparkDataException(missing);
+        }
+        Columns heldOutColumns = job.heldOut() == null ? job.columns() : job.heldOut();
+        try (RowCache rows = new RowCache(job.columns().fields(), job.cacheBytes(), directory);
+                RowCache heldOut = new RowCache(job.columns().fields(), job.cacheBytes(), directory)) {
+            fill(rows, job.columns(), "row ", context, partition.training());
+            fill(heldOut, heldOutColumns, "held-out row ", context, partition.heldOut());
+            return switch (context) {
+                case BarrierTaskContext barrier -> inBarrier(barrier, rows, heldOut, directory);
+                default -> train(context, job.reachedAt(SparkEnv.get().blockManager().blockManagerId().host()),
+                        job.elastic().coordinator(), rows, heldOut, job.elastic().sizes(), directory);
+            };
         }
     }
 
-    /** Returns the first problem of any task, or {@code null}. */
-    private static String first(String[] heard) {
-        return Arrays.stream(heard).filter(text -> text.startsWith("!")).map(text -> text.substring(1)).findFirst()
-                .orElse(null);
-    }
-
-    private static byte[] result(byte kind, byte[] content) {
-        byte[] result = new byte[content.length + 1];
-        result[0] = kind;
-        System.arraycopy(content, 0, result, 1, content.length);
-        return result;
-    }
-
-    /** Copies the partition into memory; returns what is wrong with it, or {@code null}. */
-    private String fill(RowCache rows, BarrierTaskContext context, Iterator<InternalRow> partition) {
-        RowReader reader = new RowReader(job.columns());
-        RowName name = new RowName(context.partitionId());
-        try {
-            while (partition.hasNext()) {
-                reader.read(partition.next(), rows.chunk(), rows.offset(), name);
-                rows.added();
-                if (++name.row % ROWS_BETWEEN_LOOKS == 0) {
-                    context.killTaskIfInterrupted();
-                }
+    /** Copies rows of the partition into memory. */
+    private void fill(RowCache rows, Columns columns, String what, TaskContext context,
+            java.util.Iterator<InternalRow> partition) {
+        RowReader reader = new RowReader(columns);
+        RowName name = new RowName(what, context.partitionId());
+        while (partition.hasNext()) {
+            reader.read(partition.next(), rows.chunk(), rows.offset(), name);
+            rows.added();
+            if (++name.row % ROWS_BETWEEN_LOOKS == 0) {
+                context.killTaskIfInterrupted();
             }
-            return null;
-        } catch (SparkDataException e) {
-            return e.getMessage();
         }
     }
 
-    private byte[] train(BarrierTaskContext context, RowCache rows, int[] sizes, Path directory) {
+    private byte[] inBarrier(BarrierTaskContext context, RowCache rows, RowCache heldOut, Path directory) {
         int rank = context.partitionId();
         String address = context.getTaskInfos()[rank].address();
-        String host = address.substring(0, address.lastIndexOf(':'));
-        TransportConfig transport = TransportConfig.of(job.transport(), Secret.ofHex(job.secret())).at(host, 0)
-                .directory(directory).silence(job.silence());
+        TransportConfig transport = job.reachedAt(address.substring(0, address.lastIndexOf(':')));
         boolean reforms = job.strategy() instanceof Strategy.Gossip
                 || job.strategy() instanceof Strategy.Servers servers && !servers.isSynchronous();
-        try (CoordinatorThread coordinator = rank > 0 ? null : CoordinatorThread.start(Coordinator.open(transport,
-                job.tasks(), reforms ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END, 1, job.patience()))) {
-            String meeting = context.allGather(coordinator == null ? FINE : coordinator.address())[0];
-            byte[] weights = null;
-            String problem = FINE;
-            RuntimeException failure = null;
-            try {
-                GroupConfig config = GroupConfig.of(transport, meeting).wish(rank).joining(job.patience())
-                        .patience(job.patience());
-                try (Group group = Group.join(config)) {
-                    weights = Threads.with(context.cpus(), () -> work(context, group, rows, sizes, directory));
-                }
-            } catch (TaskKilledException e) {
-                throw e;
-            } catch (DistributedException | TransportException e) {
-                failure = e;
-            } catch (StarlingException | IllegalArgumentException e) {
-                problem = "!rank " + rank + ": " + e.getMessage();
+        try (CoordinatorThread coordinator = rank > 0 ? null : CoordinatorThread.start(Coordinator.open(
+                transport.directory(directory), job.tasks(), reforms ? Coordinator.OnLoss.REFORM
+                : Coordinator.OnLoss.END, 1, READING))) {
+            // One meeting for both: Spark takes a second for each.
+            String[] heard = context.allGather(rows.size() + (coordinator == null ? "" : ' ' + coordinator.address()));
+            int[] sizes = Arrays.stream(heard).map(text -> text.split(" ")[0]).mapToInt(Integer::parseInt).toArray();
+            byte[] weights = train(context, transport, heard[0].split(" ")[1], rows, heldOut,
+                    Arrays.copyOf(sizes, job.workers()), directory);
+            if (coordinator != null) {
+                coordinator.awaitDone(job.patience());
             }
-            context.killTaskIfInterrupted();
-            problem = first(context.allGather(problem));
-            if (problem != null) {
-                return rank == 0 ? result(PROBLEM, problem.getBytes(StandardCharsets.UTF_8)) : null;
-            }
-            if (failure != null) {
-                throw failure;
-            }
-            return weights == null ? null : result(WEIGHTS, weights);
+            return weights;
         }
     }
 
-    /** Serves, or trains; returns the weights on rank 0. */
-    private byte[] work(BarrierTaskContext context, Group group, RowCache rows, int[] sizes, Path directory) {
-        if (group.rank() >= job.workers()) {
-            ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());
-            return null;
+    private byte[] train(TaskContext context, TransportConfig transport, String coordinator, RowCache rows,
+            RowCache heldOut, int[] sizes, Path directory) {
+        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
+                .joining(job.patience()).patience(job.patience());
+        try (Group group = Group.join(config)) {
+            context.addTaskInterruptListener((TaskInterruptListener) (_, reason) ->
+                    group.abort("the task is ended: " + reason));
+            return Threads.with(context.cpus(), () -> {
+                if (context.partitionId() >= job.workers()) {
+                    ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());
+                    return null;
+                }
+                return new Worker(job, context, group, rows, heldOut, sizes, directory).train();
+            });
+        } catch (TaskKilledException e) {
+            throw e;
+        } catch (DistributedException | TransportException e) {
+            // Where another worker failed, its own message is the one that tells why: Spark hears of it first.
+            long begin = System.nanoTime();
+            while (job.elastic() == null && System.nanoTime() - begin < OTHERS_FIRST.toNanos()) {
+                context.killTaskIfInterrupted();
+                LockSupport.parkNanos(Duration.ofMillis(20).toNanos());
+            }
+            context.killTaskIfInterrupted();
+            throw e;
+        } catch (StarlingException | IllegalArgumentException e) {
+            throw new SparkDataException("rank " + context.partitionId() + ": " + e.getMessage());
         }
-        return new Worker(job, context, group, rows, Arrays.copyOf(sizes, job.workers()), directory).train();
     }
 
     private static void delete(Path directory) {

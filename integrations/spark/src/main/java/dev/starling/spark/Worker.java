@@ -8,6 +8,7 @@ import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.DistributionStrategy;
@@ -30,44 +31,62 @@ import org.apache.spark.TaskContext;
 /** Trains on the rows of one task. Confined to the task's thread. */
 final class Worker implements TrainingListener {
     private static final long NOTE_EVERY_NS = 200_000_000;
+    /** Of the weights, so that the loss of the first of them after the last step costs nothing. */
+    private static final int RETURNING = 2;
 
     private final TrainingJob job;
     private final TaskContext context;
     private final Group group;
     private final RowCache rows;
+    private final RowCache heldOut;
     private final int[] sizes;
     private final Path directory;
-    private final int rank;
+    private final int partition;
     /** {@code null} where this worker saves nothing. */
     private SharedCheckpoints checkpoints;
     private long notedNs;
+    private long change;
+    private long steppedNs;
 
-    Worker(TrainingJob job, TaskContext context, Group group, RowCache rows, int[] sizes, Path directory) {
+    Worker(TrainingJob job, TaskContext context, Group group, RowCache rows, RowCache heldOut, int[] sizes,
+            Path directory) {
         this.job = job;
         this.context = context;
         this.group = group;
         this.rows = rows;
+        this.heldOut = heldOut;
         this.sizes = sizes;
         this.directory = directory;
-        rank = group.rank();
+        partition = context.partitionId();
     }
 
-    /** Returns the weights on rank 0, {@code null} elsewhere. */
+    /** Returns the weights on rank 0, and on another one if elastic; {@code null} elsewhere. */
     byte[] train() {
         ModelDescription description = job.model();
         try (DistributionStrategy strategy = strategy();
                 Layer model = description.build(Thread.currentThread().getContextClassLoader(),
                         Generator.seeded(job.seed()));
                 DataLoader data = loader();
-                Optimizer optimizer = job.optimizer().over(model, steps())) {
-            Trainer.Builder trainer = Trainer.of(model, job.loss().make(), optimizer).data(data).epochs(job.epochs())
-                    .seed(job.seed()).strategy(strategy).listeners(this)
-                    .metrics(job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
-            if (job.checkpoints() != null) {
-                trainer.checkpoints(local(), job.everySteps()).resume();
+                DataLoader measured = DataLoader.of(heldOut).batchSize(job.batchSize()).workers(0).build()) {
+            GreedyTraining greedy = job.pretraining() == 0 ? null
+                    : ((DeepBelief.Network) model).pretrain(job.pretraining(), job.epochs());
+            try (Optimizer optimizer = job.optimizer().over(model, steps())) {
+                Trainer.Builder trainer = Trainer.of(model, greedy == null ? job.loss().make() : greedy.loss(),
+                                optimizer).data(data).epochs(job.epochs()).seed(job.seed()).strategy(strategy)
+                        .listeners(this).metrics(greedy != null ? new Metric[] {greedy.metric()}
+                                : job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
+                if (greedy != null) {
+                    trainer.listeners(greedy);
+                }
+                if (job.heldOut() != null) {
+                    trainer.heldOut(measured);
+                }
+                if (job.checkpoints() != null) {
+                    trainer.checkpoints(local(), job.everySteps()).resume();
+                }
+                trainer.build().run();
             }
-            trainer.build().run();
-            if (rank > 0) {
+            if (group.rank() > 0 && (job.elastic() == null || group.rank() >= RETURNING)) {
                 return null;
             }
             Map<String, String> texts = new LinkedHashMap<>(description.metadata());
@@ -76,11 +95,11 @@ final class Worker implements TrainingListener {
         }
     }
 
-    /** Returns the local directory of checkpoints; on rank 0 it holds what is on the shared file system. */
+    /** Returns the local directory of checkpoints; where they may be read it holds what the shared one does. */
     private Path local() {
         try {
             Path local = Files.createDirectories(directory.resolve("checkpoints"));
-            if (rank == 0) {
+            if (group.rank() == 0 || job.elastic() != null) {
                 checkpoints = new SharedCheckpoints(job.checkpoints(), job.hadoop().value(), local);
                 checkpoints.fetch();
             }
@@ -96,16 +115,25 @@ final class Worker implements TrainingListener {
         return (job.shuffles() ? loader.shuffle() : loader).build();
     }
 
+    /** Returns the steps of an epoch. */
+    private long pass() {
+        long shared = job.strategy().isSynchronous() ? Arrays.stream(sizes).asLongStream().sum() : sizes[partition];
+        return (shared + job.batchSize() - 1) / job.batchSize();
+    }
+
     private long steps() {
-        long shared = job.strategy().isSynchronous() ? Arrays.stream(sizes).asLongStream().sum() : sizes[rank];
-        return Math.max(2, job.epochs() * ((shared + job.batchSize() - 1) / job.batchSize()));
+        return Math.max(2, job.epochs() * pass());
     }
 
     private DistributionStrategy strategy() {
         return switch (job.strategy()) {
-            case Strategy.Ring _ -> RingAllReduce.over(group).ownData().build();
-            case Strategy.Gossip gossip -> Gossip.onOwnData(group, gossip.period());
-            case Strategy.Servers servers -> ParameterServer.worker(group, rank).workers(job.workers())
+            case Strategy.Ring _ -> {
+                RingAllReduce.Builder ring = RingAllReduce.over(group).ownData();
+                yield (job.elastic() == null ? ring : ring.elastic()).build();
+            }
+            case Strategy.Gossip gossip -> Gossip.onOwnData(group, gossip.period() > 0 ? gossip.period()
+                    : Math.toIntExact(Math.max(1, pass())));
+            case Strategy.Servers servers -> ParameterServer.worker(group, partition).workers(job.workers())
                     .servers(servers.servers()).ownData().consistency(switch (servers.staleness()) {
                         case -1 -> new Consistency.Asynchronous();
                         case 0 -> new Consistency.Synchronous();
@@ -114,21 +142,34 @@ final class Worker implements TrainingListener {
         };
     }
 
+    private RunNotes.Step step(Progress progress) {
+        return new RunNotes.Step(job.attempt(), RemoteRun.numbers(progress));
+    }
+
     @Override
     public void stepEnded(Progress progress) {
         context.killTaskIfInterrupted();
         long now = System.nanoTime();
+        long present = group.epoch();
+        if (present != change && group.rank() == 0) {
+            job.progress().add(RunNotes.NONE.withStart(new RunNotes.Start(job.attempt(), present, progress.step(),
+                    group.world() - job.strategy().serverTasks(), System.currentTimeMillis(),
+                    change == 0 ? -1 : now - steppedNs)));
+            notedNs = now - NOTE_EVERY_NS;
+        }
+        change = present;
+        steppedNs = now;
         if (now - notedNs >= NOTE_EVERY_NS) {
             notedNs = now;
-            job.progress().add(RunNotes.NONE.withStep(rank, RemoteRun.numbers(progress)));
+            job.progress().add(RunNotes.NONE.withStep(group.rank(), step(progress)));
         }
     }
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
         notedNs = 0;
-        RunNotes notes = RunNotes.NONE.withStep(rank, RemoteRun.numbers(progress));
-        job.progress().add(rank == 0 ? notes.withEpoch(RemoteRun.numbers(report)) : notes);
+        RunNotes notes = RunNotes.NONE.withStep(group.rank(), step(progress));
+        job.progress().add(group.rank() == 0 ? notes.withEpoch(RemoteRun.numbers(report)) : notes);
     }
 
     @Override

@@ -3,52 +3,60 @@ package dev.starling.spark;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.train.EpochReport;
-import dev.starling.nn.train.Progress;
-import dev.starling.nn.train.TrainingListener;
 import java.nio.file.Path;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Tag;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
-/** A process that is killed in the midst of an epoch. */
+/** A process that is killed in mid-epoch of an elastic run; {@link HdfsTest} does so in a barrier stage. */
 @Tag("stress")
 @Timeout(600)
 @ExtendWith(SharedSession.class)
 class LostExecutorTest {
-    private static ProcessHandle executor() {
-        return ProcessHandle.current().descendants().filter(p -> p.info().commandLine().orElse("")
-                .contains("CoarseGrainedExecutorBackend")).findFirst().orElseThrow();
-    }
-
-    @Test
-    void shouldGoOnFromTheCheckpointWhenAnExecutorIsKilled(@TempDir Path directory) {
-        Dataset<Row> points = SharedSession.points(100, 800);
-        int epochs = 4000;
-        AtomicBoolean killed = new AtomicBoolean();
-        long[] times = new long[2];
-        TrainedModel trained = SparkTrainerTest.trainer().epochs(epochs).checkpoints(directory.toUri().toString(), 500)
-                .listeners(new TrainingListener() {
-                    @Override
-                    public void stepEnded(Progress progress) {
-                        if (progress.step() > 1000 && killed.compareAndSet(false, true)) {
-                            times[0] = progress.step();
-                            System.err.println("kills an executor after step " + progress.step());
-                            executor().destroyForcibly();
-                        } else if (killed.get() && times[1] == 0 && progress.step() > times[0]) {
-                            times[1] = progress.step();
-                            System.err.println("goes on at step " + progress.step());
-                        }
-                    }
-                }).fit(points);
+    @ParameterizedTest
+    @ValueSource(strings = {"ring", "gossip:2"})
+    void shouldGoOnWithoutItAndTakeItInAgain(String strategy, @TempDir Path directory) {
+        SharedSession.points(100, 800).write().parquet(directory + "/points");
+        Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
+        int epochs = strategy.equals("ring") ? 2000 : 6000;
+        KilledExecutor killed = new KilledExecutor(1000);
+        List<Pause> pauses = Collections.synchronizedList(new ArrayList<>());
+        List<Integer> jobs = Collections.synchronizedList(new ArrayList<>());
+        SparkListener counting = new SparkListener() {
+            @Override
+            public void onJobStart(SparkListenerJobStart start) {
+                jobs.add(start.jobId());
+            }
+        };
+        SharedSession.get().sparkContext().addSparkListener(counting);
+        TrainedModel trained = SparkTrainerTest.trainer().epochs(epochs).elastic().attempts(1)
+                .strategy(Choices.strategy(strategy)).listeners(killed).pauses(pauses::add).fit(points);
+        SharedSession.get().sparkContext().removeSparkListener(counting);
+        System.err.println(strategy + ": " + pauses);
+        assertThat(killed.step()).isGreaterThanOrEqualTo(1000);
+        assertThat(SparkTrainerTest.accuracy(trained, points)).isGreaterThan(0.9);
         EpochReport last = trained.epochs().getLast();
-        assertThat(killed).isTrue();
         assertThat(last.epoch()).isEqualTo(epochs - 1);
-        assertThat(last.step()).isEqualTo(epochs * 50L);
-        assertThat(last.training().examples()).isEqualTo(800);
+        // The first row, the numbers of rows, and the training: none of them twice.
+        assertThat(jobs).hasSize(3);
+        assertThat(pauses).extracting(Pause::workers).containsExactly(1, 2);
+        if (strategy.equals("ring")) {
+            // The rows of the worker that is lost are missing until it is back.
+            assertThat(trained.epochs()).extracting(e -> e.training().examples()).contains(800L)
+                    .containsAnyOf(100L, 700L);
+            assertThat(last.training().examples()).isEqualTo(800);
+            assertThat(pauses).allSatisfy(p -> assertThat(p.length()).isLessThan(Duration.ofSeconds(12)));
+        }
     }
 }

@@ -1,5 +1,9 @@
 package dev.starling.spark;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -17,6 +21,15 @@ public final class SharedSession implements BeforeAllCallback {
                 (AutoCloseable) SharedSession::stop);
     }
 
+    /** Returns where Spark writes down what happens. */
+    static Path events() {
+        try {
+            return Files.createDirectories(Path.of("target", "spark-events"));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
     private static synchronized void stop() {
         if (session != null) {
             session.stop();
@@ -30,7 +43,11 @@ public final class SharedSession implements BeforeAllCallback {
             session = EmbeddedCluster.session(2, 1, 1024).appName("tests")
                     .config("spark.sql.shuffle.partitions", 2)
                     .config("spark.executor.extraJavaOptions", ExecutorFlags.AGRONA
-                            + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m")
+                            + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -Dtest.log=info")
+                    // What a user can see of a run: the pages, and the log of events.
+                    .config("spark.ui.enabled", true).config("spark.ui.port", 0)
+                    .config("spark.eventLog.enabled", true).config("spark.eventLog.compress", false)
+                    .config("spark.eventLog.dir", events().toUri().toString())
                     .config("spark.sql.warehouse.dir", "target/warehouse").getOrCreate();
         }
         return session;

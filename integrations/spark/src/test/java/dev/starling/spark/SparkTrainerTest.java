@@ -13,6 +13,7 @@ import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -20,14 +21,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.function.ForeachFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Training in real executor processes. */
 @Timeout(240)
@@ -44,7 +48,7 @@ class SparkTrainerTest {
                 Strategy.servers(1, 2));
     }
 
-    private static double accuracy(TrainedModel model, Dataset<Row> points) {
+    static double accuracy(TrainedModel model, Dataset<Row> points) {
         return model.transform(points, Output.ofClass("guess")).selectExpr("avg(cast(guess = label as double))")
                 .first().getDouble(0);
     }
@@ -61,6 +65,7 @@ class SparkTrainerTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldTakeTheStepsOfOneProcessUnderRing() {
         // In order, each step takes the next 2 rows of rank 0 and the next 14 of rank 1.
         Dataset<Row> points = SharedSession.points(100, 800).sortWithinPartitions("id");
@@ -76,30 +81,91 @@ class SparkTrainerTest {
         }
     }
 
-    @Test
-    void shouldTellListenersOnTheDriver() {
-        List<String> heard = Collections.synchronizedList(new ArrayList<>());
-        trainer().epochs(2).listeners(new TrainingListener() {
-            @Override
-            public void stepEnded(Progress progress) {
-                heard.add("step");
-            }
-
-            @Override
-            public void epochEnded(Progress progress, EpochReport report) {
-                heard.add("epoch " + report.epoch());
-            }
-
-            @Override
-            public void ended(Progress progress) {
-                heard.add("end");
-            }
-        }).fit(SharedSession.points(400, 800));
-        assertThat(heard).contains("step", "epoch 0", "epoch 1").endsWith("end");
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void shouldEqualThePlainRunOfTwoRanks(boolean elastic, @TempDir Path directory) throws Exception {
+        Dataset<Row> points = SharedSession.points(100, 800);
+        if (elastic) {
+            points.write().parquet(directory + "/points");
+            points = SharedSession.get().read().parquet(directory + "/points");
+        }
+        SparkTrainer trainer = trainer().epochs(2);
+        try (Layer onSpark = (elastic ? trainer.elastic() : trainer).fit(points).build()) {
+            Map<String, float[]> plain = PlainRun.of(points.select("point", "label"), 2, 16, 3);
+            assertThat(onSpark.state()).hasSameSizeAs(plain);
+            onSpark.state().forEach((name, p) -> assertThat(p.value().toFloats()).as(name)
+                    .containsExactly(plain.get(name), within(1e-6f)));
+        }
     }
 
     @Test
-    @Tag("stress")
+    void shouldTakeEachRowOnceAnEpoch() {
+        // Numbers of rows whose sum and sum of squares no other selection of 800 rows has.
+        Dataset<Row> rows = SharedSession.points(100, 800).selectExpr("x", "cast((id + 1) / 100 as float) as number");
+        List<EpochReport> epochs = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "1,1")),
+                        Loss::meanSquared, (model, steps) -> Sgd.over(model).rate(1e-3).build()).inputs("x")
+                .target("number").epochs(3).batchSize(16)
+                .metrics(() -> Metric.of("sum", (result, target) -> target.sum().item()),
+                        () -> Metric.of("squares", (result, target) -> target.square().sum().item()))
+                .fit(rows).epochs();
+        assertThat(epochs).hasSize(3).allSatisfy(epoch -> {
+            assertThat(epoch.training().examples()).isEqualTo(800);
+            assertThat(epoch.training().metric("sum") * 800).isCloseTo(800 * 801 / 2 / 100.0, within(0.05));
+            assertThat(epoch.training().metric("squares") * 800).isCloseTo(800L * 801 * 1601 / 6 / 1e4, within(0.5));
+        });
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"ring", "gossip:2"})
+    void shouldMeasureHeldOutRowsAndTellListenersOnTheDriver(String strategy) {
+        List<String> heard = Collections.synchronizedList(new ArrayList<>());
+        Dataset<Row> heldOut = SharedSession.points(30, 333).selectExpr("array(y, x) as point", "label");
+        TrainedModel trained = trainer().epochs(2).strategy(Choices.strategy(strategy)).heldOut(heldOut)
+                .listeners(new TrainingListener() {
+                    @Override
+                    public void stepEnded(Progress progress) {
+                        heard.add("step");
+                    }
+
+                    @Override
+                    public void epochEnded(Progress progress, EpochReport report) {
+                        heard.add("epoch " + report.epoch() + ": " + report.heldOut().examples());
+                    }
+
+                    @Override
+                    public void ended(Progress progress) {
+                        heard.add("end");
+                    }
+                }).fit(SharedSession.points(400, 800));
+        assertThat(heard).contains("step", "epoch 0: 333", "epoch 1: 333").endsWith("end");
+        assertThat(trained.epochs().getLast().heldOut().metric("accuracy"))
+                .isCloseTo(accuracy(trained, heldOut), within(1e-9));
+    }
+
+    @Test
+    void shouldPretrainADeepBeliefNetwork() {
+        Dataset<Row> points = SharedSession.points(100, 800);
+        TrainedModel trained = SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes", "2,16,8,2",
+                        "dropout", "0")), Loss::crossEntropy, DeepBelief.adam(5e-3, 0.1)).inputs("point")
+                .classes("label").pretraining(1).epochs(60).batchSize(16).seed(3)
+                .strategy(Strategy.gossipAfterEachPass()).heldOut(points).fit(points);
+        List<EpochReport> epochs = trained.epochs();
+        assertThat(epochs).hasSize(62);
+        assertThat(epochs.get(0).training().metrics()).containsOnlyKeys("machine 1 reconstruction error");
+        assertThat(epochs.get(1).heldOut().metrics()).containsOnlyKeys("machine 2 reconstruction error");
+        assertThat(epochs.getLast().heldOut().metric("accuracy")).isCloseTo(accuracy(trained, points), within(1e-9))
+                .isGreaterThan(0.9);
+    }
+
+    private static void awaitIdle(SparkContext context, Duration atMost) throws InterruptedException {
+        long begin = System.nanoTime();
+        while (Stream.of(context.statusTracker().getExecutorInfos()).anyMatch(e -> e.numRunningTasks() > 0)) {
+            assertThat(System.nanoTime() - begin).as("tasks still run").isLessThan(atMost.toNanos());
+            Thread.sleep(50);
+        }
+    }
+
+    @Test
     void shouldEndAllWorkersWhenTheJobIsCancelled() throws InterruptedException {
         SparkContext context = SharedSession.get().sparkContext();
         List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
@@ -124,8 +190,7 @@ class SparkTrainerTest {
         context.cancelJobGroup("long");
         assertThat(fitting.join(Duration.ofSeconds(20))).isTrue();
         assertThat(failures).singleElement().asString().contains("cancelled");
-        // The slots are free again at once.
-        trainer().epochs(1).slotsWithin(Duration.ofSeconds(30)).fit(points);
+        awaitIdle(context, Duration.ofSeconds(3));
     }
 
     @Test
@@ -136,16 +201,34 @@ class SparkTrainerTest {
     }
 
     @Test
+    void shouldSayThatOtherJobsHoldTheSlots() throws Exception {
+        SparkContext context = SharedSession.get().sparkContext();
+        Thread other = Thread.ofPlatform().start(() -> {
+            context.setJobGroup("other", "a job that holds a slot", true);
+            try {
+                SharedSession.get().range(0, 1, 1, 1).foreach((ForeachFunction<Long>) _ -> Thread.sleep(60_000));
+            } catch (RuntimeException e) {
+                // Is cancelled.
+            } catch (Exception e) {
+                // Spark throws checked exceptions that no signature names.
+            }
+        });
+        try {
+            Dataset<Row> points = SharedSession.points(100, 800);
+            points.count();
+            assertThatThrownBy(() -> trainer().workers(2).slotsWithin(Duration.ofSeconds(1)).fit(points))
+                    .isInstanceOf(SparkJobException.class).hasMessageContaining("of 2 tasks started within 1 s")
+                    .hasMessageContaining("other jobs hold the slots");
+        } finally {
+            context.cancelJobGroup("other");
+            assertThat(other.join(Duration.ofSeconds(20))).isTrue();
+        }
+    }
+
+    @Test
     void shouldSayThatTheClusterIsTooSmall() {
         assertThatThrownBy(() -> trainer().workers(5).slotsWithin(Duration.ofSeconds(1))
                 .fit(SharedSession.points(100, 800))).isInstanceOf(SparkJobException.class)
                 .hasMessageContaining("needs 5 tasks at once").hasMessageContaining("the cluster offers 2");
-    }
-
-    @Test
-    void shouldKeepTheSecretOutOfTexts() {
-        TrainingJob job = new TrainingJob(null, "factory", Map.of(), null, null, List.of(), 1, 1, 1, true,
-                Strategy.ring(), 2, "5ec2e7", "aeron", null, null, null, 0, 1, null, null);
-        assertThat(job.toString()).doesNotContain("5ec2e7");
     }
 }

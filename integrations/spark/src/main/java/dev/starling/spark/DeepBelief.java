@@ -1,0 +1,153 @@
+package dev.starling.spark;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.energy.ContrastiveDivergence;
+import dev.starling.nn.energy.DeepBeliefNetwork;
+import dev.starling.nn.energy.GreedyTraining;
+import dev.starling.nn.energy.VisibleUnits;
+import dev.starling.nn.model.ModelFactory;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.Metric;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Map;
+
+/**
+ * A stack of restricted Boltzmann machines below a classifier: with {@link SparkTrainer#pretraining} each machine is
+ * trained without labels on the hidden units of the one below, then all of them as a network.
+ *
+ * <pre>{@code
+ * SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes", "784,500,500,2000,10", "scale", "255")),
+ *                 Loss::crossEntropy, DeepBelief.adam(5e-3, 2e-3))
+ *         .inputs("pixels").classes("label").pretraining(5).epochs(15).batchSize(100)
+ *         .strategy(Strategy.gossipAfterEachPass()).fit(frame);
+ * }</pre>
+ *
+ * <p>Settings: {@code sizes}, the numbers of visible units, of the hidden units of each machine, and of classes;
+ * {@code scale}, by which inputs are divided, 1 by default; {@code units}, {@code bernoulli} (inputs from 0 to 1, the
+ * default) or {@code gaussian}; {@code dropout} after each machine in fine-tuning, 0.2 by default; {@code steps} of
+ * contrastive divergence, 1 by default.
+ */
+public final class DeepBelief implements ModelFactory {
+    /** Gradients of contrastive divergence are larger than later ones, and have to be forgotten soon. */
+    private static final double FORGETTING = 0.95;
+
+    /** Is made by name. */
+    public DeepBelief() {
+    }
+
+    @Override
+    public Layer create(Map<String, String> settings, Generator generator) {
+        String text = settings.getOrDefault("sizes", "");
+        if (!text.matches("\\s*\\d{1,9}\\s*(,\\s*\\d{1,9}\\s*){2,}")) {
+            throw new IllegalArgumentException("sizes must be three or more numbers, such as 784,500,500,2000,10; got "
+                    + settings.get("sizes"));
+        }
+        long[] sizes = Arrays.stream(text.split(",")).map(String::strip).mapToLong(Long::parseLong).toArray();
+        DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.valueOf(settings.getOrDefault("units",
+                "bernoulli").toUpperCase(Locale.ROOT)), generator, Arrays.copyOf(sizes, sizes.length - 1));
+        Layer classifier = network.classifier(sizes[sizes.length - 1],
+                Double.parseDouble(settings.getOrDefault("dropout", "0.2")), generator);
+        return new Network(network, classifier, 1 / Float.parseFloat(settings.getOrDefault("scale", "1")),
+                Integer.parseInt(settings.getOrDefault("steps", "1")));
+    }
+
+    /**
+     * Returns Adam for both parts of the training.
+     *
+     * @param pretrainingRate at the start of each machine, from where it falls to 0 along half a cosine
+     * @param rate the greatest of fine-tuning's one-cycle schedule
+     */
+    public static OptimizerFactory adam(double pretrainingRate, double rate) {
+        return (model, steps) -> {
+            if (!(model instanceof Network network)) {
+                throw new IllegalArgumentException("DeepBelief.adam is for models that DeepBelief makes");
+            }
+            GreedyTraining greedy = network.greedy;
+            long pass = Math.max(1, steps / Math.max(1, network.epochs));
+            Schedule machine = Schedule.cosine(pretrainingRate, 0, Math.max(1, greedy.epochsOfEach() * pass));
+            Schedule cycle = Schedule.oneCycle(rate, Math.max(2, steps - greedy.pretrainingEpochs() * pass));
+            return Adam.over(model).rate(greedy.schedule(machine, cycle, pass)).betas(0.9, FORGETTING).build();
+        };
+    }
+
+    /** The network; the classifier, until it is to be pre-trained. */
+    static final class Network implements Layer {
+        private final DeepBeliefNetwork network;
+        private final Layer classifier;
+        private final float scale;
+        private final int steps;
+        private GreedyTraining greedy;
+        private int epochs = 1;
+
+        Network(DeepBeliefNetwork network, Layer classifier, float scale, int steps) {
+            this.network = network;
+            this.classifier = classifier;
+            this.scale = scale;
+            this.steps = steps;
+            greedy = GreedyTraining.of(network, classifier, steps, 0);
+        }
+
+        int machines() {
+            return network.machines().size();
+        }
+
+        /** Makes this the model of a run of {@code all} epochs that begins with those of the machines. */
+        GreedyTraining pretrain(int epochsOfEach, int all) {
+            epochs = all;
+            greedy = GreedyTraining.of(network, classifier, steps, epochsOfEach);
+            return greedy;
+        }
+
+        @Override
+        public Tensor forward(Tensor x) {
+            return greedy.forward(scale == 1 ? x : x.mul(scale));
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            greedy.visit(visitor);
+        }
+    }
+
+    /** On the driver, what the numbers of an epoch are: errors of a machine, or the accuracy. */
+    static final class StageMetric implements Metric {
+        private static final Metric ERROR = ContrastiveDivergence.reconstructionError();
+        private static final Metric ACCURACY = Metric.accuracy();
+
+        private final int machines;
+        private final int epochsOfEach;
+        private volatile int epoch;
+
+        StageMetric(int machines, int epochsOfEach) {
+            this.machines = machines;
+            this.epochsOfEach = epochsOfEach;
+        }
+
+        void epoch(int number) {
+            epoch = number;
+        }
+
+        private boolean isPretraining() {
+            return epoch < machines * epochsOfEach;
+        }
+
+        @Override
+        public String name() {
+            return isPretraining() ? "machine " + (epoch / epochsOfEach + 1) + ' ' + ERROR.name() : ACCURACY.name();
+        }
+
+        @Override
+        public double sumOver(Tensor result, Tensor target) {
+            return (isPretraining() ? ERROR : ACCURACY).sumOver(result, target);
+        }
+
+        @Override
+        public String format(double mean) {
+            return (isPretraining() ? ERROR : ACCURACY).format(mean);
+        }
+    }
+}
