@@ -53,6 +53,7 @@ public final class SparkTrainer {
     private final OptimizerFactory optimizer;
     private final List<Recipe<Metric>> metrics = new ArrayList<>();
     private final List<TrainingListener> listeners = new ArrayList<>();
+    private final List<WorkerListenerFactory> workerListeners = new ArrayList<>();
     private List<String> inputs = List.of();
     private long[] shape;
     private String target;
@@ -161,6 +162,12 @@ public final class SparkTrainer {
         return this;
     }
 
+    /** Adds listeners that each worker makes for itself and that hear, in its executor, how this worker fares. */
+    public SparkTrainer onWorkers(WorkerListenerFactory... added) {
+        workerListeners.addAll(List.of(added));
+        return this;
+    }
+
     /** Sets the transport; the default is {@code aeron}. */
     public SparkTrainer transport(String name) {
         transport = name;
@@ -244,7 +251,7 @@ public final class SparkTrainer {
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, model.factory(), model.settings(), loss, optimizer,
-                List.copyOf(metrics), epochs, batchSize, seed, shuffles, strategy, count, Secret.random().toHex(),
+                List.copyOf(metrics), List.copyOf(workerListeners), epochs, batchSize, seed, shuffles, strategy, count, Secret.random().toHex(),
                 transport, silence, patience, checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         RemoteRun run = new RemoteRun(epochs, metrics.stream().map(Recipe::make).toList(), listeners);

@@ -19,8 +19,8 @@ import org.apache.spark.util.SerializableConfiguration;
  * @param cacheBytes of rows that a task holds in memory
  */
 record TrainingJob(Columns columns, String factory, Map<String, String> settings, Recipe<Loss> loss,
-        OptimizerFactory optimizer, List<Recipe<Metric>> metrics, int epochs, int batchSize, long seed,
-        boolean shuffles, Strategy strategy, int workers, String secret, String transport, Duration silence,
+        OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
+        int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, String secret, String transport, Duration silence,
         Duration patience, String checkpoints, long everySteps, long cacheBytes, SerializableConfiguration hadoop,
         ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;

@@ -62,6 +62,7 @@ final class Worker implements TrainingListener {
                 Optimizer optimizer = job.optimizer().over(model, steps())) {
             Trainer.Builder trainer = Trainer.of(model, job.loss().make(), optimizer).data(data).epochs(job.epochs())
                     .seed(job.seed()).strategy(strategy).listeners(this)
+                    .listeners(job.listeners().stream().map(l -> l.make(model, rank)).toArray(TrainingListener[]::new))
                     .metrics(job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
             if (job.checkpoints() != null) {
                 trainer.checkpoints(local(), job.everySteps()).resume();

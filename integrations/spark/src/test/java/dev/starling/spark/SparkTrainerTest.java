@@ -144,7 +144,7 @@ class SparkTrainerTest {
 
     @Test
     void shouldKeepTheSecretOutOfTexts() {
-        TrainingJob job = new TrainingJob(null, "factory", Map.of(), null, null, List.of(), 1, 1, 1, true,
+        TrainingJob job = new TrainingJob(null, "factory", Map.of(), null, null, List.of(), List.of(), 1, 1, 1, true,
                 Strategy.ring(), 2, "5ec2e7", "aeron", null, null, null, 0, 1, null, null);
         assertThat(job.toString()).doesNotContain("5ec2e7");
     }
