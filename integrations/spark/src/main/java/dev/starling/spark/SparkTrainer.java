@@ -52,6 +52,7 @@ public final class SparkTrainer {
     private final List<Recipe<Metric>> metrics = new ArrayList<>();
     private final List<TrainingListener> listeners = new ArrayList<>();
     private final List<Consumer<Pause>> pauses = new ArrayList<>();
+    private final List<WorkerListenerFactory> workerListeners = new ArrayList<>();
     private List<String> inputs = List.of();
     private long[] shape;
     private String target;
@@ -181,6 +182,12 @@ public final class SparkTrainer {
         return this;
     }
 
+    /** Adds listeners that each worker makes for itself and that hear, in its executor, how this worker fares. */
+    public SparkTrainer onWorkers(WorkerListenerFactory... added) {
+        workerListeners.addAll(List.of(added));
+        return this;
+    }
+
     /** Sets the transport; the default is {@code aeron}. */
     public SparkTrainer transport(String name) {
         transport = name;
@@ -289,7 +296,7 @@ public final class SparkTrainer {
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, heldOutColumns, model.factory(), model.settings(), loss, optimizer,
-                List.copyOf(metrics), all, pretraining, batchSize, seed, shuffles, strategy, count, null, 1,
+                List.copyOf(metrics), List.copyOf(workerListeners), all, pretraining, batchSize, seed, shuffles, strategy, count, null, 1,
                 secret.toHex(), transport, silence, patience, checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         DeepBelief.StageMetric stage = new DeepBelief.StageMetric(machines, pretraining);

@@ -73,8 +73,9 @@ final class Worker implements TrainingListener {
             try (Optimizer optimizer = job.optimizer().over(model, steps())) {
                 Trainer.Builder trainer = Trainer.of(model, greedy == null ? job.loss().make() : greedy.loss(),
                                 optimizer).data(data).epochs(job.epochs()).seed(job.seed()).strategy(strategy)
-                        .listeners(this).metrics(greedy != null ? new Metric[] {greedy.metric()}
-                                : job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
+                        .listeners(this).listeners(job.listeners().stream().map(l -> l.make(model, group.rank()))
+                                .toArray(TrainingListener[]::new))
+                        .metrics(greedy != null ? new Metric[] {greedy.metric()} : job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
                 if (greedy != null) {
                     trainer.listeners(greedy);
                 }

@@ -23,6 +23,7 @@ import picocli.CommandLine.Option;
             + " turns. A ratio above 1 says that ours is faster.",
         mixinStandardHelpOptions = true)
 public final class ClusterBench implements Callable<Integer> {
+    private static final int LONGEST_MESSAGE = 64 << 10;
     private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
 
     @Option(names = "--processes", split = ",", description = "Numbers of processes (default: 2,4).",
@@ -32,6 +33,10 @@ public final class ClusterBench implements Callable<Integer> {
     @Option(names = "--sizes", split = ",", defaultValue = "1024,65536,1048576,16777216,67108864",
             description = "Bytes to all-reduce, up to 67108864 (default: ${DEFAULT-VALUE}).")
     private List<Integer> sizes;
+
+    @Option(names = "--message", paramLabel = "BYTES", defaultValue = "32",
+            description = "Bytes of a message that goes there and back, up to 65536 (default: ${DEFAULT-VALUE}).")
+    private int message;
 
     @Option(names = "--only", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
     private List<Measure> only = List.of();
@@ -65,6 +70,10 @@ public final class ClusterBench implements Callable<Integer> {
 
     @Override
     public Integer call() throws IOException, InterruptedException {
+        if (message < 1 || message > LONGEST_MESSAGE) {
+            System.err.println("--message must be 1 to " + LONGEST_MESSAGE + " bytes, got " + message);
+            return CommandLine.ExitCode.USAGE;
+        }
         PrintStream table = json ? System.err : System.out;
         Path directory = Files.createTempDirectory("starling-cluster");
         List<Finding> findings = new ArrayList<>();
@@ -114,7 +123,7 @@ public final class ClusterBench implements Callable<Integer> {
             List<Finding> findings) {
         List<Integer> bytes = switch (measure) {
             case ALL_REDUCE -> sizes;
-            case ROUND_TRIP -> List.of(32);
+            case ROUND_TRIP -> List.of(message);
             default -> List.of(8);
         };
         try (Contest contest = new Contest(directory.resolve(measure.label() + world), directory.resolve("openmpi"))) {

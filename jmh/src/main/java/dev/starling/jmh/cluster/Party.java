@@ -151,7 +151,7 @@ enum Party {
         return switch (ours) {
             case STARLING -> this == OPEN_MPI || this == GLOO;
             case STARLING_NETWORK -> this == OPEN_MPI_TCP || this == GLOO;
-            case STARLING_MESSAGES -> this == OPEN_MPI;
+            case STARLING_MESSAGES -> this == OPEN_MPI || this == GRPC;
             case STARLING_NETWORK_MESSAGES -> this == OPEN_MPI_TCP || this == GRPC;
             case STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP, GRPC -> false;
         };

@@ -1,0 +1,42 @@
+package dev.starling.study;
+
+import dev.starling.nn.data.Augment;
+import dev.starling.nn.data.CifarFile;
+import dev.starling.nn.data.LabelledImages;
+import java.io.BufferedOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+
+/** The images of the study, in one file for all processes. */
+final class Images {
+    private Images() {
+    }
+
+    /** Writes the first {@code count} images as records of CIFAR-10's layout. */
+    static void write(Path file, LabelledImages images, int count) {
+        try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file))) {
+            for (int i = 0; i < count; i++) {
+                out.write(images.label(i));
+                out.write(images.pixels(), images.offset(i), images.imageSize());
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException("cannot write the images to " + file, e);
+        }
+    }
+
+    /** Reads what {@link #write} wrote. */
+    static LabelledImages read(Path file, int count) {
+        return CifarFile.read(List.of(file), count);
+    }
+
+    /** Returns what turns the bytes of an image into the numbers 0 to 255, which {@link Photographs} takes. */
+    static Augment asBytes() {
+        float scale = 1 / 255f;
+        return Augment.normalize(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE, new float[CifarFile.CHANNELS],
+                new float[] {scale, scale, scale});
+    }
+}

@@ -1,0 +1,60 @@
+package dev.starling.study;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.SerializationFeature;
+import dev.starling.nn.data.DataException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+
+/** Reads and writes the study's records. */
+final class Json {
+    private static final ObjectMapper MAPPER = new ObjectMapper().enable(SerializationFeature.INDENT_OUTPUT)
+            .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES);
+
+    private Json() {
+    }
+
+    /**
+     * Writes a file by way of another that takes its place when it is complete.
+     *
+     * @throws DataException if it cannot be written
+     */
+    static void write(Path file, Object value) {
+        Path draft = file.resolveSibling(file.getFileName() + ".draft");
+        try {
+            Files.createDirectories(file.toAbsolutePath().getParent());
+            MAPPER.writeValue(draft.toFile(), value);
+            Files.move(draft, file, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException e) {
+            throw new DataException(file, "a file that can be written", e.toString(), "choose another place", e);
+        }
+    }
+
+    /**
+     * Reads a file.
+     *
+     * @throws DataException if it cannot be read, or holds something else
+     */
+    static <T> T read(Path file, Class<T> type) {
+        try {
+            return MAPPER.readValue(file.toFile(), type);
+        } catch (IOException e) {
+            throw new DataException(file, "JSON of the study (" + type.getSimpleName() + ")", e.getMessage(),
+                    "remove the file, or name another", e);
+        }
+    }
+
+    /** Parses a text; {@code null} if it is no JSON. */
+    static JsonNode parse(String text) {
+        try {
+            return MAPPER.readTree(text);
+        } catch (JsonProcessingException e) {
+            return null;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+package dev.starling.study;
+
+import dev.starling.study.Result.Outcome;
+import java.util.List;
+import java.util.Locale;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Collectors;
+
+/** Writes a result as Markdown. */
+final class Table {
+    private Table() {
+    }
+
+    /** Returns a caption, the table of rows and, if messages were measured, theirs. */
+    static String markdown(Result result) {
+        StringBuilder text = new StringBuilder();
+        Recipe recipe = result.recipe();
+        String goal = percent(result.goal(), 0);
+        text.append(String.format(Locale.ROOT, "Machine: %s; %s. %,d images to train on, %d epochs at most %s long, "
+                + "%d images in a step of all workers, Adam with a greatest rate of %s; accuracy measured every %,d "
+                + "images.%n%n", result.machine().describe(), result.date(), recipe.images(), recipe.epochs(),
+                minutes(recipe.limitSeconds()), recipe.batch(), recipe.rate(), recipe.every()));
+        text.append(String.format("| row | processes | images/s | time to %s | images to %s | accuracy at the end | "
+                + "runs |%n| --- | --- | --- | --- | --- | --- | --- |%n", goal, goal));
+        for (Outcome outcome : result.rows()) {
+            text.append(row(outcome, result.goal()));
+        }
+        if (!result.messages().isEmpty()) {
+            text.append(String.format(Locale.ROOT, "%n| message of %,d bytes between two processes | there and back | "
+                    + "one way |%n| --- | --- | --- |%n", result.messages().getFirst().bytes()));
+            result.messages().forEach(m -> text.append(String.format(Locale.ROOT, "| %s | %s µs | %s µs |%n",
+                    title(m.who()), number(m.microseconds()), number(m.microseconds() / 2))));
+        }
+        return text.toString();
+    }
+
+    private static String row(Outcome outcome, double goal) {
+        Setup setup = outcome.setup();
+        List<Run> runs = outcome.runs();
+        String processes = setup.servers() == 0 ? Integer.toString(setup.workers())
+                : setup.workers() + " + " + setup.servers();
+        if (runs.isEmpty()) {
+            return String.format("| %s | %s | – | %s | – | – | 0 |%n", setup.title(), processes,
+                    outcome.problem() == null ? "not measured" : outcome.problem().replace('|', '/'));
+        }
+        List<Run> there = runs.stream().filter(run -> run.secondsTo(goal).isPresent()).toList();
+        String time = there.size() < runs.size()
+                ? String.format("not reached by %d of %d", runs.size() - there.size(), runs.size())
+                : spread(there, run -> run.secondsTo(goal).getAsDouble()) + " s";
+        String images = there.size() < runs.size() ? "–" : spread(there, run -> run.imagesTo(goal).getAsDouble());
+        return String.format(Locale.ROOT, "| %s | %s | %s | %s | %s | %s | %d%s |%n", setup.title(), processes,
+                spread(runs, Run::imagesPerSecond), time, images,
+                percent(mean(runs, run -> run.points().getLast().accuracy()), 1), runs.size(),
+                outcome.problem() == null ? "" : ", " + outcome.problem().replace('|', '/'));
+    }
+
+    /** Returns how a kind of message is called. */
+    static String title(String who) {
+        return switch (who) {
+            case "starling" -> "Starling, shared memory of the host";
+            case "starling network aeron" -> "Starling, Aeron over UDP";
+            case "starling network ucx" -> "Starling, UCX over TCP";
+            case "grpc" -> "grpc-java, a unary call";
+            default -> who;
+        };
+    }
+
+    /** Returns the mean and, of several, the least and the greatest. */
+    private static String spread(List<Run> runs, ToDoubleFunction<Run> value) {
+        String mean = number(mean(runs, value));
+        return runs.size() == 1 ? mean : mean + runs.stream().mapToDouble(value).sorted().mapToObj(Table::number)
+                .collect(Collectors.collectingAndThen(Collectors.toList(), all -> " (" + all.getFirst() + "–"
+                        + all.getLast() + ")"));
+    }
+
+    static double mean(List<Run> runs, ToDoubleFunction<Run> value) {
+        return runs.stream().mapToDouble(value).average().orElse(Double.NaN);
+    }
+
+    /** Returns three digits or more. */
+    static String number(double value) {
+        return String.format(Locale.ROOT, value >= 100 ? "%,.0f" : value >= 10 ? "%.1f" : "%.2f", value);
+    }
+
+    static String percent(double share, int digits) {
+        return String.format(Locale.ROOT, "%." + digits + "f %%", 100 * share);
+    }
+
+    private static String minutes(double seconds) {
+        return number(seconds / 60) + " minutes";
+    }
+}
