@@ -27,9 +27,9 @@ import org.apache.spark.util.SerializableConfiguration;
  */
 record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String, String> settings, Recipe<Loss> loss,
         OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
-        int pretraining, int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, Elastic elastic, int attempt, String secret,
-        String transport, Duration silence, Duration patience, String checkpoints, long everySteps, long cacheBytes,
-        SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
+        int pretraining, int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, Elastic elastic,
+        int attempt, String secret, String transport, Duration silence, Duration patience, String checkpoints, long everySteps,
+        long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;
 
     /**
@@ -45,8 +45,8 @@ record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String,
     /** Returns this for another attempt. */
     TrainingJob attempt(int number, Elastic meeting) {
         return new TrainingJob(columns, heldOut, factory, settings, loss, optimizer, metrics, listeners, epochs,
-                pretraining, batchSize, seed, shuffles, strategy, workers, meeting, number, secret, transport, silence, patience,
-                checkpoints, everySteps, cacheBytes, hadoop, progress);
+                pretraining, batchSize, seed, shuffles, strategy, workers, meeting, number, secret, transport,
+                silence, patience, checkpoints, everySteps, cacheBytes, hadoop, progress);
     }
 
     ModelDescription model() {
