@@ -20,9 +20,14 @@ enum ColumnType {
     BYTES,
     ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE,
     /** MLlib's dense or sparse vector. */
-    VECTOR;
+    VECTOR,
+    /** The structure of Spark's image data source. */
+    IMAGE,
+    /** Bytes of a PNG, JPEG, GIF or BMP file, as Spark's source {@code binaryFile} reads them. */
+    IMAGE_FILE;
 
     private static final String[] VECTOR_FIELDS = {"type", "size", "indices", "values"};
+    private static final String[] IMAGE_FIELDS = {"origin", "height", "width", "nChannels", "mode", "data"};
 
     /** Returns whether a value is one number. */
     boolean isScalar() {
@@ -34,11 +39,17 @@ enum ColumnType {
         return compareTo(LONG) <= 0;
     }
 
+    /** Returns whether a value is an image, of any size. */
+    boolean isImage() {
+        return this == IMAGE || this == IMAGE_FILE;
+    }
+
     /** Returns the type of a column, or {@code null} if it holds no numbers. */
     static ColumnType of(DataType type) {
         return switch (type) {
             case BooleanType _ -> BOOLEAN;
             case BinaryType _ -> BYTES;
+            case StructType struct when java.util.Arrays.equals(struct.fieldNames(), IMAGE_FIELDS) -> IMAGE;
             case ArrayType array -> ofElements(of(array.elementType()));
             case UserDefinedType<?> user when user.sqlType() instanceof StructType struct
                     && java.util.Arrays.equals(struct.fieldNames(), VECTOR_FIELDS) -> VECTOR;

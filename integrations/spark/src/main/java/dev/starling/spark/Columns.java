@@ -28,6 +28,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
     private static final long serialVersionUID = 1L;
     private static final String INPUT = "spark.input.";
     static final String SHAPE = "spark.shape";
+    private static final String IMAGE = "spark.image";
     private static final String CLASS = "spark.class";
 
     /**
@@ -71,11 +72,20 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             }
         }
 
+        /** Returns how many numbers an image has: those of the input's shape. */
+        static int imageWidth(String name, long[] shape) {
+            if (shape == null || shape.length != 3 || shape[0] != 1 && shape[0] != 3) {
+                throw new SparkDataException("column \"" + name + "\" holds images; the input's shape must be channels "
+                        + "(1 or 3), height and width, such as shape(3, 32, 32), got " + Arrays.toString(shape));
+            }
+            return (int) (shape[0] * shape[1] * shape[2]);
+        }
+
         static ColumnType typeOf(String name, DataType type) {
             ColumnType known = ColumnType.of(type);
             if (known == null) {
                 throw new SparkDataException("column \"" + name + "\" is of type " + type.simpleString()
-                        + "; it must hold numbers: a numeric type, an array of one, binary, or MLlib's vector");
+                        + "; it must hold numbers: a numeric type, an array of one, binary, MLlib's vector, or an image");
             }
             return known;
         }
@@ -90,7 +100,12 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
                     throw new SparkDataException("column \"" + field.name() + "\" is null in the first row; fill or "
                             + "drop rows with null");
                 }
-                columns.add(new Column(field.name(), type, RowReader.width(type, first, i)));
+                boolean isInput = i < inputs.size();
+                if (isInput && type == ColumnType.BYTES && Images.isFile(first.getBinary(i))) {
+                    type = ColumnType.IMAGE_FILE;
+                }
+                columns.add(new Column(field.name(), type, type.isImage() ? imageWidth(field.name(), isInput ? shape
+                        : null) : RowReader.width(type, first, i)));
             }
             Column last = target == null ? null : columns.removeLast();
             long width = columns.stream().mapToLong(Column::width).sum();
@@ -129,6 +144,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         }
         texts.put(SHAPE, Arrays.stream(shape).mapToObj(Long::toString).collect(Collectors.joining(",")));
         texts.put(CLASS, Boolean.toString(isClass));
+        texts.put(IMAGE, Boolean.toString(inputs.stream().anyMatch(c -> c.type().isImage())));
         return texts;
     }
 
@@ -158,9 +174,18 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         for (int i = 0; i < names.size(); i++) {
             int width = names.size() < count ? (int) Shape.of(shape).count()
                     : Integer.parseInt(metadata.get(INPUT + i).split(" ", 2)[0]);
-            columns.add(new Column(names.get(i), Wish.typeOf(names.get(i), types.get(i)), width));
+            ColumnType type = Wish.typeOf(names.get(i), types.get(i));
+            if (type == ColumnType.BYTES && Boolean.parseBoolean(metadata.get(IMAGE))) {
+                type = ColumnType.IMAGE_FILE;
+            }
+            columns.add(new Column(names.get(i), type, type.isImage() ? Wish.imageWidth(names.get(i), shape) : width));
         }
-        return new Columns(List.copyOf(columns), shape, null, false);
+        Columns all = new Columns(List.copyOf(columns), shape, null, false);
+        if (all.width() != Shape.of(shape).count()) {
+            throw new SparkDataException("the model takes the shape " + Arrays.toString(shape) + ", but the columns "
+                    + names + " hold " + all.width() + " numbers");
+        }
+        return all;
     }
 
     /** Returns the shape that a text such as {@code 1,28,28} gives. */

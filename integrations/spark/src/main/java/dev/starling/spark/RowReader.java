@@ -39,6 +39,7 @@ final class RowReader {
             case ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE ->
                     row.getArray(column).numElements();
             case VECTOR -> vectorSize(row.getStruct(column, VECTOR_FIELDS));
+            case IMAGE, IMAGE_FILE -> throw new IllegalArgumentException(type + " has the width that the model takes");
         };
     }
 
@@ -85,7 +86,15 @@ final class RowReader {
         int at = 0;
         for (int i = 0; i < places.length; i++) {
             Column column = columns.inputs().get(i);
-            copy(row, column, places[i], input, at, where);
+            if (column.type().isImage() && !row.isNullAt(places[i])) {
+                try {
+                    Images.read(row, places[i], column.type(), columns.shape(), input, at);
+                } catch (Images.UnreadableException e) {
+                    throw wrong(column, where, e.getMessage());
+                }
+            } else {
+                copy(row, column, places[i], input, at, where);
+            }
             at += column.width();
         }
         return input;
@@ -122,6 +131,7 @@ final class RowReader {
             case VECTOR -> copyVector(row.getStruct(place, VECTOR_FIELDS), to, at, column, where);
             case ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE ->
                     copyArray(row.getArray(place), column, to, at, where);
+            case IMAGE, IMAGE_FILE -> throw new IllegalArgumentException(column.type() + " is read as a whole");
         }
         for (int i = at; i < at + width; i++) {
             if (!Float.isFinite(to[i])) {
@@ -141,7 +151,7 @@ final class RowReader {
             case FLOAT -> row.getFloat(place);
             case DOUBLE -> row.getDouble(place);
             case BYTES, ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE,
-                    VECTOR -> throw new IllegalArgumentException(type + " is not one number");
+                    VECTOR, IMAGE, IMAGE_FILE -> throw new IllegalArgumentException(type + " is not one number");
         };
     }
 

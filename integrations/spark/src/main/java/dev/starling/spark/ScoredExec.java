@@ -78,10 +78,16 @@ final class ScoredExec extends SparkPlan {
             return places;
         }
 
+        /** Returns where rows hold the file that they come from, as Spark's source of files names it, or -1. */
+        private int path() {
+            return Plans.list(input).stream().map(a -> a.name() + ' ' + a.dataType().simpleString()).toList()
+                    .indexOf("path string");
+        }
+
         @Override
         @SuppressWarnings("unchecked")
         public scala.collection.Iterator<InternalRow> apply(scala.collection.Iterator<InternalRow> rows) {
-            return CollectionConverters.asScala(new Batches(pass, places(), UnsafeProjection.create(arguments, input),
+            return CollectionConverters.asScala(new Batches(pass, places(), path(), UnsafeProjection.create(arguments, input),
                     UnsafeProjection.create((Seq<Expression>) (Seq<?>) output, output),
                     CollectionConverters.asJava(rows)));
         }
@@ -94,6 +100,7 @@ final class ScoredExec extends SparkPlan {
         private final int kinds;
         private final int[] places;
         private final boolean areColumns;
+        private final int path;
         private final UnsafeProjection inputs;
         private final UnsafeProjection whole;
         private final Iterator<InternalRow> rows;
@@ -104,12 +111,13 @@ final class ScoredExec extends SparkPlan {
         private Layer layer;
         private int next;
 
-        Batches(ScoredPlan.Pass pass, int[] places, UnsafeProjection inputs, UnsafeProjection whole,
+        Batches(ScoredPlan.Pass pass, int[] places, int path, UnsafeProjection inputs, UnsafeProjection whole,
                 Iterator<InternalRow> rows) {
             scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), BATCH);
             model = pass.model();
             kinds = pass.kinds().size();
             areColumns = places != null;
+            this.path = path;
             this.places = areColumns ? places : java.util.stream.IntStream.range(0, pass.columns().inputs().size())
                     .toArray();
             this.inputs = inputs;
@@ -142,7 +150,12 @@ final class ScoredExec extends SparkPlan {
             next = 0;
             while (!scorer.isFull() && rows.hasNext()) {
                 InternalRow row = rows.next();
-                scorer.add(areColumns ? row : inputs.apply(row), places, name);
+                try {
+                    scorer.add(areColumns ? row : inputs.apply(row), places, name);
+                } catch (SparkDataException e) {
+                    throw path < 0 || row.isNullAt(path) ? e : new SparkDataException(e.getMessage() + " (path "
+                            + row.getUTF8String(path) + ")");
+                }
                 batch.add(row.copy());
                 name.row++;
             }

@@ -100,7 +100,8 @@ class ScoringSpeedTest {
         TrainedModel model = model(factory, isArray ? ColumnType.ARRAY_OF_FLOAT : ColumnType.BYTES, shape);
         String file = directory.resolve("rows").toString();
         session.range(0, rows, 1, 2).selectExpr("id", isArray ? "transform(sequence(0, 783), i -> "
-                + "cast(abs(hash(id % 5000, i)) % 256 as float)) as pixels" : "substring(cast(repeat(sha2(cast(id as string), 512), 7) as binary), 1, 784) "
+                + "cast(abs(hash(id % 5000, i)) % 256 as float)) as pixels"
+                : "substring(cast(repeat(sha2(cast(id as string), 512), 7) as binary), 1, 784) "
                 + "as pixels")
                 .write().parquet(file);
         Dataset<Row> frame = session.read().parquet(file);

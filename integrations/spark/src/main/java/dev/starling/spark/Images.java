@@ -1,0 +1,143 @@
+package dev.starling.spark;
+
+import java.awt.Graphics2D;
+import java.awt.RenderingHints;
+import java.awt.image.BufferedImage;
+import java.awt.image.IndexColorModel;
+import java.awt.image.Raster;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import javax.imageio.ImageIO;
+import javax.imageio.stream.MemoryCacheImageInputStream;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** Images of Spark's columns as numbers from 0 to 255, {@code [C, H, W]}, red first. */
+final class Images {
+    private static final int FIELDS = 6;
+    private static final int ORIGIN = 0;
+    private static final int HEIGHT = 1;
+    private static final int WIDTH = 2;
+    private static final int CHANNELS = 3;
+    private static final int DATA = 5;
+
+    private Images() {
+    }
+
+    /** An image that cannot be read; the message says why. */
+    static final class UnreadableException extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        UnreadableException(String problem) {
+            super(problem);
+        }
+    }
+
+    /** Tells whether bytes begin as a PNG, JPEG, GIF or BMP file does. */
+    static boolean isFile(byte[] bytes) {
+        return begins(bytes, 0x89, 'P', 'N', 'G') || begins(bytes, 0xFF, 0xD8, 0xFF)
+                || begins(bytes, 'G', 'I', 'F', '8') || begins(bytes, 'B', 'M') && bytes.length > 6 && bytes[6] == 0;
+    }
+
+    private static boolean begins(byte[] bytes, int... signature) {
+        boolean same = bytes.length >= signature.length;
+        for (int i = 0; same && i < signature.length; i++) {
+            same = (bytes[i] & 0xFF) == signature[i];
+        }
+        return same;
+    }
+
+    /**
+     * Reads an image and brings it to a size.
+     *
+     * @param type {@link ColumnType#IMAGE} or {@link ColumnType#IMAGE_FILE}
+     * @param shape channels (1 is grey, 3 is red, green, blue), height and width
+     * @param to receives the numbers from {@code at} on
+     */
+    static void read(InternalRow row, int place, ColumnType type, long[] shape, float[] to, int at)
+            throws UnreadableException {
+        BufferedImage image = resized(type == ColumnType.IMAGE ? ofStruct(row.getStruct(place, FIELDS))
+                : ofFile(row.getBinary(place)), (int) shape[2], (int) shape[1]);
+        int count = image.getWidth() * image.getHeight();
+        int[] pixels = image.getRGB(0, 0, image.getWidth(), image.getHeight(), null, 0, image.getWidth());
+        for (int i = 0; i < count; i++) {
+            int red = pixels[i] >> 16 & 0xFF;
+            int green = pixels[i] >> 8 & 0xFF;
+            int blue = pixels[i] & 0xFF;
+            if (shape[0] == 1) {
+                to[at + i] = red == green && green == blue ? red : 0.299f * red + 0.587f * green + 0.114f * blue;
+            } else {
+                to[at + i] = red;
+                to[at + count + i] = green;
+                to[at + 2 * count + i] = blue;
+            }
+        }
+    }
+
+    private static BufferedImage ofFile(byte[] bytes) throws UnreadableException {
+        BufferedImage image;
+        try {
+            image = ImageIO.read(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)));
+        } catch (IOException | RuntimeException e) { // readers meet damaged files with either
+            throw new UnreadableException("holds an image file that cannot be read: " + e.getMessage());
+        }
+        if (image == null) {
+            throw new UnreadableException("holds " + bytes.length + " bytes that are no image file; PNG, JPEG, GIF and "
+                    + "BMP can be read");
+        }
+        BufferedImage rgb = new BufferedImage(image.getWidth(), image.getHeight(), BufferedImage.TYPE_INT_RGB);
+        Raster raster = image.getRaster();
+        if (raster.getNumBands() <= 2 && !(image.getColorModel() instanceof IndexColorModel)) {
+            // Java takes grey for linear light and would change the numbers on the way.
+            int shift = Math.max(0, raster.getSampleModel().getSampleSize(0) - 8);
+            for (int y = 0; y < image.getHeight(); y++) {
+                for (int x = 0; x < image.getWidth(); x++) {
+                    rgb.setRGB(x, y, (raster.getSample(x, y, 0) >> shift) * 0x010101);
+                }
+            }
+        } else {
+            draw(image, rgb);
+        }
+        return rgb;
+    }
+
+    /** Spark's own: rows of pixels, blue first, as OpenCV has them. */
+    private static BufferedImage ofStruct(InternalRow image) throws UnreadableException {
+        int height = image.getInt(HEIGHT);
+        int width = image.getInt(WIDTH);
+        int channels = image.getInt(CHANNELS);
+        byte[] data = image.isNullAt(DATA) ? new byte[0] : image.getBinary(DATA);
+        boolean known = channels == 1 || channels == 3 || channels == 4;
+        if (!known || height <= 0 || width <= 0 || data.length != (long) height * width * channels) {
+            throw new UnreadableException("holds an image of " + data.length + " bytes that should be " + height + " x "
+                    + width + " pixels of 1, 3 or 4 channels, got " + channels + " (" + image.getUTF8String(ORIGIN)
+                    + ")");
+        }
+        BufferedImage rgb = new BufferedImage(width, height, BufferedImage.TYPE_INT_RGB);
+        for (int i = 0; i < height * width; i++) {
+            int blue = data[i * channels] & 0xFF;
+            int green = channels == 1 ? blue : data[i * channels + 1] & 0xFF;
+            int red = channels == 1 ? blue : data[i * channels + 2] & 0xFF;
+            rgb.setRGB(i % width, i / width, red << 16 | green << 8 | blue);
+        }
+        return rgb;
+    }
+
+    /** Scales bilinearly; a much smaller size by halves first, so that every pixel counts. */
+    private static BufferedImage resized(BufferedImage image, int width, int height) {
+        BufferedImage current = image;
+        while (current.getWidth() != width || current.getHeight() != height) {
+            BufferedImage next = new BufferedImage(Math.max(width, current.getWidth() / 2),
+                    Math.max(height, current.getHeight() / 2), BufferedImage.TYPE_INT_RGB);
+            draw(current, next);
+            current = next;
+        }
+        return current;
+    }
+
+    private static void draw(BufferedImage from, BufferedImage to) {
+        Graphics2D graphics = to.createGraphics();
+        graphics.setRenderingHint(RenderingHints.KEY_INTERPOLATION, RenderingHints.VALUE_INTERPOLATION_BILINEAR);
+        graphics.drawImage(from, 0, 0, to.getWidth(), to.getHeight(), null);
+        graphics.dispose();
+    }
+}
