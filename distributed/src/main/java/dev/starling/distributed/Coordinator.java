@@ -170,6 +170,16 @@ public final class Coordinator implements Agent, AutoCloseable {
         return "starling-coordinator";
     }
 
+    /**
+     * Excludes the process that has been here longest of those that joined with a wish, as if its link had closed: for
+     * those who learn of its end sooner than the network does. Nothing happens if there is none. To be called between
+     * calls of {@link #doWork}.
+     */
+    void exclude(int wish, String reason) {
+        seats.stream().filter(s -> s.join.wish() == wish).min(Comparator.comparingLong(s -> s.id)).ifPresent(seat ->
+                evict(seat, reason, unheardNs(seat.outbox.endpoint())));
+    }
+
     /** Works until all members have left or the time is over; for a coordinator that has a thread to itself. */
     public void run(Duration atMost) {
         transport.await(() -> {

@@ -1,6 +1,8 @@
 package dev.starling.distributed;
 
 import java.time.Duration;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.locks.LockSupport;
 
 /** Drives a {@link Coordinator} in a thread of its own until it is closed. */
@@ -11,6 +13,7 @@ public final class CoordinatorThread implements AutoCloseable {
 
     private final Coordinator coordinator;
     private final Thread thread;
+    private final Queue<Runnable> requests = new ConcurrentLinkedQueue<>();
     private volatile boolean done;
     private volatile boolean closed;
 
@@ -28,6 +31,9 @@ public final class CoordinatorThread implements AutoCloseable {
         try (coordinator) {
             long lastWork = System.nanoTime();
             while (!closed) {
+                for (Runnable request = requests.poll(); request != null; request = requests.poll()) {
+                    request.run();
+                }
                 int work = coordinator.doWork();
                 done = coordinator.isDone();
                 long now = System.nanoTime();
@@ -52,6 +58,17 @@ public final class CoordinatorThread implements AutoCloseable {
             LockSupport.parkNanos(this, SLEEP_NS);
         }
         return done;
+    }
+
+    /**
+     * Excludes a process at once, where its end is known sooner than the network would tell: of those that joined with
+     * the wish for this rank, the one that has been here longest. The others learn of it as of any loss.
+     *
+     * @param reason what is known of its end
+     */
+    public void exclude(int wish, String reason) {
+        requests.add(() -> coordinator.exclude(wish, reason));
+        LockSupport.unpark(thread);
     }
 
     /** Ends the thread, and with it the coordinator. */

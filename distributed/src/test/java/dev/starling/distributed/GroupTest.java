@@ -122,6 +122,48 @@ class GroupTest {
     }
 
     @Test
+    void shouldEndAWaitAtOnceWhenItIsAborted() {
+        CountDownLatch ended = new CountDownLatch(1);
+        Cluster.local(2).run(group -> {
+            if (group.rank() == 0) {
+                assertThat(ended.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                return null;
+            }
+            Thread.ofPlatform().daemon().start(() -> {
+                group.await(() -> false, Duration.ofMillis(100));
+                group.abort("nobody needs it");
+            });
+            // Rank 0 never comes to this barrier.
+            assertThatThrownBy(() -> group.collectives().barrier().await(SOON.multipliedBy(6)))
+                    .isInstanceOf(DistributedException.class).hasMessageContaining("nobody needs it");
+            assertThat(group.isEnded()).isTrue();
+            ended.countDown();
+            return null;
+        });
+    }
+
+    @Test
+    void shouldGoOnAtOnceWithoutOneThatIsExcluded() throws Exception {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(1));
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
+                Coordinator.OnLoss.REFORM, 1, SOON))) {
+            GroupConfig joining = GroupConfig.of(config, coordinator.address());
+            FutureTask<Group> later = new FutureTask<>(() -> Group.join(joining.wish(1)));
+            Thread.ofPlatform().daemon().start(later);
+            try (Group zero = Group.join(joining.wish(0)); Group one = later.get(10, TimeUnit.SECONDS)) {
+                coordinator.exclude(7, "nobody has this wish");
+                coordinator.exclude(1, "its process was killed");
+                assertThatThrownBy(() -> zero.collectives().barrier().await(SOON))
+                        .isInstanceOf(MembershipChangedException.class);
+                zero.reform(SOON);
+                assertThat(zero.world()).isEqualTo(1);
+                assertThat(one.await(one::isEnded, SOON)).isTrue();
+                assertThat(one.failure()).hasMessageContaining("its process was killed");
+            }
+        }
+    }
+
+    @Test
     void shouldTellOfChangesWhoeverWantsToKnow() {
         new Cluster(TransportConfig.of("local", Secret.random()), 1, Coordinator.OnLoss.REFORM).run(group -> {
             List<String> told = new CopyOnWriteArrayList<>();

@@ -22,7 +22,6 @@ import scala.runtime.BoxedUnit;
 /** The driver's side of a run: runs the job, and runs it again where that may help. Used by one thread. */
 final class DriverRun {
     private static final System.Logger LOG = System.getLogger("dev.starling.spark");
-    private static final Duration CHECKING = Duration.ofMillis(200);
     private static final Duration READING = Duration.ofDays(365);
     /** A task's failure as Spark writes it down. */
     private static final Pattern PROBLEM = Pattern.compile(Pattern.quote(SparkDataException.class.getName())
@@ -37,7 +36,8 @@ final class DriverRun {
     private final List<byte[]> arrived = Collections.synchronizedList(new ArrayList<>());
     private volatile JobWatch watch;
     private volatile String problem;
-    private volatile boolean isElastic;
+    /** {@code null} in a barrier stage. */
+    private volatile CoordinatorThread coordinator;
 
     DriverRun(SparkContext context, RDD<TaskRows> rows, TrainingJob job, LiveProgress.Listeners listeners,
             Duration slotsWithin) {
@@ -54,7 +54,6 @@ final class DriverRun {
      * @param sizes how many rows each task has, for an elastic run; {@code null} for a barrier stage
      */
     byte[] run(int attempts, int[] sizes) {
-        isElastic = sizes != null;
         context.addSparkListener(live);
         try {
             for (int attempt = 1; true; attempt++) {
@@ -78,16 +77,20 @@ final class DriverRun {
 
     private byte[] elastic(int attempt, int[] sizes) {
         String host = context.conf().get("spark.driver.host");
-        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(job.reachedAt(host),
+        try (CoordinatorThread meeting = CoordinatorThread.start(Coordinator.open(job.reachedAt(host),
                 job.workers(), Coordinator.OnLoss.REFORM, 1, READING))) {
-            return run(job.attempt(attempt, new TrainingJob.Elastic(coordinator.address(), sizes)));
+            coordinator = meeting;
+            return run(job.attempt(attempt, new TrainingJob.Elastic(meeting.address(), sizes)));
+        } finally {
+            coordinator = null;
         }
     }
 
     private byte[] run(TrainingJob attempt) {
         live.attemptBegins();
         TrainingTask task = new TrainingTask(attempt);
-        try (JobWatch watching = JobWatch.start(context, live, attempt.tasks(), slotsWithin, CHECKING)) {
+        try (JobWatch watching = JobWatch.start(context, live, attempt.tasks(), slotsWithin,
+                () -> attempt.elastic() != null && !arrived.isEmpty())) {
             watch = watching;
             RDD<byte[]> weights = attempt.elastic() == null
                     ? rows.barrier().mapPartitions(task, false, ClassTag$.MODULE$.<byte[]>apply(byte[].class))
@@ -124,18 +127,19 @@ final class DriverRun {
         return found.find() ? found.group(1) : null;
     }
 
-    /** Ends an elastic job that Spark would go on with; a barrier stage ends by itself. */
-    private void taskFailed(String why) {
+    /** Ends an elastic job that Spark would go on with for nothing; else the others go on at once. */
+    private void taskFailed(String why, int partition) {
         JobWatch present = watch;
-        if (present == null || !isElastic) {
+        CoordinatorThread meeting = coordinator;
+        if (present == null || meeting == null) {
             return;
         }
         String found = problem(why);
         if (found != null) {
             problem = found;
             present.cancel(found);
-        } else if (!arrived.isEmpty()) {
-            present.cancel("all steps are taken; the task that was lost is not needed");
+        } else {
+            meeting.exclude(partition, "Spark says: " + why.lines().findFirst().orElse("the task failed"));
         }
     }
 

@@ -2,42 +2,59 @@ package dev.starling.spark;
 
 import java.time.Duration;
 import java.util.UUID;
+import java.util.function.BooleanSupplier;
 import org.apache.spark.SparkContext;
 
 /**
  * Cancels a job whose tasks do not start in time: a barrier stage waits for all its slots at once, and other jobs may
- * hold them for ever. Confined to the thread that runs the job, but for its own thread.
+ * hold them for ever. Also one that is over, but for tasks that come too late. Confined to the thread that runs the job, but for its own thread.
  */
 final class JobWatch implements AutoCloseable {
+    private static final Duration CHECKING = Duration.ofMillis(200);
+    private static final Duration ENDING = Duration.ofSeconds(5);
+
     private final SparkContext context;
     private final String tag = "starling-" + UUID.randomUUID();
     private final Thread thread;
     private volatile boolean closed;
 
-    private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration within, Duration every) {
+    private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
         this.context = context;
         context.addJobTag(tag);
         thread = Thread.ofPlatform().daemon().name("starling-job-watch").start(() ->
-                watch(live, tasks, within, every));
+                watch(live, tasks, within, over));
     }
 
-    static JobWatch start(SparkContext context, LiveProgress live, int tasks, Duration within, Duration every) {
-        return new JobWatch(context, live, tasks, within, every);
+    /**
+     * Starts to watch the jobs of this thread.
+     *
+     * @param over whether the result is there, so that tasks have little time left to end
+     */
+    static JobWatch start(SparkContext context, LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
+        return new JobWatch(context, live, tasks, within, over);
     }
 
-    private void watch(LiveProgress live, int tasks, Duration within, Duration every) {
+    private void watch(LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
         long begin = System.nanoTime();
-        while (!closed && live.tasksStarted() < tasks) {
-            if (System.nanoTime() - begin > within.toNanos()) {
+        long present = begin;
+        long overNs = 0;
+        while (!closed && overNs < ENDING.toNanos()) {
+            if (live.tasksStarted() < tasks && present - begin > within.toNanos()) {
                 cancel("only " + live.tasksStarted() + " of " + tasks + " tasks started within " + within.toSeconds()
                         + " s; other jobs hold the slots: wait for them, or ask for fewer with workers(n)");
                 return;
             }
             try {
-                Thread.sleep(every);
+                Thread.sleep(CHECKING);
             } catch (InterruptedException e) {
                 return;
             }
+            long now = System.nanoTime();
+            overNs += over.getAsBoolean() ? now - present : 0;
+            present = now;
+        }
+        if (!closed) {
+            cancel("all steps are taken; a task that was lost is not needed any more");
         }
     }
 

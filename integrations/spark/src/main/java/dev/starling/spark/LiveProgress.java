@@ -4,6 +4,7 @@ import dev.starling.nn.train.RemoteRun;
 import java.time.Duration;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
+import java.util.function.ObjIntConsumer;
 import org.apache.spark.Success$;
 import org.apache.spark.TaskFailedReason;
 import org.apache.spark.scheduler.AccumulableInfo;
@@ -17,7 +18,7 @@ import scala.jdk.javaapi.CollectionConverters;
 final class LiveProgress extends SparkListener {
     private final long accumulator;
     private final Listeners listeners;
-    private final Consumer<String> failures;
+    private final ObjIntConsumer<String> failures;
     private volatile int tasksStarted;
     private volatile RunNotes latest = RunNotes.NONE;
     /** When the driver heard of the first loss since the last start; 0 before. */
@@ -35,9 +36,9 @@ final class LiveProgress extends SparkListener {
     /**
      * Makes a listener.
      *
-     * @param failures is told how a task failed, in the listener bus's thread
+     * @param failures is told how a task failed, and of which partition, in the listener bus's thread
      */
-    LiveProgress(long accumulator, Listeners listeners, Consumer<String> failures) {
+    LiveProgress(long accumulator, Listeners listeners, ObjIntConsumer<String> failures) {
         this.accumulator = accumulator;
         this.listeners = listeners;
         this.failures = failures;
@@ -71,7 +72,8 @@ final class LiveProgress extends SparkListener {
             synchronized (this) {
                 lostMs = lostMs == 0 ? end.taskInfo().finishTime() : lostMs;
             }
-            failures.accept(end.reason() instanceof TaskFailedReason why ? why.toErrorString() : "");
+            failures.accept(end.reason() instanceof TaskFailedReason why ? why.toErrorString() : "",
+                    end.taskInfo().partitionId());
         }
     }
 

@@ -6,12 +6,14 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Adam;
+import java.nio.file.Path;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -77,5 +79,35 @@ class BadRowsTest {
     void shouldTrainWithAnEmptyPartition() {
         assertThat(trainer().fit(SharedSession.points(0, 200)).epochs().getLast().training().examples())
                 .isEqualTo(200);
+    }
+
+    @Test
+    void shouldNameTheHeldOutRow() {
+        Dataset<Row> points = SharedSession.points(100, 200);
+        fails(trainer().heldOut(points.selectExpr("case when id = 117 then array(x, x + double('NaN')) else array(x, y) "
+                + "end as point", "label")), points, "column \"point\", held-out row 17 of partition 1", "holds NaN");
+        fails(trainer().heldOut(points.selectExpr("array(x) as point", "label")), points, "column \"point\"",
+                "1 numbers in the first held-out row, but 2");
+        fails(trainer().heldOut(points.drop("label")), points, "there is no column \"label\"");
+        fails(trainer().heldOut(points.where("id < 0")), points, "no rows");
+    }
+
+    @Test
+    void shouldSayWhatAnElasticRunNeeds() {
+        Dataset<Row> points = SharedSession.points(100, 200);
+        assertThatThrownBy(() -> trainer().elastic().fit(points)).isInstanceOf(SparkJobException.class)
+                .hasMessageContaining("these are shuffled").hasMessageContaining("setCheckpointDir");
+        assertThatThrownBy(() -> trainer().elastic().strategy(Strategy.asynchronousServers(1)).fit(points))
+                .isInstanceOf(SparkJobException.class).hasMessageContaining("elastic() is for ring and gossip");
+        assertThatThrownBy(() -> trainer().pretraining(1).fit(points)).isInstanceOf(SparkJobException.class)
+                .hasMessageContaining("pretraining(n) is for models of " + DeepBelief.class.getName());
+    }
+
+    @Test
+    void shouldEndAnElasticRunAtABadRow(@TempDir Path directory) {
+        SharedSession.points(100, 200).selectExpr("case when id = 117 then array(x) else point end as point", "label")
+                .write().parquet(directory + "/points");
+        assertThatThrownBy(() -> trainer().elastic().fit(SharedSession.get().read().parquet(directory + "/points")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("has 1 numbers; every row needs 2");
     }
 }

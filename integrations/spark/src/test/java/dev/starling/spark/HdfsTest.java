@@ -17,6 +17,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -66,6 +67,7 @@ class HdfsTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnFromHdfsAndTellThePauseWhenAnExecutorIsKilled() {
         SharedSession.points(100, 800).write().parquet(root + "/rows");
         Dataset<Row> points = SharedSession.get().read().parquet(root + "/rows");

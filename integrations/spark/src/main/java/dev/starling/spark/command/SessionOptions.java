@@ -44,11 +44,15 @@ final class SessionOptions {
 
     Dataset<Row> read(SparkSession session) {
         if (data != null) {
-            return session.read().format(format).option("header", true).option("inferSchema", true).load(data);
+            return read(session, data);
         }
         return session.range(0, 20_000, 1, executors).selectExpr("id", "cast(id % 2 as int) as label",
                 "(0.2 + rand(1)) * 6 as turn").selectExpr("label",
                 "cast(turn * cos(turn + label * pi()) / 7 + 0.02 * randn(2) as float) as x",
                 "cast(turn * sin(turn + label * pi()) / 7 + 0.02 * randn(3) as float) as y");
+    }
+
+    Dataset<Row> read(SparkSession session, String address) {
+        return session.read().format(format).option("header", true).option("inferSchema", true).load(address);
     }
 }

@@ -1,10 +1,12 @@
 package dev.starling.spark.command;
 
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.model.ModelFactory;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.ProgressBar;
 import dev.starling.spark.Choices;
+import dev.starling.spark.DeepBelief;
 import dev.starling.spark.Perceptron;
 import dev.starling.spark.SparkTrainer;
 import dev.starling.spark.TrainedModel;
@@ -36,8 +38,9 @@ final class TrainCommand implements Callable<Integer> {
             description = "Column of the class, or of the value (default: ${DEFAULT-VALUE}).")
     private String label;
 
-    @Option(names = "--model", paramLabel = "CLASS", description = "Factory of the model (default: a perceptron).")
-    private String factory = Perceptron.class.getName();
+    @Option(names = "--model", paramLabel = "CLASS", description = "Factory of the model (default: a perceptron, or "
+            + "with --pretraining a deep belief network).")
+    private String factory;
 
     @Option(names = "--set", paramLabel = "NAME=VALUE", description = "Setting of the model (default: "
             + "sizes=2,64,64,2).")
@@ -59,6 +62,20 @@ final class TrainCommand implements Callable<Integer> {
             description = "Passes over the rows (default: ${DEFAULT-VALUE}).")
     private int epochs;
 
+    @Option(names = "--pretraining", paramLabel = "N", description = "First train each machine of a deep belief "
+            + "network for so many epochs (default: no pre-training).")
+    private int pretraining;
+
+    @Option(names = "--pretraining-rate", paramLabel = "R", defaultValue = "0.005",
+            description = "Learning rate at the start of each machine (default: ${DEFAULT-VALUE}).")
+    private double pretrainingRate;
+
+    @Option(names = "--held-out", paramLabel = "URI", description = "Rows to measure each epoch on.")
+    private String heldOut;
+
+    @Option(names = "--elastic", description = "Go on without a task that is lost, and take it in again.")
+    private boolean elastic;
+
     @Option(names = "--batch", paramLabel = "N", defaultValue = "64",
             description = "Rows in a step, of all workers together under ring (default: ${DEFAULT-VALUE}).")
     private int batch;
@@ -67,7 +84,8 @@ final class TrainCommand implements Callable<Integer> {
     private long seed;
 
     @Option(names = "--strategy", paramLabel = "S", defaultValue = "ring",
-            description = "ring, gossip, ps, ps:SERVERS or ps:SERVERS:STALENESS (default: ${DEFAULT-VALUE}).")
+            description = "ring, gossip, gossip:PERIOD (0 for a pass), ps, ps:SERVERS or ps:SERVERS:STALENESS (default: "
+            + "${DEFAULT-VALUE}).")
     private String strategy;
 
     @Option(names = "--workers", paramLabel = "N", description = "Tasks that train (default: one a partition, as far "
@@ -85,25 +103,31 @@ final class TrainCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws Exception {
-        if (settings.isEmpty()) {
-            settings.put("sizes", "2,64,64,2");
+        boolean belief = pretraining > 0;
+        if (factory == null) {
+            settings.putIfAbsent("sizes", "2,64,64,2");
         }
+        Class<? extends ModelFactory> usual = belief ? DeepBelief.class : Perceptron.class;
         try (SparkSession spark = session.open()) {
             Dataset<Row> rows = session.read(spark);
-            SparkTrainer trainer = SparkTrainer.of(new ModelDescription(factory, settings), Choices.loss(loss),
-                    Choices.optimizer(optimizer, rate)).inputs(inputs.toArray(String[]::new)).epochs(epochs)
+            SparkTrainer trainer = SparkTrainer.of(new ModelDescription(factory != null ? factory : usual.getName(),
+                            settings), Choices.loss(loss), belief ? DeepBelief.adam(pretrainingRate, rate)
+                            : Choices.optimizer(optimizer, rate)).inputs(inputs.toArray(String[]::new)).epochs(epochs)
                     .batchSize(batch).seed(seed).strategy(Choices.strategy(strategy))
                     .listeners(ProgressBar.onStandardError().unit("rows"));
             trainer = loss.equals("cross-entropy") ? trainer.classes(label).metrics(Metric::accuracy)
                     : trainer.target(label);
+            trainer = belief ? trainer.pretraining(pretraining) : trainer;
+            trainer = elastic ? trainer.elastic() : trainer;
+            trainer = heldOut != null ? trainer.heldOut(session.read(spark, heldOut)) : trainer;
             trainer = workers > 0 ? trainer.workers(workers) : trainer;
             trainer = checkpoints != null ? trainer.checkpoints(checkpoints) : trainer;
             long begin = System.nanoTime();
             TrainedModel trained = trainer.fit(rows);
             double seconds = (System.nanoTime() - begin) / 1e9;
             EpochReport last = trained.epochs().getLast();
-            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s  %d epochs in %.1f s", last.training(),
-                    last.epoch() + 1, seconds));
+            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s%s  %d epochs in %.1f s", last.training(),
+                    last.heldOut() == null ? "" : "  held out: " + last.heldOut(), last.epoch() + 1, seconds));
             if (save != null) {
                 trained.save(save, spark.sparkContext().hadoopConfiguration());
                 spec.commandLine().getOut().println("saved " + save);
