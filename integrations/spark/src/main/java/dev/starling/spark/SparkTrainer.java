@@ -251,8 +251,8 @@ public final class SparkTrainer {
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, model.factory(), model.settings(), loss, optimizer,
-                List.copyOf(metrics), List.copyOf(workerListeners), epochs, batchSize, seed, shuffles, strategy, count, Secret.random().toHex(),
-                transport, silence, patience, checkpoints, everySteps, cacheBytes,
+                List.copyOf(metrics), List.copyOf(workerListeners), epochs, batchSize, seed, shuffles, strategy, count,
+                Secret.random().toHex(), transport, silence, patience, checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         RemoteRun run = new RemoteRun(epochs, metrics.stream().map(Recipe::make).toList(), listeners);
         try {

@@ -20,9 +20,9 @@ import org.apache.spark.util.SerializableConfiguration;
  */
 record TrainingJob(Columns columns, String factory, Map<String, String> settings, Recipe<Loss> loss,
         OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
-        int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, String secret, String transport, Duration silence,
-        Duration patience, String checkpoints, long everySteps, long cacheBytes, SerializableConfiguration hadoop,
-        ProgressAccumulator progress) implements Serializable {
+        int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, String secret, String transport,
+        Duration silence, Duration patience, String checkpoints, long everySteps, long cacheBytes,
+        SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;
 
     ModelDescription model() {
