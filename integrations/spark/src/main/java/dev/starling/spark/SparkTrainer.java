@@ -296,8 +296,9 @@ public final class SparkTrainer {
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, heldOutColumns, model.factory(), model.settings(), loss, optimizer,
-                List.copyOf(metrics), List.copyOf(workerListeners), all, pretraining, batchSize,
-                seed, shuffles, strategy, count, null, 1, secret.toHex(), transport, silence, patience, checkpoints, everySteps, cacheBytes,
+                List.copyOf(metrics), List.copyOf(workerListeners), all, pretraining, batchSize, seed,
+                shuffles, strategy, count, null, 1, secret.toHex(), transport, silence, patience, checkpoints,
+                everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         DeepBelief.StageMetric stage = new DeepBelief.StageMetric(machines, pretraining);
         RemoteRun run = new RemoteRun(all, pretraining > 0 ? List.of(stage)

@@ -28,8 +28,8 @@ import org.apache.spark.util.SerializableConfiguration;
 record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String, String> settings, Recipe<Loss> loss,
         OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
         int pretraining, int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, Elastic elastic,
-        int attempt, String secret, String transport, Duration silence, Duration patience, String checkpoints, long everySteps,
-        long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
+        int attempt, String secret, String transport, Duration silence, Duration patience, String checkpoints,
+        long everySteps, long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;
 
     /**

@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.function.Function;
+import java.util.function.ToDoubleFunction;
 import javax.imageio.ImageIO;
 
 /** Draws a result: bars of images per second and of seconds to the goal, and accuracy over seconds of training. */
@@ -98,7 +99,7 @@ final class Chart {
         curves(canvas);
     }
 
-    private static OptionalDouble mean(Outcome outcome, java.util.function.ToDoubleFunction<Run> value) {
+    private static OptionalDouble mean(Outcome outcome, ToDoubleFunction<Run> value) {
         return outcome.runs().stream().mapToDouble(value).average();
     }
 
@@ -122,6 +123,12 @@ final class Chart {
         }
     }
 
+    /** Returns 1, 2 or 5 times a power of ten, at least that. */
+    private static double roundStep(double least) {
+        double power = Math.pow(10, Math.floor(Math.log10(least)));
+        return least <= power ? power : least <= 2 * power ? 2 * power : least <= 5 * power ? 5 * power : 10 * power;
+    }
+
     private String colour(int row) {
         return COLOURS.get(rows.get(row).setup().ordinal() % COLOURS.size());
     }
@@ -138,8 +145,11 @@ final class Chart {
             double y = top + CURVES * (1 - tick / (double) TICKS);
             canvas.line(List.of(new Spot(left, y), new Spot(left + width, y)), 1, GRID);
             canvas.text(left - 6, y + 4, 11, Anchor.END, INK, Table.percent(tick / (double) TICKS, 0));
-            double x = left + width * tick / TICKS;
-            canvas.text(x, top + CURVES + 18, 11, Anchor.MIDDLE, INK, Table.number(longest * tick / TICKS));
+        }
+        double step = roundStep(longest / TICKS);
+        for (double at = 0; at <= longest; at += step) {
+            canvas.text(left + width * at / longest, top + CURVES + 18, 11, Anchor.MIDDLE, INK,
+                    step < 1 ? Table.number(at) : Long.toString(Math.round(at)));
         }
         double goal = top + CURVES * (1 - result.goal());
         canvas.line(List.of(new Spot(left, goal), new Spot(left + width, goal)), 1, "#999999");

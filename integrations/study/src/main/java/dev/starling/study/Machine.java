@@ -14,19 +14,19 @@ import java.util.stream.Stream;
  *
  * @param processors that the JVM may use
  * @param model of the processor
- * @param memoryGib memory in GiB
+ * @param memoryGib memory in whole GiB
  * @param gpu its description, or {@code null} if there is none
  * @param java version of the JDK
  */
 record Machine(int processors, String model, int memoryGib, String gpu, String java) {
-    private static final double GIB = 1L << 30;
+    private static final long GIB = 1L << 30;
 
     /** Returns what this program runs on. */
     static Machine here() {
         long bytes = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
-        return new Machine(Runtime.getRuntime().availableProcessors(), processor(), (int) Math.round(bytes / GIB),
+        return new Machine(Runtime.getRuntime().availableProcessors(), processor(), (int) (bytes / GIB),
                 Device.probes().get("cuda") instanceof Probe.Ready ready ? ready.description() : null,
-                Runtime.version().feature() + "");
+                Integer.toString(Runtime.version().feature()));
     }
 
     private static String processor() {

@@ -60,5 +60,4 @@ public final class Photographs implements ModelFactory {
         layers.add(BatchNorm.of(out));
         layers.add(new Relu());
     }
-
 }

@@ -92,13 +92,18 @@ final class Study {
             runs.add(run(setup, seed));
             return new Outcome(setup, List.copyOf(runs), null);
         } catch (LaunchException e) {
-            return new Outcome(setup, before, "failed: " + e.getMessage().lines().findFirst().orElse("")
-                    + e.lastLines().stream().reduce((a, b) -> b).map(line -> "; " + line.strip()).orElse(""));
+            return new Outcome(setup, before, "failed: " + reason(e));
         } catch (TimeoutException e) {
             return new Outcome(setup, before, "did not end within " + longest().toMinutes() + " minutes");
         } catch (StarlingException | IllegalStateException | UncheckedIOException e) {
             return new Outcome(setup, before, "failed: " + e.getMessage());
         }
+    }
+
+    /** Returns the last line that the failed process wrote, those of a stack left out. */
+    private static String reason(LaunchException e) {
+        return e.lastLines().stream().map(String::strip).filter(line -> !line.isEmpty() && !line.startsWith("at ")
+                && !line.startsWith("...")).reduce((a, b) -> b).orElse(e.getMessage());
     }
 
     private Duration longest() {
@@ -121,7 +126,7 @@ final class Study {
         return examined(setup, plan, tracks, whole);
     }
 
-    /** Spark starts its executors itself, and so does the single process nothing. */
+    /** Spark starts its executors itself. */
     private Launcher.Builder launcher(Setup setup, Path plan) {
         Class<?> main = setup == Setup.SPARK_2 ? SparkMember.class : Member.class;
         Launcher.Builder launcher = Launcher.ofJava(main, plan.toString()).output(Launcher.Output.FIRST_RANK)

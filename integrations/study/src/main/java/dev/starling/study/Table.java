@@ -1,6 +1,10 @@
 package dev.starling.study;
 
+import dev.starling.nn.data.DataException;
 import dev.starling.study.Result.Outcome;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleFunction;
@@ -8,6 +12,9 @@ import java.util.stream.Collectors;
 
 /** Writes a result as Markdown. */
 final class Table {
+    private static final String BEGIN = "<!-- study -->";
+    private static final String END = "<!-- end of study -->";
+
     private Table() {
     }
 
@@ -16,20 +23,48 @@ final class Table {
         StringBuilder text = new StringBuilder();
         Recipe recipe = result.recipe();
         String goal = percent(result.goal(), 0);
-        text.append(String.format(Locale.ROOT, "Machine: %s; %s. %,d images to train on, %d epochs at most %s long, "
-                + "%d images in a step of all workers, Adam with a greatest rate of %s; accuracy measured every %,d "
-                + "images.%n%n", result.machine().describe(), result.date(), recipe.images(), recipe.epochs(),
-                minutes(recipe.limitSeconds()), recipe.batch(), recipe.rate(), recipe.every()));
-        text.append(String.format("| row | processes | images/s | time to %s | images to %s | accuracy at the end | "
-                + "runs |%n| --- | --- | --- | --- | --- | --- | --- |%n", goal, goal));
-        for (Outcome outcome : result.rows()) {
-            text.append(row(outcome, result.goal()));
+        text.append(String.format(Locale.ROOT, "Machine: %s; %s. %,d images to train on in %d epochs, %s at most; "
+                + "a first convolution of %d channels; %d images in a step of all workers; Adam with a greatest rate of "
+                + "%s; accuracy measured every %,d images.%n%n", result.machine().describe(), result.date(),
+                recipe.images(), recipe.epochs(), minutes(recipe.limitSeconds()), recipe.width(), recipe.batch(),
+                recipe.rate(), recipe.every()));
+        if (!result.rows().isEmpty()) {
+            text.append(rows(result, goal));
         }
         if (!result.messages().isEmpty()) {
             text.append(String.format(Locale.ROOT, "%n| message of %,d bytes between two processes | there and back | "
                     + "one way |%n| --- | --- | --- |%n", result.messages().getFirst().bytes()));
             result.messages().forEach(m -> text.append(String.format(Locale.ROOT, "| %s | %s µs | %s µs |%n",
                     title(m.who()), number(m.microseconds()), number(m.microseconds() / 2))));
+        }
+        return text.toString();
+    }
+
+    /**
+     * Writes a result into a file: between its lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
+     * both, else in place of all that it holds.
+     *
+     * @throws DataException if the file cannot be read or written
+     */
+    static void write(Path file, Result result) {
+        try {
+            String text = Files.exists(file) ? Files.readString(file) : "";
+            int from = text.indexOf(BEGIN);
+            int to = text.indexOf(END, Math.max(0, from));
+            String table = markdown(result);
+            Files.writeString(file, from < 0 || to < 0 ? table
+                    : text.substring(0, from + BEGIN.length()) + '\n' + table + text.substring(to));
+        } catch (IOException e) {
+            throw new DataException(file, "a text file that can be written", e.toString(), "choose another place", e);
+        }
+    }
+
+    private static String rows(Result result, String goal) {
+        StringBuilder text = new StringBuilder();
+        text.append(String.format("| row | processes | images/s | time to %s | images to %s | accuracy at the end | "
+                + "runs |%n| --- | --- | --- | --- | --- | --- | --- |%n", goal, goal));
+        for (Outcome outcome : result.rows()) {
+            text.append(row(outcome, result.goal()));
         }
         return text.toString();
     }
@@ -87,6 +122,6 @@ final class Table {
     }
 
     private static String minutes(double seconds) {
-        return number(seconds / 60) + " minutes";
+        return number(seconds / 60).replaceAll("\\.0+$", "") + " minutes";
     }
 }

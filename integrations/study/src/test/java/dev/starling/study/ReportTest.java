@@ -63,6 +63,18 @@ class ReportTest {
     }
 
     @Test
+    void shouldReplaceTheTableOfAPage() throws Exception {
+        Path page = Files.writeString(directory.resolve("page.md"),
+                "# Page\n<!-- study -->\nold\n<!-- end of study -->\nend\n");
+        Table.write(page, result());
+        assertThat(page).hasContent("# Page\n<!-- study -->\n" + Table.markdown(result())
+                + "<!-- end of study -->\nend\n");
+        Path fresh = directory.resolve("table.md");
+        Table.write(fresh, result());
+        assertThat(fresh).hasContent(Table.markdown(result()));
+    }
+
+    @Test
     void shouldDrawWellFormedSvg() throws Exception {
         Document svg = DocumentBuilderFactory.newInstance().newDocumentBuilder()
                 .parse(new ByteArrayInputStream(Chart.of(result()).svg().getBytes(StandardCharsets.UTF_8)));
