@@ -29,7 +29,8 @@ record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String,
         OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
         int pretraining, int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, Elastic elastic,
         int attempt, String secret, String transport, Duration silence, Duration patience, String checkpoints,
-        long everySteps, long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress) implements Serializable {
+        long everySteps, long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress)
+        implements Serializable {
     private static final long serialVersionUID = 1L;
 
     /**
