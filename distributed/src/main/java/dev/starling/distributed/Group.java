@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
 
 /**
@@ -97,7 +98,12 @@ public final class Group implements AutoCloseable {
      * @throws dev.starling.transport.TransportException if the transport cannot be opened
      */
     public static Group join(GroupConfig config) {
-        return join(Transport.open(config.transport()), config, true);
+        return join(config, _ -> { });
+    }
+
+    /** As {@link #join(GroupConfig)}; {@code begun} is handed the group before it is complete, to {@link #abort} it. */
+    public static Group join(GroupConfig config, Consumer<Group> begun) {
+        return join(new Group(Transport.open(config.transport()), config, true), begun);
     }
 
     /**
@@ -107,9 +113,13 @@ public final class Group implements AutoCloseable {
      *     callers that compute for long call {@link #doWork} now and then
      */
     public static Group join(Transport transport, GroupConfig config, boolean background) {
-        Group group = new Group(transport, config, background);
+        return join(new Group(transport, config, background), _ -> { });
+    }
+
+    private static Group join(Group group, Consumer<Group> begun) {
         try {
-            group.awaitRunning(0, config.joining());
+            begun.accept(group);
+            group.awaitRunning(0, group.config.joining());
             return group;
         } catch (RuntimeException e) {
             group.close();
@@ -265,7 +275,6 @@ public final class Group implements AutoCloseable {
 
     /**
      * Waits for the next epoch after one ended.
-     *
      * @throws DistributedException if there is none: the group ends with a loss, or the coordinator is lost too
      */
     public void reform(Duration atMost) {
@@ -299,10 +308,7 @@ public final class Group implements AutoCloseable {
         });
     }
 
-    /**
-     * Ends the group for this process at once, from any thread: whoever waits here throws a
-     * {@link DistributedException} with this reason. The others learn of it when this is closed, as of any that leaves.
-     */
+    /** Ends the group for this process at once, from any thread: whoever waits here throws, with this reason. */
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
     }

@@ -143,6 +143,16 @@ class GroupTest {
     }
 
     @Test
+    void shouldBeAbortedWhileItJoins() {
+        GroupConfig nobody = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-nobody")
+                .joining(SOON.multipliedBy(6));
+        assertThatThrownBy(() -> Group.join(nobody, begun -> Thread.ofPlatform().daemon().start(() -> {
+            begun.await(() -> false, Duration.ofMillis(100));
+            begun.abort("nobody needs it");
+        }))).isInstanceOf(DistributedException.class).hasMessageContaining("nobody needs it");
+    }
+
+    @Test
     void shouldGoOnAtOnceWithoutOneThatIsExcluded() throws Exception {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(1));
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,

@@ -126,9 +126,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             RowCache heldOut, int[] sizes, Path directory) {
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
                 .joining(job.patience()).patience(job.patience());
-        try (Group group = Group.join(config)) {
-            context.addTaskInterruptListener((TaskInterruptListener) (_, reason) ->
-                    group.abort("the task is ended: " + reason));
+        try (Group group = Group.join(config, begun -> context.addTaskInterruptListener((TaskInterruptListener)
+                (_, reason) -> begun.abort("the task is ended: " + reason)))) {
             return Threads.with(context.cpus(), () -> {
                 if (context.partitionId() >= job.workers()) {
                     ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());

@@ -43,7 +43,6 @@ class BadRowsTest {
     @ParameterizedTest
     @CsvSource(delimiter = '|', textBlock = """
             null as point                                        | label               | is null
-            array(x, y, x) as point                              | label               | has 3 numbers
             array(x, cast('NaN' as float)) as point              | label               | holds NaN at index 1
             array(x, cast(null as float)) as point               | label               | is null at index 1
             array(x, y) as point                                 | cast(0.5 as double) | holds 0.5
