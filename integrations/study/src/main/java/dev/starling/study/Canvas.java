@@ -56,8 +56,8 @@ sealed interface Canvas {
         public void line(List<Spot> spots, double lineWidth, String colour) {
             StringBuilder points = new StringBuilder();
             spots.forEach(s -> points.append(String.format(Locale.ROOT, "%.1f,%.1f ", s.x, s.y)));
-            add("<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>", points.toString().strip(),
-                    colour, lineWidth);
+            add("<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>",
+                    points.toString().strip(), colour, lineWidth);
         }
 
         @Override
@@ -74,7 +74,8 @@ sealed interface Canvas {
         @Override
         public String toString() {
             return String.format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                    + "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">%n%s</svg>%n", width, height, width, height, body);
+                    + "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">%n%s</svg>%n", width, height, width, height,
+                    body);
         }
     }
 

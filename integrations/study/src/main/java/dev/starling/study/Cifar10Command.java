@@ -23,9 +23,9 @@ import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** Repeats the table of images per second and time to an accuracy on CIFAR-10. */
-@Command(name = "cifar10", mixinStandardHelpOptions = true, description = "Train on photographs (downloads 170 MB once, "
-        + "unless --data has them) by one process, ring, parameter server, gossip, Spark and a GPU where there is one; "
-        + "print images per second and time to an accuracy, and how long messages take.")
+@Command(name = "cifar10", mixinStandardHelpOptions = true, description = "Train on photographs (downloads 170 MB once,"
+        + " unless --data has them) by one process, ring, parameter server, gossip, Spark and a GPU where there is one;"
+        + " print images per second and time to an accuracy, and how long messages take.")
 final class Cifar10Command implements Callable<Integer> {
     private static final String MESSAGES = "messages";
     private static final int IMAGES = 50_000;
@@ -80,8 +80,8 @@ final class Cifar10Command implements Callable<Integer> {
         try {
             List<Setup> setups = setups();
             check();
-            Recipe recipe = new Recipe(IMAGES, quick ? QUICK_WIDTH : WIDTH, epochs != null ? epochs : quick ? 3 : 12, BATCH, RATE,
-                    quick ? 10_000 : 25_000, 60 * limit);
+            Recipe recipe = new Recipe(IMAGES, quick ? QUICK_WIDTH : WIDTH,
+                    epochs != null ? epochs : quick ? 3 : 12, BATCH, RATE, quick ? 10_000 : 25_000, 60 * limit);
             Result begin = beginning(recipe);
             measure(setups, recipe, begin);
             return 0;

@@ -11,8 +11,8 @@ enum Setup {
     SINGLE("single", "one process", 1, 0, true),
     RING_2("ring-2", "ring, 2 processes", 2, 0, true),
     RING_4("ring-4", "ring, 4 processes", 4, 0, true),
-    PS_ASYNC("ps-async", "1 parameter server, 3 workers, asynchronous", 3, 1, false),
-    PS_STALE("ps-stale", "1 parameter server, 3 workers, at most 4 steps apart", 3, 1, false),
+    PS_ASYNC("ps-async", "parameter server, asynchronous", 3, 1, false),
+    PS_STALE("ps-stale", "parameter server, at most 4 steps apart", 3, 1, false),
     GOSSIP_4("gossip-4", "gossip, 4 processes", 4, 0, false),
     SPARK_2("spark-2", "Spark barrier stage, ring, 2 executors", 2, 0, true),
     GPU("gpu", "one process, GPU", 1, 0, true);

@@ -12,8 +12,8 @@ import java.util.stream.Collectors;
 
 /** Writes a result as Markdown. */
 final class Table {
-    private static final String BEGIN = "<!-- study -->";
-    private static final String END = "<!-- end of study -->";
+    private static final String BEGIN = "\n<!-- study -->\n";
+    private static final String END = "\n<!-- end of study -->\n";
 
     private Table() {
     }
@@ -24,8 +24,8 @@ final class Table {
         Recipe recipe = result.recipe();
         String goal = percent(result.goal(), 0);
         text.append(String.format(Locale.ROOT, "Machine: %s; %s. %,d images to train on in %d epochs, %s at most; "
-                + "a first convolution of %d channels; %d images in a step of all workers; Adam with a greatest rate of "
-                + "%s; accuracy measured every %,d images.%n%n", result.machine().describe(), result.date(),
+                + "a first convolution of %d channels; %d images in a step of all workers; Adam with a greatest rate "
+                + "of %s; accuracy measured every %,d images.%n%n", result.machine().describe(), result.date(),
                 recipe.images(), recipe.epochs(), minutes(recipe.limitSeconds()), recipe.width(), recipe.batch(),
                 recipe.rate(), recipe.every()));
         if (!result.rows().isEmpty()) {
@@ -41,7 +41,7 @@ final class Table {
     }
 
     /**
-     * Writes a result into a file: between its lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
+     * Writes a result into a file: between the lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
      * both, else in place of all that it holds.
      *
      * @throws DataException if the file cannot be read or written
@@ -50,10 +50,10 @@ final class Table {
         try {
             String text = Files.exists(file) ? Files.readString(file) : "";
             int from = text.indexOf(BEGIN);
-            int to = text.indexOf(END, Math.max(0, from));
+            int to = from < 0 ? -1 : text.indexOf(END, from + BEGIN.length() - 1);
             String table = markdown(result);
             Files.writeString(file, from < 0 || to < 0 ? table
-                    : text.substring(0, from + BEGIN.length()) + '\n' + table + text.substring(to));
+                    : text.substring(0, from + BEGIN.length()) + table.stripTrailing() + text.substring(to));
         } catch (IOException e) {
             throw new DataException(file, "a text file that can be written", e.toString(), "choose another place", e);
         }

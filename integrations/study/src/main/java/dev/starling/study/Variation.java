@@ -11,8 +11,8 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * In training shifts each image {@code [N, C, H, W]} by up to {@code margin} pixels in each direction, fills with zeros,
- * and mirrors every second one; otherwise returns its input.
+ * In training shifts each image {@code [N, C, H, W]} by up to {@code margin} pixels in each direction, fills with
+ * zeros, and mirrors every second one; otherwise returns its input.
  *
  * @param margin greatest shift in pixels
  */

@@ -65,9 +65,9 @@ class ReportTest {
     @Test
     void shouldReplaceTheTableOfAPage() throws Exception {
         Path page = Files.writeString(directory.resolve("page.md"),
-                "# Page\n<!-- study -->\nold\n<!-- end of study -->\nend\n");
+                "# `<!-- study -->`\n<!-- study -->\nold\n<!-- end of study -->\nend\n");
         Table.write(page, result());
-        assertThat(page).hasContent("# Page\n<!-- study -->\n" + Table.markdown(result())
+        assertThat(page).hasContent("# `<!-- study -->`\n<!-- study -->\n" + Table.markdown(result())
                 + "<!-- end of study -->\nend\n");
         Path fresh = directory.resolve("table.md");
         Table.write(fresh, result());

@@ -41,7 +41,8 @@ class StudyTest {
                 }
             }
         }
-        return new LabelledImages(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE, CifarFile.CLASSES, pixels, labels);
+        return new LabelledImages(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE, CifarFile.CLASSES, pixels,
+                labels);
     }
 
     private Study study() {
@@ -61,7 +62,7 @@ class StudyTest {
         assertThat(run.points().getLast().images()).isBetween(2600L, 2880L);
         assertThat(run.secondsTo(GOAL)).as(outcome.toString()).isPresent();
         assertThat(run.secondsTo(GOAL).getAsDouble()).isPositive().isLessThanOrEqualTo(run.wholeSeconds());
-        assertThat(run.imagesPerSecond() * run.trainingSeconds()).isBetween(2600.0, 2880.0);
+        assertThat(run.imagesPerSecond() * run.trainingSeconds()).isBetween(2600.0, 2881.0);
     }
 
     @Test
@@ -71,7 +72,8 @@ class StudyTest {
         shouldReachTheGoal(result.outcome(Setup.RING_2));
         assertThat(result.outcome(Setup.GPU)).isEqualTo(new Outcome(Setup.GPU, List.of(), "no GPU on this machine"));
         assertThat(heard).hasSize(2).endsWith(result);
-        assertThat(shown.toString(StandardCharsets.UTF_8)).contains("ring, 2 processes, run 1 of 1").contains("images/s");
+        assertThat(shown.toString(StandardCharsets.UTF_8)).contains("ring, 2 processes, run 1 of 1")
+                .contains("images/s");
         assertThat(study().measure(List.of(Setup.RING_2), 1, result, heard::add)).isSameAs(result);
     }
 
