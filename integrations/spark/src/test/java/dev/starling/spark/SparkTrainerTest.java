@@ -115,11 +115,9 @@ class SparkTrainerTest {
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void shouldEqualThePlainRunOfTwoRanks(boolean elastic, @TempDir Path directory) throws Exception {
-        Dataset<Row> points = SharedSession.points(100, 800);
-        if (elastic) {
-            points.write().parquet(directory + "/points");
-            points = SharedSession.get().read().parquet(directory + "/points");
-        }
+        // Rows that a shuffle brings have no order of their own.
+        SharedSession.points(100, 800).write().parquet(directory + "/points");
+        Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
         SparkTrainer trainer = trainer().epochs(2);
         try (Layer onSpark = (elastic ? trainer.elastic() : trainer).fit(points).build()) {
             Map<String, float[]> plain = PlainRun.of(points.select("point", "label"), 2, 16, 3);
