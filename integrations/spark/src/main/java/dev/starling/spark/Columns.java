@@ -75,8 +75,9 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         /** Returns how many numbers an image has: those of the input's shape. */
         static int imageWidth(String name, long[] shape) {
             if (shape == null || shape.length != 3 || shape[0] != 1 && shape[0] != 3) {
-                throw new SparkDataException("column \"" + name + "\" holds images; the input's shape must be channels "
-                        + "(1 or 3), height and width, such as shape(3, 32, 32), got " + Arrays.toString(shape));
+                throw new SparkDataException("column \"" + name + "\" holds images; the input's shape must be "
+                        + "channels (1 or 3), height and width, such as shape(3, 32, 32), got "
+                        + Arrays.toString(shape));
             }
             return (int) (shape[0] * shape[1] * shape[2]);
         }
@@ -85,7 +86,8 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             ColumnType known = ColumnType.of(type);
             if (known == null) {
                 throw new SparkDataException("column \"" + name + "\" is of type " + type.simpleString()
-                        + "; it must hold numbers: a numeric type, an array of one, binary, MLlib's vector, or an image");
+                        + "; it must hold numbers: a numeric type, an array of one, binary, MLlib's vector, or an "
+                        + "image");
             }
             return known;
         }

@@ -1,9 +1,14 @@
 package dev.starling.spark;
 
+import dev.starling.nn.data.Example;
 import dev.starling.nn.data.Field;
 import java.io.Serializable;
 import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -27,11 +32,13 @@ public final class PackedRows implements Serializable {
     /**
      * Collects rows, in the order of their partitions.
      *
+     * @param shape of one example's input; {@code null}: of one dimension
      * @param isClass whether the target is a class
      * @throws SparkDataException if they cannot be trained on, or take more than 2 GiB
      */
-    public static PackedRows of(Dataset<Row> frame, List<String> inputs, String target, boolean isClass) {
-        Columns.Wish wish = new Columns.Wish(inputs, null, target, isClass);
+    public static PackedRows of(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
+            boolean isClass) {
+        Columns.Wish wish = new Columns.Wish(inputs, shape, target, isClass);
         wish.check(frame.schema());
         Dataset<Row> selected = frame.select(java.util.Arrays.stream(wish.names()).map(SparkColumns::exactly)
                 .toArray(org.apache.spark.sql.Column[]::new));
@@ -65,23 +72,47 @@ public final class PackedRows implements Serializable {
         };
     }
 
-    /** Returns all examples, one after the other; not a copy. */
-    public byte[] bytes() {
-        return bytes;
-    }
-
-    /** Returns what an example consists of. */
-    public List<Field> fields() {
-        return columns.fields();
-    }
-
-    /** Returns the size of an example in bytes. */
-    public long rowBytes() {
-        return RowReader.bytes(columns);
-    }
-
     /** Returns the number of examples. */
     public int size() {
-        return (int) (bytes.length / rowBytes());
+        return (int) (bytes.length / RowReader.bytes(columns));
+    }
+
+    /** Returns SHA-256 of all examples and of what they consist of. */
+    public String digest() {
+        try {
+            MessageDigest digest = MessageDigest.getInstance("SHA-256");
+            digest.update(columns.fields().toString().getBytes(StandardCharsets.UTF_8));
+            return HexFormat.of().formatHex(digest.digest(bytes));
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Returns the examples {@code from} to {@code to} as a trainer reads them; not a copy. */
+    public dev.starling.nn.data.Dataset part(int from, int to) {
+        List<Field> fields = columns.fields();
+        long rowBytes = RowReader.bytes(columns);
+        MemorySegment packed = MemorySegment.ofArray(bytes);
+        return new dev.starling.nn.data.Dataset() {
+            @Override
+            public int size() {
+                return to - from;
+            }
+
+            @Override
+            public List<Field> fields() {
+                return fields;
+            }
+
+            @Override
+            public void write(int index, Example target) {
+                long at = (from + index) * rowBytes;
+                for (int i = 0; i < fields.size(); i++) {
+                    long length = fields.get(i).bytes();
+                    MemorySegment.copy(packed, at, target.segment(i), target.offset(i), length);
+                    at += length;
+                }
+            }
+        };
     }
 }

@@ -87,7 +87,8 @@ final class ScoredExec extends SparkPlan {
         @Override
         @SuppressWarnings("unchecked")
         public scala.collection.Iterator<InternalRow> apply(scala.collection.Iterator<InternalRow> rows) {
-            return CollectionConverters.asScala(new Batches(pass, places(), path(), UnsafeProjection.create(arguments, input),
+            return CollectionConverters.asScala(new Batches(pass, places(), path(),
+                    UnsafeProjection.create(arguments, input),
                     UnsafeProjection.create((Seq<Expression>) (Seq<?>) output, output),
                     CollectionConverters.asJava(rows)));
         }

@@ -6,9 +6,9 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** Trains and predicts on Spark: on executor processes of this machine, or on another cluster. */
+/** Trains, predicts and searches on Spark: on executor processes of this machine, or on another cluster. */
 @Command(name = "starling spark", mixinStandardHelpOptions = true, subcommands = {TrainCommand.class,
-        PredictCommand.class}, description = "Train and predict on Apache Spark.")
+        PredictCommand.class, SearchCommand.class}, description = "Train, predict and search on Apache Spark.")
 public final class SparkCommand implements Runnable {
     @Spec
     private CommandSpec spec;
@@ -26,6 +26,6 @@ public final class SparkCommand implements Runnable {
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name a command: train or predict.");
+        throw new ParameterException(spec.commandLine(), "Name a command: train, predict or search.");
     }
 }

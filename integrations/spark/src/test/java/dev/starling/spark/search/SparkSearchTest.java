@@ -4,37 +4,74 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.search.Search;
+import dev.starling.nn.search.SearchResult;
 import dev.starling.nn.train.Metric;
+import dev.starling.spark.PackedRows;
 import dev.starling.spark.Perceptron;
 import dev.starling.spark.SharedSession;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 
 /** Trials as independent tasks. */
 @Timeout(240)
 @ExtendWith(SharedSession.class)
 class SparkSearchTest {
-    private static SearchResult search() {
-        return SparkSearch.of(ModelDescription.of(Perceptron.class, Map.of()), Loss::crossEntropy)
-                .over("sizes", "2,8,2", "2,32,2", "3,2").over(SparkSearch.RATE, "0.000001", "0.03").epochs(4).halving(2)
-                .metric(Metric::accuracy).seed(5).run(SharedSession.points(200, 400), List.of("point"), "label");
+    private static Search search() {
+        return Search.of(ModelDescription.of(Perceptron.class, Map.of()), Loss::crossEntropy)
+                .over("sizes", "2,8,2", "2,32,2", "3,2").over(Search.RATE, "0.000001", "0.03").epochs(4).halving(2)
+                .metric(Metric::accuracy).seed(5);
+    }
+
+    private static Dataset<Row> points() {
+        return SharedSession.points(200, 400).orderBy("id").coalesce(1);
+    }
+
+    private static List<String> losses(SearchResult result) {
+        return result.trials().stream().map(t -> t.number() + " " + t.epochs() + " " + t.loss() + " " + t.metric())
+                .toList();
     }
 
     @Test
-    void shouldFindTheSameBestSettingsFromTheSameSeed() {
-        SearchResult result = search();
+    void shouldGiveTheResultsOfOneMachineAndGoOnWhereItWasStopped(@TempDir Path directory) throws Exception {
+        String kept = directory.resolve("trials").toUri().toString();
+        SearchResult result = SparkSearch.of(search()).keep(kept).run(points(), List.of("point"), "label");
         // Six for an epoch, three for two, one for four.
         assertThat(result.trials()).hasSize(10);
-        assertThat(result.best().settings()).containsEntry(SparkSearch.RATE, "0.03");
+        assertThat(result.computed()).isEqualTo(10);
+        assertThat(result.best().settings()).containsEntry(Search.RATE, "0.03");
         assertThat(result.best().epochs()).isEqualTo(4);
         assertThat(result.trials()).anySatisfy(t -> assertThat(String.valueOf(t.problem())).contains("last size of x"));
-        assertThat(result.frame().where("problem is null").count()).isEqualTo(10 - result.trials().stream()
-                .filter(t -> t.problem() != null).count());
+        assertThat(SparkSearch.frame(SharedSession.get(), result).where("problem is null").count()).isEqualTo(10
+                - result.trials().stream().filter(t -> t.problem() != null).count());
         assertThat(result.table()).contains("settings", "{sizes=2,32,2, rate=0.03}");
-        assertThat(search().trials().stream().map(t -> t.number() + " " + t.loss())).isEqualTo(result.trials().stream()
-                .map(t -> t.number() + " " + t.loss()).toList());
+
+        PackedRows rows = PackedRows.of(points(), List.of("point"), null, "label", true);
+        assertThat(losses(search().run(rows.part(0, 320), rows.part(320, 400), 2))).isEqualTo(losses(result));
+
+        SearchResult again = SparkSearch.of(search()).keep(kept).run(points(), List.of("point"), "label");
+        assertThat(again.computed()).isZero();
+        assertThat(again.trials()).isEqualTo(result.trials());
+
+        List<Path> files;
+        try (var listed = Files.list(directory.resolve("trials"))) {
+            files = listed.filter(p -> p.toString().endsWith(".properties")).sorted().toList();
+        }
+        assertThat(files).hasSize(10);
+        Files.delete(files.get(3));
+        Files.writeString(files.get(7), "loss=");
+        SearchResult rest = SparkSearch.of(search()).keep(kept).sideBySide(2).run(points(), List.of("point"), "label");
+        assertThat(rest.computed()).isEqualTo(2);
+        assertThat(losses(rest)).isEqualTo(losses(result));
+        assertThat(SparkSearch.of(search().seed(6)).keep(kept).sideBySide(3).run(points(), List.of("point"), "label")
+                .computed()).as("trials of another seed").isEqualTo(10);
     }
 }

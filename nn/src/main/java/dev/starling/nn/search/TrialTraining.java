@@ -1,0 +1,176 @@
+package dev.starling.nn.search;
+
+import dev.starling.errors.StarlingException;
+import dev.starling.nn.Layer;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.Dataset;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.AdamW;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.Scores;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Threads;
+import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.function.Consumer;
+
+/**
+ * How one trial is trained and measured: what all trials of a search share. Immutable.
+ *
+ * @param factory class name of the model's factory
+ * @param fixed the model's settings that all trials share
+ * @param metric what is measured beside the loss, or {@code null}
+ * @param seed what weights and order are drawn from
+ */
+public record TrialTraining(String factory, Map<String, String> fixed, Search.Recipe<Loss> loss,
+        Search.Recipe<Metric> metric, long seed) implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final int MEASURING_BATCH = 256;
+
+    /**
+     * Returns a name for the result of a trial: the same for the same settings, epochs, seed and data.
+     *
+     * @param data what tells the examples from others
+     */
+    public String name(Trial.Plan plan, String data) {
+        String all = factory + new TreeMap<>(fixed) + new TreeMap<>(plan.settings()) + plan.epochs() + ' ' + seed + ' '
+                + (metric == null ? "" : metric.make().name()) + ' ' + data;
+        try {
+            return "trial-" + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256")
+                    .digest(all.getBytes(StandardCharsets.UTF_8)), 0, 12) + ".properties";
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /**
+     * Makes trials in this process and keeps each result as soon as it is there.
+     *
+     * @param data what tells the examples from others
+     * @param sideBySide trials at a time, each in a thread
+     * @param kernelThreads of each trial
+     * @param store or {@code null}
+     * @param eachStep is called after each step of each trial, and ends it by an exception
+     * @param ended receives each result, in the order of the plans, on this thread
+     */
+    public void run(List<Trial.Plan> plans, Dataset train, Dataset heldOut, String data, int sideBySide,
+            int kernelThreads, TrialStore store, Runnable eachStep, Consumer<Trial> ended) {
+        List<Future<Trial>> futures = new ArrayList<>();
+        ExecutorService threads = Executors.newFixedThreadPool(Math.clamp(plans.size(), 1, sideBySide),
+                Thread.ofPlatform().name("trial-", 0).daemon().factory());
+        ClassLoader loader = Thread.currentThread().getContextClassLoader();
+        try {
+            for (Trial.Plan plan : plans) {
+                futures.add(threads.submit(() -> {
+                    Thread.currentThread().setContextClassLoader(loader);
+                    Trial trial = run(plan, train, heldOut, kernelThreads, eachStep);
+                    if (store != null) {
+                        store.put(name(plan, data), trial);
+                    }
+                    return trial;
+                }));
+            }
+            for (Future<Trial> future : futures) {
+                ended.accept(future.get());
+            }
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof RuntimeException failure ? failure : new IllegalStateException(e.getCause());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CancellationException("interrupted while trials were under way");
+        } finally {
+            // Trials end at their next step.
+            threads.shutdownNow();
+        }
+    }
+
+    private Trial run(Trial.Plan plan, Dataset train, Dataset heldOut, int kernelThreads, Runnable eachStep) {
+        long begin = System.nanoTime();
+        double[] scores = {Double.POSITIVE_INFINITY, Double.NaN};
+        String problem = null;
+        try {
+            Threads.with(kernelThreads, () -> {
+                train(plan, train, heldOut, scores, eachStep);
+                return null;
+            });
+        } catch (StarlingException | IllegalArgumentException e) {
+            problem = String.valueOf(e.getMessage());
+        }
+        return new Trial(plan.number(), plan.settings(), plan.epochs(), scores[0], scores[1],
+                (System.nanoTime() - begin) / 1e9, problem);
+    }
+
+    private void train(Trial.Plan plan, Dataset train, Dataset heldOut, double[] scores, Runnable eachStep) {
+        Map<String, String> all = new LinkedHashMap<>(fixed);
+        all.putAll(plan.settings());
+        double rate = number(all, Search.RATE, 1e-3);
+        double batch = number(all, Search.BATCH, 32);
+        if (!(rate > 0) || batch < 1 || batch != Math.rint(batch)) {
+            throw new IllegalArgumentException("rate > 0 and a whole batch >= 1 must hold, got " + rate + " and "
+                    + batch);
+        }
+        String optimizer = all.getOrDefault(Search.OPTIMIZER, "adam");
+        List.of(Search.RATE, Search.BATCH, Search.OPTIMIZER).forEach(all::remove);
+        long steps = Math.max(2, plan.epochs() * (long) Math.ceil(train.size() / batch));
+        Metric[] metrics = metric == null ? new Metric[0] : new Metric[] {metric.make()};
+        try (Layer model = new ModelDescription(factory, all).build(Thread.currentThread().getContextClassLoader(),
+                Generator.seeded(seed));
+                DataLoader batches = DataLoader.of(train).batchSize((int) batch).workers(0).shuffle().seed(seed).build();
+                DataLoader measured = DataLoader.of(heldOut).batchSize(MEASURING_BATCH).workers(0).build();
+                Optimizer steering = optimizer(optimizer, rate, model, steps)) {
+            Trainer.of(model, loss.make(), steering).data(batches).epochs(plan.epochs()).seed(seed)
+                    .listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            if (Thread.currentThread().isInterrupted()) {
+                                throw new CancellationException("the search was stopped");
+                            }
+                            eachStep.run();
+                        }
+                    }).build().run();
+            Scores result = Scores.evaluate(model, loss.make(), measured, metrics);
+            scores[0] = result.loss();
+            scores[1] = metrics.length == 0 ? Double.NaN : result.metric(metrics[0].name());
+        }
+    }
+
+    private static Optimizer optimizer(String name, double rate, Layer model, long steps) {
+        Schedule schedule = Schedule.oneCycle(rate, steps);
+        return switch (name) {
+            case "adam" -> Adam.over(model).rate(schedule).build();
+            case "adamw" -> AdamW.over(model).rate(schedule).build();
+            case "sgd" -> Sgd.over(model).rate(schedule).momentum(0.9).build();
+            default -> throw new IllegalArgumentException("there is no optimiser " + name + "; name adam, adamw or sgd");
+        };
+    }
+
+    private static double number(Map<String, String> settings, String name, double otherwise) {
+        String text = settings.get(name);
+        try {
+            return text == null ? otherwise : Double.parseDouble(text);
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException(name + " must be a number, got " + text, e);
+        }
+    }
+}
