@@ -7,7 +7,8 @@ import org.apache.spark.SparkContext;
 
 /**
  * Cancels a job whose tasks do not start in time: a barrier stage waits for all its slots at once, and other jobs may
- * hold them for ever. Also one that is over, but for tasks that come too late. Confined to the thread that runs the job, but for its own thread.
+ * hold them for ever. Also one that is over, but for tasks that come too late. Confined to the thread that runs the
+ * job, but for its own thread.
  */
 final class JobWatch implements AutoCloseable {
     private static final Duration CHECKING = Duration.ofMillis(200);

@@ -75,7 +75,8 @@ final class Worker implements TrainingListener {
                                 optimizer).data(data).epochs(job.epochs()).seed(job.seed()).strategy(strategy)
                         .listeners(this).listeners(job.listeners().stream().map(l -> l.make(model, group.rank()))
                                 .toArray(TrainingListener[]::new))
-                        .metrics(greedy != null ? new Metric[] {greedy.metric()} : job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
+                        .metrics(greedy != null ? new Metric[] {greedy.metric()}
+                                : job.metrics().stream().map(Recipe::make).toArray(Metric[]::new));
                 if (greedy != null) {
                     trainer.listeners(greedy);
                 }

@@ -17,8 +17,8 @@ import java.util.SplittableRandom;
 import java.util.function.Consumer;
 
 /**
- * Looks for hyper-parameters: each trial trains one model on some examples and is measured on others. The same seed gives
- * the same trials with the same results, however many run side by side.
+ * Looks for hyper-parameters: each trial trains one model on some examples and is measured on others. The same seed
+ * gives the same trials with the same results, however many run side by side.
  *
  * <pre>{@code
  * SearchResult result = Search.of(ModelDescription.of(Mlp.class, Map.of()), Loss::crossEntropy)
@@ -157,7 +157,8 @@ public final class Search {
                 + heldOut.size());
         String data = train.size() + " " + heldOut.size() + " " + train.fields();
         int threads = Math.max(1, Threads.count() / sideBySide);
-        return run(store, data, (plans, ended) -> training().run(plans, train, heldOut, data, sideBySide, threads, store,
+        return run(store, data, (plans, ended) -> training().run(plans, train, heldOut, data, sideBySide, threads,
+                store,
                 () -> { }, ended));
     }
 

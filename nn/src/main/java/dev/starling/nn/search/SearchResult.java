@@ -35,7 +35,8 @@ public final class SearchResult {
         StringBuilder text = new StringBuilder(String.format(Locale.ROOT, "%5s  %6s  %9s  %8s  %7s  %s%n", "trial",
                 "epochs", "loss", "metric", "seconds", "settings"));
         for (Trial t : trials) {
-            text.append(String.format(Locale.ROOT, "%5d  %6d  %9.4f  %8s  %7.1f  %s%n", t.number(), t.epochs(), t.loss(),
+            text.append(String.format(Locale.ROOT, "%5d  %6d  %9.4f  %8s  %7.1f  %s%n", t.number(), t.epochs(),
+                    t.loss(),
                     Double.isNaN(t.metric()) ? "" : String.format(Locale.ROOT, "%.4f", t.metric()), t.seconds(),
                     t.problem() == null ? t.settings() : t.settings() + ": " + t.problem()));
         }

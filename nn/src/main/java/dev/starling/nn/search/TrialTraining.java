@@ -136,7 +136,8 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
         Metric[] metrics = metric == null ? new Metric[0] : new Metric[] {metric.make()};
         try (Layer model = new ModelDescription(factory, all).build(Thread.currentThread().getContextClassLoader(),
                 Generator.seeded(seed));
-                DataLoader batches = DataLoader.of(train).batchSize((int) batch).workers(0).shuffle().seed(seed).build();
+                DataLoader batches = DataLoader.of(train).batchSize((int) batch).workers(0).shuffle().seed(seed)
+                        .build();
                 DataLoader measured = DataLoader.of(heldOut).batchSize(MEASURING_BATCH).workers(0).build();
                 Optimizer steering = optimizer(optimizer, rate, model, steps)) {
             Trainer.of(model, loss.make(), steering).data(batches).epochs(plan.epochs()).seed(seed)
@@ -161,7 +162,8 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
             case "adam" -> Adam.over(model).rate(schedule).build();
             case "adamw" -> AdamW.over(model).rate(schedule).build();
             case "sgd" -> Sgd.over(model).rate(schedule).momentum(0.9).build();
-            default -> throw new IllegalArgumentException("there is no optimiser " + name + "; name adam, adamw or sgd");
+            default -> throw new IllegalArgumentException("there is no optimiser " + name
+                    + "; name adam, adamw or sgd");
         };
     }
 
