@@ -158,8 +158,7 @@ public final class Search {
         String data = train.size() + " " + heldOut.size() + " " + train.fields();
         int threads = Math.max(1, Threads.count() / sideBySide);
         return run(store, data, (plans, ended) -> training().run(plans, train, heldOut, data, sideBySide, threads,
-                store,
-                () -> { }, ended));
+                store, () -> { }, ended));
     }
 
     /**

@@ -36,9 +36,8 @@ public final class SearchResult {
                 "epochs", "loss", "metric", "seconds", "settings"));
         for (Trial t : trials) {
             text.append(String.format(Locale.ROOT, "%5d  %6d  %9.4f  %8s  %7.1f  %s%n", t.number(), t.epochs(),
-                    t.loss(),
-                    Double.isNaN(t.metric()) ? "" : String.format(Locale.ROOT, "%.4f", t.metric()), t.seconds(),
-                    t.problem() == null ? t.settings() : t.settings() + ": " + t.problem()));
+                    t.loss(), Double.isNaN(t.metric()) ? "" : String.format(Locale.ROOT, "%.4f", t.metric()),
+                    t.seconds(), t.problem() == null ? t.settings() : t.settings() + ": " + t.problem()));
         }
         return text.toString();
     }

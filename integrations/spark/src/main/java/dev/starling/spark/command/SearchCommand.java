@@ -42,7 +42,7 @@ final class SearchCommand implements Callable<Integer> {
     @Option(names = "--set", paramLabel = "NAME=VALUE", description = "Setting that all trials share.")
     private Map<String, String> settings = new LinkedHashMap<>();
 
-    @Option(names = "--over", paramLabel = "NAME=A/B/C", 
+    @Option(names = "--over", paramLabel = "NAME=A/B/C",
             description = "Setting to try values of: rate, batch, optimizer "
             + "or one of the model (default: sizes=2,16,2/2,32,32,2/2,64,64,2 and rate=0.001/0.01/0.1).")
     private Map<String, String> over = new LinkedHashMap<>();
@@ -50,7 +50,7 @@ final class SearchCommand implements Callable<Integer> {
     @Option(names = "--random", paramLabel = "N", description = "Combinations to draw (default: all).")
     private int random;
 
-    @Option(names = "--halving", paramLabel = "N", defaultValue = "3", 
+    @Option(names = "--halving", paramLabel = "N", defaultValue = "3",
             description = "Train one of N further and stop the "
             + "others, repeatedly; 0 trains all to the end (default: ${DEFAULT-VALUE}).")
     private int halving;
