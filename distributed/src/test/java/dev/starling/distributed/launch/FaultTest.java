@@ -198,6 +198,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnWhenAStoppedServerIsBack() throws Exception {
         try (Launch launch = started(training("ps", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
@@ -328,6 +329,7 @@ class FaultTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnWithoutACoordinatorUntilALoss() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 3, 0);

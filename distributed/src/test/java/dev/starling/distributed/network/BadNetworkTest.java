@@ -266,6 +266,7 @@ class BadNetworkTest {
     }
 
     @Test
+    @Tag("stress")
     void shouldGoOnWithoutACutOffRankAndTakeAReplacementIn() throws Exception {
         goOnWithoutACutOffRankAndTakeAReplacementIn("elastic");
     }

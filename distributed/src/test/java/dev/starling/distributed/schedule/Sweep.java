@@ -42,13 +42,13 @@ record Sweep(long[] seeds) {
 
     /** Returns those of the test command: the first ones, and some that have found a defect once. */
     static Sweep some(long... others) {
-        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 1_000)),
+        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600)),
                 LongStream.of(others)).toArray());
     }
 
     /** Returns those of the stress profile: so many from a first seed on. */
     static Sweep many() {
-        int from = Integer.getInteger("schedules", 1_000);
+        int from = Integer.getInteger("schedules", 600);
         return new Sweep(LongStream.range(from, from + Integer.getInteger("schedules.count", 10_000)).toArray());
     }
 

@@ -177,7 +177,7 @@ public final class Search {
             List<Trial.Plan> missing = new ArrayList<>();
             left.forEach((number, settings) -> {
                 Trial.Plan plan = new Trial.Plan(number, settings, now);
-                Trial known = kept == null ? null : kept.get(training().name(plan, data), plan);
+                Trial known = kept == null ? null : TrialFiles.get(kept, training().name(plan, data), plan);
                 if (known == null) {
                     missing.add(plan);
                 } else {
@@ -238,7 +238,7 @@ public final class Search {
         return numbered;
     }
 
-    private static void require(boolean holds, String relation) {
+    static void require(boolean holds, String relation) {
         if (!holds) {
             throw TensorException.argument("search", relation, "change it");
         }

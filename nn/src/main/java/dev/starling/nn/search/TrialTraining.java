@@ -76,6 +76,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
      */
     public void run(List<Trial.Plan> plans, Dataset train, Dataset heldOut, String data, int sideBySide,
             int kernelThreads, TrialStore store, Runnable eachStep, Consumer<Trial> ended) {
+        Search.require(sideBySide > 0, "trials side by side must be positive, got " + sideBySide);
         List<Future<Trial>> futures = new ArrayList<>();
         ExecutorService threads = Executors.newFixedThreadPool(Math.clamp(plans.size(), 1, sideBySide),
                 Thread.ofPlatform().name("trial-", 0).daemon().factory());
@@ -86,7 +87,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
                     Thread.currentThread().setContextClassLoader(loader);
                     Trial trial = run(plan, train, heldOut, kernelThreads, eachStep);
                     if (store != null) {
-                        store.put(name(plan, data), trial);
+                        TrialFiles.put(store, name(plan, data), trial);
                     }
                     return trial;
                 }));

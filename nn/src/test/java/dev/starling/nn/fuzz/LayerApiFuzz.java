@@ -15,6 +15,7 @@ public final class LayerApiFuzz implements Fuzz {
             "Download.", "fetches from the network",
             "DataLoader.", "has threads of its own, which outlive a case",
             "CheckpointWriter.", "has a thread of its own, which outlives a case",
+            "TrialTraining.", "has threads of its own, which outlive a case",
             "Networks.", "the least of them has more weights than a case may have",
             "Gpt2.", "the least of them has more weights than a case may have");
 

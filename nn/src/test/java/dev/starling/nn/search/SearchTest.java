@@ -27,10 +27,6 @@ import org.junit.jupiter.api.io.TempDir;
 class SearchTest {
     /** A network with one hidden layer. */
     public static final class Hidden implements ModelFactory {
-        /** Is made by name. */
-        public Hidden() {
-        }
-
         @Override
         public Layer create(Map<String, String> settings, Generator generator) {
             return Networks.mlp(generator, 2, Long.parseLong(settings.get("width")), 2);
