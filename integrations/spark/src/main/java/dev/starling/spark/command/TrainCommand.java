@@ -84,8 +84,8 @@ final class TrainCommand implements Callable<Integer> {
     private long seed;
 
     @Option(names = "--strategy", paramLabel = "S", defaultValue = "ring",
-            description = "ring, gossip, gossip:PERIOD (0 for a pass), ps, ps:SERVERS or ps:SERVERS:STALENESS (default: "
-            + "${DEFAULT-VALUE}).")
+            description = "ring, gossip, gossip:PERIOD (0 for a pass), ps, ps:SERVERS or ps:SERVERS:STALENESS "
+                    + "(default: ${DEFAULT-VALUE}).")
     private String strategy;
 
     @Option(names = "--workers", paramLabel = "N", description = "Tasks that train (default: one a partition, as far "
