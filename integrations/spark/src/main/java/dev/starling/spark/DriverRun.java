@@ -87,7 +87,6 @@ final class DriverRun {
     }
 
     private byte[] run(TrainingJob attempt) {
-        live.attemptBegins();
         TrainingTask task = new TrainingTask(attempt);
         try (JobWatch watching = JobWatch.start(context, live, attempt.tasks(), slotsWithin,
                 () -> attempt.elastic() != null && !arrived.isEmpty())) {

@@ -7,8 +7,8 @@ import org.apache.spark.SparkContext;
 
 /**
  * Cancels a job whose tasks do not start in time: a barrier stage waits for all its slots at once, and other jobs may
- * hold them for ever. Also one that is over, but for tasks that come too late. Confined to the thread that runs the
- * job, but for its own thread.
+ * hold them for ever. Also cancels a job that has its result, but for tasks that come too late. Confined to the thread
+ * that runs the job, but for its own thread.
  */
 final class JobWatch implements AutoCloseable {
     private static final Duration CHECKING = Duration.ofMillis(200);
@@ -22,6 +22,7 @@ final class JobWatch implements AutoCloseable {
     private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
         this.context = context;
         context.addJobTag(tag);
+        live.attemptBegins(tag);
         thread = Thread.ofPlatform().daemon().name("starling-job-watch").start(() ->
                 watch(live, tasks, within, over));
     }

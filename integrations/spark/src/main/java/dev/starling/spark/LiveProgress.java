@@ -2,6 +2,7 @@ package dev.starling.spark;
 
 import dev.starling.nn.train.RemoteRun;
 import java.time.Duration;
+import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.ObjIntConsumer;
@@ -10,16 +11,22 @@ import org.apache.spark.TaskFailedReason;
 import org.apache.spark.scheduler.AccumulableInfo;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerExecutorMetricsUpdate;
+import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.scheduler.StageInfo;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Hands what executors say of a run to the driver's listeners as it arrives, over all attempts. */
 final class LiveProgress extends SparkListener {
+    private static final int NO_STAGE = -1;
+
     private final long accumulator;
     private final Listeners listeners;
     private final ObjIntConsumer<String> failures;
     private volatile int tasksStarted;
+    private volatile String tag = "";
+    private volatile int stage = NO_STAGE;
     private volatile RunNotes latest = RunNotes.NONE;
     /** When the driver heard of the first loss since the last start; 0 before. */
     private long lostMs;
@@ -44,19 +51,32 @@ final class LiveProgress extends SparkListener {
         this.failures = failures;
     }
 
-    /** Forgets how many tasks have started. */
-    void attemptBegins() {
+    /** Forgets how many tasks have started; from now on those of the job with this tag count. */
+    void attemptBegins(String jobTag) {
         tasksStarted = 0;
+        stage = NO_STAGE;
+        tag = jobTag;
     }
 
-    /** Returns how many tasks have started in this attempt, where Spark runs this job alone. */
+    /** Returns how many tasks have started in this attempt. */
     int tasksStarted() {
         return tasksStarted;
     }
 
     @Override
+    public void onJobStart(SparkListenerJobStart start) {
+        if (List.of(start.properties().getProperty("spark.job.tags", "").split(",")).contains(tag)) {
+            // The last stage trains; those before it move rows.
+            stage = CollectionConverters.asJava(start.stageInfos()).stream().mapToInt(StageInfo::stageId).max()
+                    .orElse(NO_STAGE);
+        }
+    }
+
+    @Override
     public void onTaskStart(SparkListenerTaskStart start) {
-        tasksStarted++;
+        if (start.stageId() == stage) {
+            tasksStarted++;
+        }
     }
 
     @Override
@@ -68,7 +88,7 @@ final class LiveProgress extends SparkListener {
     @Override
     public void onTaskEnd(SparkListenerTaskEnd end) {
         CollectionConverters.asJava(end.taskInfo().accumulables()).forEach(this::take);
-        if (end.reason() != Success$.MODULE$) {
+        if (end.stageId() == stage && end.reason() != Success$.MODULE$) {
             synchronized (this) {
                 lostMs = lostMs == 0 ? end.taskInfo().finishTime() : lostMs;
             }

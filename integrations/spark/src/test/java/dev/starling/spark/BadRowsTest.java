@@ -83,9 +83,9 @@ class BadRowsTest {
     @Test
     void shouldNameTheHeldOutRow() {
         Dataset<Row> points = SharedSession.points(100, 200);
-        fails(trainer().heldOut(points.selectExpr("case when id = 117 then array(x, x + double('NaN')) "
-                + "else array(x, y) "
-                + "end as point", "label")), points, "column \"point\", held-out row 17 of partition 1", "holds NaN");
+        fails(trainer().heldOut(points.selectExpr("case when id = 117 then array(x, x + double('NaN')) else "
+                + "array(x, y) end as point", "label")), points,
+                "column \"point\", held-out row 17 of partition 1", "holds NaN");
         fails(trainer().heldOut(points.selectExpr("array(x) as point", "label")), points, "column \"point\"",
                 "1 numbers in the first held-out row, but 2");
         fails(trainer().heldOut(points.drop("label")), points, "there is no column \"label\"");

@@ -101,7 +101,7 @@ class MnistOnSparkTest {
         long begin = System.nanoTime();
         TrainedModel trained = SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes",
                         "784,500,500,2000,10", "scale", "255")), Loss::crossEntropy, DeepBelief.adam(5e-3, 2e-3))
-                .inputs("pixels").classes("label").pretraining(2).epochs(10).batchSize(100).seed(1)
+                .inputs("pixels").classes("label").pretraining(5).epochs(15).batchSize(100).seed(1)
                 .strategy(Strategy.gossipAfterEachPass()).checkpoints(hdfs.getURI() + "/checkpoints")
                 .heldOut(parquet("t10k", 2)).listeners(ProgressBar.on(System.err, false).unit("images")).fit(images);
         assertThat(report("deep belief network", trained, begin)).isGreaterThanOrEqualTo(0.98);

@@ -70,8 +70,8 @@ final class PlainRun {
                 RingAllReduce ring = RingAllReduce.over(group).ownData().build();
                 Layer model = Networks.mlp(Generator.seeded(seed), 2, 16, 2);
                 DataLoader data = DataLoader.of(TensorDataset.of(Tensor.of(numbers, classes.length, 2),
-                        Tensor.of(classes, classes.length))).batchSize(batchSize).workers(0).seed(seed).shuffle()
-                        .build();
+                                Tensor.of(classes, classes.length))).batchSize(batchSize).workers(0).seed(seed)
+                        .shuffle().build();
                 Optimizer optimizer = Adam.over(model).rate(0.02).build()) {
             Trainer.of(model, Loss.crossEntropy(), optimizer).data(data).epochs(epochs).seed(seed).strategy(ring)
                     .build().run();

@@ -85,7 +85,7 @@ final class TrainCommand implements Callable<Integer> {
 
     @Option(names = "--strategy", paramLabel = "S", defaultValue = "ring",
             description = "ring, gossip, gossip:PERIOD (0 for a pass), ps, ps:SERVERS or ps:SERVERS:STALENESS "
-                + "(default: ${DEFAULT-VALUE}).")
+                    + "(default: ${DEFAULT-VALUE}).")
     private String strategy;
 
     @Option(names = "--workers", paramLabel = "N", description = "Tasks that train (default: one a partition, as far "
