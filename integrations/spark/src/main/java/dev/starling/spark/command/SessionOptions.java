@@ -10,7 +10,7 @@ import picocli.CommandLine.Option;
 /** Where a command runs and what it reads. */
 final class SessionOptions {
     @Option(names = "--master", paramLabel = "URL", description = "The cluster, for example spark://host:7077 "
-            + "(default: executor processes of this machine).")
+            + "(default: that of spark-submit, or executor processes of this machine).")
     private String master;
 
     @Option(names = "--executors", paramLabel = "N", defaultValue = "2",
@@ -37,8 +37,11 @@ final class SessionOptions {
     }
 
     SparkSession open() {
-        SparkSession.Builder builder = master == null ? EmbeddedCluster.session(executors, cores, memory)
-                : ExecutorFlags.addTo(SparkSession.builder().master(master), "");
+        // What spark-submit was told, or null.
+        String submitted = System.getProperty("spark.master");
+        SparkSession.Builder builder = master == null && submitted == null
+                ? EmbeddedCluster.session(executors, cores, memory) : ExecutorFlags.addTo(SparkSession.builder()
+                .master(master == null ? submitted : master), System.getProperty("spark.executor.extraJavaOptions", ""));
         return builder.appName("starling").getOrCreate();
     }
 
