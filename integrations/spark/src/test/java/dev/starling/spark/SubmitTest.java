@@ -81,7 +81,8 @@ class SubmitTest {
     @Test
     void shouldTrainAndPredict() throws Exception {
         String model = directory.resolve("spirals.safetensors").toUri().toString();
-        assertThat(submit("train.log", "train", "--save", model)).containsPattern("accuracy 9\\d\\.|accuracy 0\\.9|100");
+        assertThat(submit("train.log", "train", "--save", model))
+                .containsPattern("accuracy 9\\d\\.|accuracy 0\\.9|100");
         assertThat(submit("predict.log", "predict", "--model", model, "--save", directory.resolve("scored").toUri()
                 .toString())).isNotNull();
         assertThat(directory.resolve("scored/_SUCCESS")).exists();

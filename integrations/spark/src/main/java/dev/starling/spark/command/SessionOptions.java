@@ -41,7 +41,8 @@ final class SessionOptions {
         String submitted = System.getProperty("spark.master");
         SparkSession.Builder builder = master == null && submitted == null
                 ? EmbeddedCluster.session(executors, cores, memory) : ExecutorFlags.addTo(SparkSession.builder()
-                .master(master == null ? submitted : master), System.getProperty("spark.executor.extraJavaOptions", ""));
+                .master(master == null ? submitted : master),
+                System.getProperty("spark.executor.extraJavaOptions", ""));
         return builder.appName("starling").getOrCreate();
     }
 
