@@ -7,7 +7,7 @@ import java.util.List;
 
 /** Pooling over 1, 2 or 3 spatial dimensions: {@code [N, C, *in]} to {@code [N, C, *out]}. */
 public final class Pools {
-    private static final int MOST_WINDOWS = 1 << 16;
+    private static final int MAX_WINDOWS = 1 << 16;
 
     private Pools() {
     }
@@ -112,9 +112,9 @@ public final class Pools {
                 throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),
                         "sizes must be > 0, got " + Arrays.toString(out), "give positive sizes");
             }
-            if (out[i] > MOST_WINDOWS && out[i] > in) {
+            if (out[i] > MAX_WINDOWS && out[i] > in) {
                 throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(x.spec()),
-                        "a size beyond the input's must be at most " + MOST_WINDOWS + ", got " + Arrays.toString(out),
+                        "a size beyond the input's must be at most " + MAX_WINDOWS + ", got " + Arrays.toString(out),
                         "give smaller sizes");
             }
             even &= in % out[i] == 0;

@@ -319,7 +319,7 @@ class BadInputTest {
 
     @ParameterizedTest
     @MethodSource("lengths")
-    void shouldRefuseLengthsThatNoSequenceHas(Device device, DType type, long length) {
+    void refusesLengthsThatNoSequenceHas(Device device, DType type, long length) {
         try (Scope scope = Scope.open()) {
             Tensor[] at = Device.with(device, () -> new Tensor[] {ones(3, 2, 4), ones(5, 4), ones(5, 5),
                 Tensor.of(new long[] {1, length}).to(type)});
@@ -335,7 +335,7 @@ class BadInputTest {
     }
 
     @Test
-    void shouldRollByTheLeastAndGreatestDistances() {
+    void rollsByTheLeastAndGreatestDistances() {
         Tensor x = Creation.arange(5);
         assertThat(x.roll(0, Long.MIN_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
         assertThat(x.roll(0, Long.MAX_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);

@@ -20,8 +20,8 @@ import java.lang.foreign.ValueLayout;
 final class AttentionPass {
     /** Scores of a block, where that leaves it enough queries. */
     private static final int SCORES = 1 << 18;
-    private static final int MOST_QUERIES = 256;
-    private static final int FEWEST_QUERIES = 16;
+    private static final int MAX_QUERIES = 256;
+    private static final int MIN_QUERIES = 16;
     /** Causal blocks end at one of about so many places, for each of which products are compiled. */
     private static final int ENDS = 32;
 
@@ -54,7 +54,7 @@ final class AttentionPass {
         keys = Math.toIntExact(k.size(-2));
         width = Math.toIntExact(q.size(-1));
         depth = Math.toIntExact(v.size(-1));
-        block = Math.clamp(SCORES / keys / FEWEST_QUERIES * FEWEST_QUERIES, FEWEST_QUERIES, MOST_QUERIES);
+        block = Math.clamp(SCORES / keys / MIN_QUERIES * MIN_QUERIES, MIN_QUERIES, MAX_QUERIES);
         blocks = Math.ceilDiv(queries, block);
     }
 
@@ -180,7 +180,7 @@ final class AttentionPass {
 
     /** How many keys a block computes scores with. */
     private int seen(int b) {
-        int step = Math.max(block, Math.ceilDiv(Math.ceilDiv(keys, ENDS), FEWEST_QUERIES) * FEWEST_QUERIES);
+        int step = Math.max(block, Math.ceilDiv(Math.ceilDiv(keys, ENDS), MIN_QUERIES) * MIN_QUERIES);
         return causal ? (int) Math.min(keys, Math.ceilDiv((b + 1L) * block, step) * step) : keys;
     }
 

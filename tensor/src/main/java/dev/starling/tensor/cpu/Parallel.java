@@ -20,7 +20,7 @@ import java.util.function.Supplier;
  * which starts as the system property {@code starling.threads} or, without it, the number of processors.
  */
 public final class Parallel {
-    private static final int MOST_THREADS = 1024;
+    private static final int MAX_THREADS = 1024;
     static final long SPIN_NANOS = 200_000;
 
     /** Parts per thread, so that a thread which the machine holds up delays the others little. */
@@ -123,12 +123,12 @@ public final class Parallel {
 
     private static int initialThreads() {
         int processors = Runtime.getRuntime().availableProcessors();
-        return Math.clamp(Integer.getInteger("starling.threads", processors), 1, MOST_THREADS);
+        return Math.clamp(Integer.getInteger("starling.threads", processors), 1, MAX_THREADS);
     }
 
     private static int requirePositive(int threads) {
-        if (threads < 1 || threads > MOST_THREADS) {
-            throw TensorException.argument("threads", "the number must be 1 to " + MOST_THREADS + ", got " + threads,
+        if (threads < 1 || threads > MAX_THREADS) {
+            throw TensorException.argument("threads", "the number must be 1 to " + MAX_THREADS + ", got " + threads,
                     "give as many as there are processors");
         }
         return threads;

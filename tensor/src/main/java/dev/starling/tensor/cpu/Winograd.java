@@ -31,11 +31,11 @@ final class Winograd {
     private static final int PLANES = 16;
     /** Between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
     private static final long GAP = 192;
-    private static final int LEAST_CHANNELS = 32;
-    private static final int LEAST_TILES = 64;
+    private static final int MIN_CHANNELS = 32;
+    private static final int MIN_TILES = 64;
     private static final int FEW_CHANNELS = 256;
-    private static final long MOST_PARTIAL_BYTES = 64L << 20;
-    private static final int MOST_GROUPS = 8;
+    private static final long MAX_PARTIAL_BYTES = 64L << 20;
+    private static final int MAX_GROUPS = 8;
 
     /** Images {@code [N, H, W, C]} that are read in tiles: patches of 4×4 at distance 2, the first at -padding. */
     private record Images(long address, long n, long h, long w, int channels) {
@@ -95,7 +95,7 @@ final class Winograd {
         }
         long tiles = y.dim(0) * Math.ceilDiv(y.dim(2), 2L) * Math.ceilDiv(y.dim(3), 2L);
         return weight.dim(0) % WinogradTiles.LANES == 0 && weight.dim(1) % WinogradTiles.LANES == 0
-                && Math.min(weight.dim(0), weight.dim(1)) >= LEAST_CHANNELS && tiles >= LEAST_TILES;
+                && Math.min(weight.dim(0), weight.dim(1)) >= MIN_CHANNELS && tiles >= MIN_TILES;
     }
 
     static Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
@@ -228,7 +228,7 @@ final class Winograd {
         HostAllocator memory = HostAllocator.shared();
         long bytes = kernelPlane();
         long blocks = Math.ceilDiv(tiles, (long) block);
-        int groups = Math.clamp(Math.min(blocks / 2, MOST_PARTIAL_BYTES / (PLANES * bytes)), 1, MOST_GROUPS);
+        int groups = Math.clamp(Math.min(blocks / 2, MAX_PARTIAL_BYTES / (PLANES * bytes)), 1, MAX_GROUPS);
         Block sums = memory.allocate(groups * PLANES * bytes);
         try {
             long share = Math.ceilDiv(blocks, (long) groups);

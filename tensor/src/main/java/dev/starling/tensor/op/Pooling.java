@@ -23,7 +23,7 @@ public sealed interface Pooling extends Op {
      * @param ceil whether a last window that starts inside but reaches outside counts
      */
     record Window(int[] kernel, int[] stride, int[] padding, int[] dilation, boolean ceil) {
-        private static final long MOST_ELEMENTS = 1L << 28;
+        private static final long MAX_ELEMENTS = 1L << 28;
         private static final long LONGEST = 1L << 30;
 
         /**
@@ -189,8 +189,8 @@ public sealed interface Pooling extends Op {
             Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(axis), op,
                     () -> "the dilation must not step over the input in dimension " + axis,
                     "use a smaller dilation", in);
-            elements = Math.min(Window.MOST_ELEMENTS, elements * w.kernel()[i]);
-            Check.argument(elements < Window.MOST_ELEMENTS && w.fits(i, x.dim(axis)), op,
+            elements = Math.min(Window.MAX_ELEMENTS, elements * w.kernel()[i]);
+            Check.argument(elements < Window.MAX_ELEMENTS && w.fits(i, x.dim(axis)), op,
                     () -> "the window must have less than 2^28 elements, and it and the padded input must be shorter "
                     + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation", in);
             y[axis] = w.out(i, x.dim(axis));

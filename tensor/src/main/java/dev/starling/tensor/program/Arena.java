@@ -16,7 +16,7 @@ import java.util.List;
  */
 final class Arena {
     /** A block is not given to what needs less than this part of it. */
-    private static final int MOST_WASTE = 4;
+    private static final int MAX_WASTE = 4;
 
     private final List<Slot> slots = new ArrayList<>();
 
@@ -43,7 +43,7 @@ final class Arena {
         Slot best = null;
         for (Slot slot : slots) {
             long size = slot.memory.count();
-            if (!slot.taken && slot.memory.device() == device && size >= bytes && size / MOST_WASTE <= bytes
+            if (!slot.taken && slot.memory.device() == device && size >= bytes && size / MAX_WASTE <= bytes
                     && (best == null || size < best.memory.count())) {
                 best = slot;
             }

@@ -14,8 +14,8 @@ import java.util.List;
  */
 final class Fusion {
     /** What kernels of all devices take. */
-    private static final int MOST_OPERANDS = 3;
-    private static final int MOST_STEPS = 16;
+    private static final int MAX_OPERANDS = 3;
+    private static final int MAX_STEPS = 16;
 
     private final List<Node> nodes;
     private final List<Capture.Mark> marks;
@@ -93,7 +93,7 @@ final class Fusion {
             List<Integer> operands = new ArrayList<>();
             List<Integer> steps = new ArrayList<>();
             collect(i, operands, steps);
-            if (operands.size() > MOST_OPERANDS || steps.size() > MOST_STEPS || isChanged(operands, part, i)) {
+            if (operands.size() > MAX_OPERANDS || steps.size() > MAX_STEPS || isChanged(operands, part, i)) {
                 folded[part] = false;
             }
         }

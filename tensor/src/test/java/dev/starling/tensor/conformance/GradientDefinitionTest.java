@@ -14,11 +14,11 @@ import org.junit.jupiter.api.TestFactory;
 /** The gradients that operations define, on the reference device in f64, against what does not share their formulas. */
 class GradientDefinitionTest {
     private static final double STEP = 1e-5;
-    private static final long MOST_ELEMENTS = 2000;
+    private static final long MAX_ELEMENTS = 2000;
 
     private static Stream<Case> cases() {
         return ConformanceCases.all().filter(c -> c.hasGradient() && c.dtype() == DType.F64 && c.operands().stream()
-                .allMatch(o -> o.shape().count() <= MOST_ELEMENTS));
+                .allMatch(o -> o.shape().count() <= MAX_ELEMENTS));
     }
 
     /** The slope along a random direction is the inner product of direction and gradient. */

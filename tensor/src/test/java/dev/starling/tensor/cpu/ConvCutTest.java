@@ -35,7 +35,7 @@ class ConvCutTest {
     }
 
     @Test
-    void shouldKeepExactlyWhatMeets() {
+    void keepsExactlyWhatMeets() {
         eachAxis((in, kernel, out, stride, padding, dilation) -> {
             String as = in + " " + kernel + " " + out + " " + stride + " " + padding + " " + dilation;
             TreeSet<Long> taps = new TreeSet<>();
@@ -83,7 +83,7 @@ class ConvCutTest {
     }
 
     @Test
-    void shouldAskForNoGeometryThatIsKnownToFail() {
+    void asksForNoGeometryThatIsKnownToFail() {
         int[] asked = new int[1];
         for (int rank = 1; rank <= 3; rank++) {
             int spatial = rank;
@@ -131,7 +131,7 @@ class ConvCutTest {
         "2, 2, 3, 1, 1, 1", "2, 224, 16, 16, 0, 1", "2, 32, 3, 1, 2, 2", "2, 32, 4, 2, 1, 1", "2, 7, 7, 1, 0, 1",
         "2, 1, 1, 1, 0, 1", "1, 16000, 10, 5, 0, 1", "1, 100, 3, 1, 4, 4", "3, 16, 3, 1, 1, 1", "3, 16, 3, 2, 1, 1",
         "3, 8, 1, 1, 0, 1", "3, 3, 3, 1, 1, 1"})
-    void shouldLeaveUsualGeometriesAsTheyAre(int rank, long in, long kernel, long stride, long padding,
+    void leavesUsualGeometriesAsTheyAre(int rank, long in, long kernel, long stride, long padding,
             long dilation) {
         long out = (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
         long[][] sizes = new long[6][rank];

@@ -47,7 +47,7 @@ class ReductionKernelsTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 15, 16, 17, 63, 64, 65, 1025, 70_001, 200_000})
-    void shouldFoldARow(long n) {
+    void foldsARow(long n) {
         for (Tensor x : Oracle.layouts(Oracle.random(n, n))) {
             check(x, axes(0));
             Oracle.check(KERNEL, new Reduction.ArgMax(axes(0), false), 0, x);
@@ -56,7 +56,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldAnyDimensionsOfAnyLayout() {
+    void foldsAnyDimensionsOfAnyLayout() {
         for (Tensor x : Oracle.layouts(Oracle.random(1, 3, 18, 4, 7))) {
             for (int set = 1; set < 16; set++) {
                 int[] chosen = new int[Integer.bitCount(set)];
@@ -76,7 +76,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldTallAndWideMatrices() {
+    void foldsTallAndWideMatrices() {
         for (long[] shape : new long[][] {{3000, 5}, {5, 3000}, {2049, 17}, {1, 1}, {1, 40}, {40, 1}}) {
             Tensor x = Oracle.random(2, shape).add(1);
             check(x, axes(0));
@@ -86,13 +86,13 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldBroadcastOperands() {
+    void foldsBroadcastOperands() {
         check(Oracle.random(3, 1, 19).expand(6, 19), axes(0));
         check(Oracle.random(3, 6, 1).expand(6, 19), axes(1));
     }
 
     @Test
-    void shouldPassOnWhatIsNotFinite() {
+    void passesOnWhatIsNotFinite() {
         for (int axis = 0; axis < 2; axis++) {
             Tensor x = Oracle.withSpecials(Oracle.random(4, 35, 21));
             check(x, axes(axis));
@@ -109,7 +109,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldSumManyElementsPrecisely() {
+    void sumsManyElementsPrecisely() {
         Tensor x = Tensor.full(DType.F32, 0.1, 3_000_000);
         float exact = (float) (3_000_000 * (double) 0.1f);
         assertThat(x.sum().item()).isCloseTo(exact, withinPercentage(1e-4));
@@ -117,7 +117,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldNothing() {
+    void foldsNothing() {
         Tensor x = Tensor.zeros(0, 3);
         assertThat(x.sum().item()).isZero();
         assertThat(Tensor.compute(new Reduction.Max(axes(1), false), x).count()).isZero();

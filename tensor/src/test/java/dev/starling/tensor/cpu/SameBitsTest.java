@@ -26,19 +26,19 @@ class SameBitsTest {
     private static final List<String> SECOND_COMPILER = List.of("-XX:-TieredCompilation");
 
     @Test
-    void shouldNotDependOnWhatTheJvmHasCompiled() throws Exception {
+    void doesNotDependOnWhatTheJvmHasCompiled() throws Exception {
         compare(Map.of(INTERPRETER, 1, FIRST_COMPILER, 20), 8);
     }
 
     @Test
-    void shouldNotDependOnTheCompilerWithoutTheVectorApi() throws Exception {
+    void doesNotDependOnTheCompilerWithoutTheVectorApi() throws Exception {
         Map<String, Long> interpreted = child(false, INTERPRETER, 1);
         assertThat(child(false, FIRST_COMPILER, 20)).isEqualTo(interpreted);
     }
 
     /** As many calls as make the second compiler replace what ran before. */
     @Test
-    void shouldKeepBitsWhileTheJvmCompiles() {
+    void keepsBitsWhileTheJvmCompiles() {
         for (DType type : new DType[] {DType.F32, DType.F64}) {
             try (Scope scope = Scope.open("test")) {
                 Tensor x = Generator.seeded(1).uniform(301).add(0.01).to(type);
@@ -56,13 +56,13 @@ class SameBitsTest {
 
     @Test
     @Tag("stress")
-    void shouldKeepBitsForLong() throws Exception {
+    void keepsBitsForLong() throws Exception {
         compare(Map.of(INTERPRETER, 1, FIRST_COMPILER, 5_000, SECOND_COMPILER, 30_000), 30_000);
     }
 
     /** A captured step computes chains in one loop. */
     @Test
-    void shouldGiveTheSameBitsCapturedAsEager() {
+    void givesTheSameBitsCapturedAsEager() {
         for (DType type : new DType[] {DType.F32, DType.F64}) {
             try (Scope scope = Scope.open("test")) {
                 Tensor x = Generator.seeded(1).uniform(1001).add(0.01).to(type);

@@ -34,7 +34,7 @@ class WinogradTest {
     @ParameterizedTest
     @CsvSource({"8, 32, 32, 9, 11, 1", "3, 48, 64, 16, 16, 1", "9, 64, 32, 8, 8, 0", "5, 32, 48, 12, 7, 2",
         "4, 160, 128, 8, 9, 1", "64, 32, 32, 2, 2, 1"})
-    void shouldAgreeWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
+    void agreesWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
         try (Scope scope = Scope.open()) {
             Generator g = Generator.seeded(n + h);
             Tensor x = g.normal(n, in, h, w);

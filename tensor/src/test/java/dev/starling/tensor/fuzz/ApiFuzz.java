@@ -35,7 +35,7 @@ import java.util.stream.Stream;
  */
 public final class ApiFuzz implements Fuzz {
     /** More off-heap memory than any case may take. */
-    private static final long MOST_BYTES = 256L << 20;
+    private static final long MAX_BYTES = 256L << 20;
 
     /** What is not called, by name or its beginning, and why. */
     private static final Map<String, String> EXCLUDED = Map.ofEntries(
@@ -235,7 +235,7 @@ public final class ApiFuzz implements Fuzz {
 
     private String memory(String text) {
         long now = Device.cpu().memory().peak();
-        boolean grown = now > Math.max(peak, MOST_BYTES);
+        boolean grown = now > Math.max(peak, MAX_BYTES);
         peak = Math.max(peak, now);
         return grown ? "took " + now + " bytes off the heap\n" + text : null;
     }

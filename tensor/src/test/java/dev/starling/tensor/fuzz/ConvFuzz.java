@@ -20,7 +20,7 @@ import java.util.concurrent.TimeUnit;
  */
 public final class ConvFuzz {
     private static final long HANG_SECONDS = 60;
-    private static final int MOST_FINDINGS = 20;
+    private static final int MAX_FINDINGS = 20;
     private static final int PASSES = 3;
 
     private final long seed;
@@ -64,7 +64,7 @@ public final class ConvFuzz {
         Path progress = Files.createTempFile("conv-fuzz", ".progress");
         try {
             long next = from * PASSES;
-            while (next < to * PASSES && fuzz.findings.size() < MOST_FINDINGS) {
+            while (next < to * PASSES && fuzz.findings.size() < MAX_FINDINGS) {
                 next = fuzz.runChild(progress, next, to);
             }
         } finally {
@@ -167,7 +167,7 @@ public final class ConvFuzz {
                 StandardOpenOption.WRITE)) {
             LongBuffer state = channel.map(FileChannel.MapMode.READ_WRITE, 0, 4 * Long.BYTES).asLongBuffer();
             int found = 0;
-            for (long at = Long.parseLong(arguments[2]); at < to * PASSES && found < MOST_FINDINGS; at++) {
+            for (long at = Long.parseLong(arguments[2]); at < to * PASSES && found < MAX_FINDINGS; at++) {
                 ConvCase next = caseOf(at, seed);
                 if (next == null) {
                     continue;

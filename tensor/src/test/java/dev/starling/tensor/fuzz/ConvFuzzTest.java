@@ -19,7 +19,7 @@ class ConvFuzzTest {
     /** The first numbers, and some from the middle of the enumeration and from its last third. */
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 2})
-    void shouldAgreeWithPlainLoopsOnASample(long third) throws Exception {
+    void agreesWithPlainLoopsOnASample(long third) throws Exception {
         long from = third * ConvEnumeration.size() / 3;
         ConvFuzz.Report report = ConvFuzz.run(from, from + SHORT, 1);
         assertThat(report.findings()).as("numbers from %d", from).isEmpty();
@@ -28,7 +28,7 @@ class ConvFuzzTest {
 
     @Test
     @Tag("stress")
-    void shouldAgreeWithPlainLoopsOnAllGeometries() throws Exception {
+    void agreesWithPlainLoopsOnAllGeometries() throws Exception {
         ConvFuzz.Report report = ConvFuzz.run(0, ConvEnumeration.size(), 1);
         assertThat(report.findings()).isEmpty();
         assertThat(report.geometries()).isGreaterThan(500_000);
@@ -36,7 +36,7 @@ class ConvFuzzTest {
 
     @ParameterizedTest
     @EnumSource(Pass.class)
-    void shouldAgreeWhereTapsAndPlacesSeeOnlyPadding(Pass pass) {
+    void agreesWhereTapsAndPlacesSeeOnlyPadding(Pass pass) {
         for (Layout layout : Layout.values()) {
             for (DType type : List.of(DType.F32, DType.BF16, DType.F64)) {
                 for (List<Axis> axes : List.of(
@@ -65,7 +65,7 @@ class ConvFuzzTest {
     }
 
     @Test
-    void shouldShrinkToTheLeastCaseThatFails() {
+    void shrinksToTheLeastCaseThatFails() {
         ConvCase large = new ConvCase(Pass.FORWARD, DType.BF16, 3, 2, 4, 8, List.of(new Axis(5, 3, 2, 1, 2),
                 new Axis(7, 4, 1, 2, 1)), Layout.STEPPED, true, true, 2);
         ConvCase least = ConvShrinker.shrink(large, c -> c.axes().stream().anyMatch(a -> a.kernel() >= 3)

@@ -6,10 +6,10 @@ import java.util.function.Function;
 /** Makes a case that went wrong simpler for as long as it goes wrong in the same way. */
 final class Shrinker {
     private static final int TRIALS = 1500;
-    private static final long MOST_NS = 4_000_000_000L;
+    private static final long MAX_NS = 4_000_000_000L;
 
     private final Function<Choices, Finding> check;
-    private final long end = System.nanoTime() + MOST_NS;
+    private final long end = System.nanoTime() + MAX_NS;
     private int[] best;
     private Finding finding;
     private int trials;

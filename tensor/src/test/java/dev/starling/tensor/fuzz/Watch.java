@@ -15,14 +15,14 @@ import java.lang.foreign.MemorySegment;
  */
 final class Watch implements Interceptor {
     /** More than a case needs: what asks for more is not run. */
-    private static final long MOST_BYTES = 4 << 20;
+    private static final long MAX_BYTES = 4 << 20;
 
     /** A case asked for more memory than it may have. */
     static final class TooLarge extends Error {
         private static final long serialVersionUID = 1L;
 
         TooLarge() {
-            super("a result of more than " + MOST_BYTES + " bytes", null, false, false);
+            super("a result of more than " + MAX_BYTES + " bytes", null, false, false);
         }
     }
 
@@ -44,7 +44,7 @@ final class Watch implements Interceptor {
             return;
         }
         for (Tensor t : outputs) {
-            if (t.count() > MOST_BYTES) {
+            if (t.count() > MAX_BYTES) {
                 throw new TooLarge();
             }
         }
@@ -60,7 +60,7 @@ final class Watch implements Interceptor {
 
     @Override
     public Tensor allocate(Spec spec, long[] strides) {
-        if (spec.shape().count() > MOST_BYTES / spec.dtype().bytes()) {
+        if (spec.shape().count() > MAX_BYTES / spec.dtype().bytes()) {
             throw new TooLarge();
         }
         Interceptor.replace(null);

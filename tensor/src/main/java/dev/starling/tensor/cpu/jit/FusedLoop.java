@@ -14,7 +14,7 @@ public final class FusedLoop {
     private static final ConcurrentHashMap<Expression, FusedLoop> LOOPS = new ConcurrentHashMap<>();
     private static final int ACCESSES = Access.values().length;
     /** Primitives of a loop that the JVM compiles: it interprets methods of more than 8,000 bytes for ever. */
-    private static final int MOST_PRIMITIVES = 400;
+    private static final int MAX_PRIMITIVES = 400;
 
     private final Expression expression;
     private final LoopBody body;
@@ -38,7 +38,7 @@ public final class FusedLoop {
 
     /** Whether the loop of an expression is short enough for the JVM's compilers. */
     public static boolean isCompilable(Expression expression) {
-        return Lowering.lower(expression).nodes().size() <= MOST_PRIMITIVES;
+        return Lowering.lower(expression).nodes().size() <= MAX_PRIMITIVES;
     }
 
     /** The loop of an expression; the same for equal expressions, for the life of the process. */

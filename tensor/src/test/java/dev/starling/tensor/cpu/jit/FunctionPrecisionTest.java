@@ -109,7 +109,7 @@ class FunctionPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(Case.class)
-    void shouldKeepItsBound(Case function) {
+    void keepsItsBound(Case function) {
         check(function, DType.F64, 256, 1);
         check(function, DType.F32, 256, 2);
     }
@@ -117,7 +117,7 @@ class FunctionPrecisionTest {
     @ParameterizedTest
     @EnumSource(Case.class)
     @Tag("stress")
-    void shouldKeepItsBoundForManyArguments(Case function) {
+    void keepsItsBoundForManyArguments(Case function) {
         check(function, DType.F64, 50_000, 3);
         check(function, DType.F32, 50_000, 4);
     }

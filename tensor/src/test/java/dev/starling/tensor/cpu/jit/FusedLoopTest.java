@@ -49,7 +49,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
-    void shouldComputeContiguousOperands(Opcode opcode, DType type) {
+    void computesContiguousOperands(Opcode opcode, DType type) {
         for (int bits : vectorBits()) {
             FusedLoop loop = new FusedLoop(Expression.of(opcode, type, 0), bits);
             for (int count : COUNTS) {
@@ -64,7 +64,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
-    void shouldGiveTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
+    void givesTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
         FusedLoop vectors = new FusedLoop(Expression.of(opcode, type, 0), Vectors.bits());
         int count = 512;
         Operands operands = new Operands(vectors, count, count);
@@ -78,7 +78,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void shouldBroadcastAndStride(DType type) {
+    void broadcastsAndStride(DType type) {
         Opcode opcode = type == DType.BOOL ? Opcode.OR : Opcode.ADD;
         long[][] shapes = {{}, {1}, {5}, {4, 7}, {3, 1, 40}, {2, 3, 4, 5}, {3, 2, 33}, {2, 2, 2, 2, 17}, {7, 0, 3}};
         for (int bits : vectorBits()) {
@@ -92,7 +92,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldCutLargeArraysIntoTilesForSeveralThreads() {
+    void cutsLargeArraysIntoTilesForSeveralThreads() {
         FusedLoop loop = FusedLoop.of(Expression.of(Opcode.MUL, DType.F32, 0));
         int rows = 300;
         int columns = 1_001;
@@ -117,7 +117,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldWorkInPlace() {
+    void worksInPlace() {
         for (int bits : vectorBits()) {
             FusedLoop loop = new FusedLoop(Expression.of(Opcode.SUB, DType.F32, 0), bits);
             for (int count : COUNTS) {
@@ -135,7 +135,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void shouldConvertToEveryType(DType from) {
+    void convertsToEveryType(DType from) {
         for (int bits : vectorBits()) {
             for (DType to : DType.values()) {
                 FusedLoop loop = new FusedLoop(Expression.cast(from, to), bits);
@@ -158,7 +158,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldConvertEveryHalfFloatBothWays() {
+    void convertsEveryHalfFloatBothWays() {
         long halves = arena.allocate(2 << 16, 64).address();
         long floats = arena.allocate(4 << 16, 64).address();
         for (DType half : new DType[] {DType.F16, DType.BF16}) {
@@ -192,7 +192,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldTakeParametersWithEachCall() {
+    void takesParametersWithEachCall() {
         for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
             for (int bits : vectorBits()) {
                 FusedLoop loop = new FusedLoop(Expression.of(Opcode.AFFINE, type, 2), bits);
@@ -223,7 +223,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldFuseSeveralTypesAndOutputs() {
+    void fusesSeveralTypesAndOutputs() {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
         Expression.Value y = builder.input(DType.F64);
@@ -248,7 +248,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldTellLoopsThatTheJvmWouldNotCompile() {
+    void tellsLoopsThatTheJvmWouldNotCompile() {
         for (Opcode opcode : Opcode.values()) {
             if (opcode != Opcode.CAST && opcode.computes(DType.F64)) {
                 assertThat(FusedLoop.isCompilable(Expression.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
@@ -264,7 +264,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldRefuseOperandsThatDoNotFit() {
+    void refusesOperandsThatDoNotFit() {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
         Expression.Value y = builder.input(DType.F64);
