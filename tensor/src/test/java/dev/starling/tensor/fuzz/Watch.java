@@ -10,14 +10,14 @@ import dev.starling.tensor.op.Update;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Stands at the gate: fills the memory of results before a kernel writes it, so that what it leaves out shows, and
- * compares each operation with the reference device.
+ * An interceptor that fills the memory of results before a kernel writes it, so that unwritten elements are detected,
+ * and compares each operation with the reference device.
  */
 final class Watch implements Interceptor {
-    /** More than a case needs: what asks for more is not run. */
+    /** More bytes than a case needs; larger requests are not run. */
     private static final long MAX_BYTES = 4 << 20;
 
-    /** A case asked for more memory than it may have. */
+    /** A case requested more memory than it may use. */
     static final class TooLarge extends Error {
         private static final long serialVersionUID = 1L;
 
@@ -38,7 +38,7 @@ final class Watch implements Interceptor {
     }
 
     @Override
-    public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+    public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
         operations++;
         if (!compares || difference != null || op instanceof Update) {
             return;
@@ -75,7 +75,7 @@ final class Watch implements Interceptor {
     }
 
     @Override
-    public void read(Tensor tensor) {
+    public void onRead(Tensor tensor) {
         // Reading on the host is allowed.
     }
 }
