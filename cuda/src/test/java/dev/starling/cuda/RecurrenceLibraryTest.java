@@ -121,7 +121,7 @@ class RecurrenceLibraryTest {
             Tensor[] moved = Arrays.stream(out).map(t -> t.to(Device.cpu())).toArray(Tensor[]::new);
             Tensor[] in = operands(op, Device.cpu(), 4, 3, 6, 5);
             assertThatThrownBy(() -> gradients(op, true, in, moved)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("one type");
+                    .hasMessageContaining("same type");
         }
     }
 

@@ -14,14 +14,14 @@ import java.util.function.Supplier;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 
-/** Strides, paddings, dilations, groups and kernels of any size: a right result or a typed error. */
+/** Strides, paddings, dilations, groups and kernels of any size give a correct result or a typed error. */
 class ConvArgumentsTest {
     private static final int[] EXTREMES = {Integer.MIN_VALUE, -1, 0, 1, 2, 3, 1 << 20, 1 << 29, 1 << 30,
         (1 << 30) + 1, Integer.MAX_VALUE};
     private static final long MAX_ELEMENTS = 1 << 20;
 
     @Test
-    void convolvesOrRefuseExtremeGeometries() {
+    void convolvesOrRefusesExtremeGeometries() {
         int right = 0;
         for (int stride : EXTREMES) {
             for (int padding : EXTREMES) {
@@ -86,8 +86,8 @@ class ConvArgumentsTest {
         Geometry uneven = new Geometry(new int[] {1, 1}, new int[] {0}, new int[] {1, 1}, 1);
         Geometry four = new Geometry(new int[] {1, 1, 1, 1}, new int[4], new int[] {1, 1, 1, 1}, 1);
         Geometry none = new Geometry(new int[0], new int[0], new int[0], 1);
-        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(4, 1, 0, 1, 1));
-        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(-1, 1, 0, 1, 1));
+        assertRefused("convolution: the number of spatial dimensions", () -> Geometry.of(4, 1, 0, 1, 1));
+        assertRefused("convolution: the number of spatial dimensions", () -> Geometry.of(-1, 1, 0, 1, 1));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2), ones(1, 1, 2, 2), null, uneven,
                 Epilogue.NONE));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2, 2, 2), ones(1, 1, 2, 2, 2, 2), null,
@@ -98,7 +98,7 @@ class ConvArgumentsTest {
     }
 
     @Test
-    void transposesOrRefuseExtremeGeometries() {
+    void transposesOrRefusesExtremeGeometries() {
         for (int stride : EXTREMES) {
             for (int padding : EXTREMES) {
                 for (int outputPadding : EXTREMES) {
@@ -113,12 +113,12 @@ class ConvArgumentsTest {
         }
         assertRefused("convTranspose: 0 <= output padding < stride", () -> Convolutions.convTranspose1d(ones(1, 1, 2),
                 ones(1, 1, 3), null, 2, 0, 2, 1, 1));
-        assertRefused("convTranspose: the output must be shorter", () -> Convolutions.convTranspose2d(ones(1, 1, 3, 3),
+        assertRefused("convTranspose: the output's size must be", () -> Convolutions.convTranspose2d(ones(1, 1, 3, 3),
                 ones(1, 1, 3, 3), null, Integer.MAX_VALUE, 0, 0, 1, 1));
     }
 
     @Test
-    void poolsOrRefuseExtremeWindows() {
+    void poolsOrRefusesExtremeWindows() {
         for (int kernel : EXTREMES) {
             for (int stride : EXTREMES) {
                 for (int padding : EXTREMES) {

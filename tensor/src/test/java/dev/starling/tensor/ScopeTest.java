@@ -14,7 +14,7 @@ class ScopeTest {
     }
 
     @Test
-    void givesMemoryBackAtClose() {
+    void freesMemoryAtClose() {
         long before = live();
         try (Scope scope = Scope.open()) {
             Tensor.zeros(1000);
@@ -148,7 +148,7 @@ class ScopeTest {
     }
 
     @Test
-    void keepsMemoryWhileSomeoneHoldsIt() {
+    void keepsMemoryWhileItIsHeld() {
         try (Scope scope = Scope.open()) {
             Tensor t = Tensor.ones(4);
             t.hold();

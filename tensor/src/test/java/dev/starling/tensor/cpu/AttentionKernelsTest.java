@@ -57,7 +57,7 @@ class AttentionKernelsTest {
         }
     }
 
-    /** As libtorch 2.10 gives: 0, and gradients as if the query were not there. */
+    /** The results of libtorch 2.10: 0, and gradients as if the query did not exist. */
     @Test
     void givesZeroToAQueryWhoseScoresAreAllHidden() {
         double no = Double.NEGATIVE_INFINITY;
@@ -96,9 +96,9 @@ class AttentionKernelsTest {
         return all;
     }
 
-    /** Heads that were views of one projection give results that are views of one matrix. */
+    /** If heads are views of one projection, results are views of one matrix. */
     @Test
-    void leavesHeadsWhereTheyLay() {
+    void keepsTheLayoutOfHeads() {
         Tensor all = Oracle.random(1, 2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4);
         Tensor q = all.narrow(0, 0, 1).squeeze(0);
         Tensor y = Oracle.check(kernel(AttentionRows.FASTEST), new Attention.ScaledDotProduct(SCALE, true), 4e-6, q,
@@ -108,7 +108,7 @@ class AttentionKernelsTest {
 
     /** Scores of all queries with all keys would take 64 MiB. */
     @Test
-    void doesNotHoldAllScores() {
+    void doesNotStoreAllScores() {
         Tensor q = Oracle.random(1, 4096, 2);
         Attention op = new Attention.ScaledDotProduct(SCALE, true);
         Tensor[] first = Tensor.apply(op, q, q, q);

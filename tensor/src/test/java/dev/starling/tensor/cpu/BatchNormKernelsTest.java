@@ -51,7 +51,7 @@ class BatchNormKernelsTest {
     }
 
     @Test
-    void takesVectorsLinesAndVolumes() {
+    void normalisesVectorsLinesAndVolumes() {
         check(Oracle.random(1, 9, 20), 1e-5);
         check(Oracle.random(1, 4, 20, 6), 1e-5);
         check(Oracle.random(1, 2, 20, 3, 4, 5), 1e-5);

@@ -67,10 +67,10 @@ class ContractionKernelsTest {
         }
     }
 
-    /** oneDNN takes neither strides that interleave nor such as are 0 or negative: those are copied. */
+    /** oneDNN accepts neither interleaved strides nor strides of 0 or less: such operands are copied. */
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4})
-    void multipliesWhateverStridesInterleaveOverlapRepeatOrRunBackwards(long seed) {
+    void multipliesWithAnyStrides(long seed) {
         Random random = new Random(seed);
         for (int i = 0; i < 250; i++) {
             try (Scope scope = Scope.open("test")) {
@@ -89,7 +89,7 @@ class ContractionKernelsTest {
     }
 
     @Test
-    void multipliesTensorsOfTheGreatestRank() {
+    void multipliesTensorsOfTheMaximumRank() {
         long[] dims = new long[Shape.MAX_RANK];
         Arrays.fill(dims, 2);
         try (Scope scope = Scope.open("test")) {
@@ -122,7 +122,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
-    void rectifyingShouldNotHideWhatIsNotANumber(DType type) {
+    void rectifyingDoesNotHideNan(DType type) {
         try (Scope scope = Scope.open("test")) {
             Tensor one = Tensor.ones(1, 1, 1, 1).to(type);
             Tensor x = Tensor.of(new float[] {Float.NaN, -2, 3}, 1, 1, 3, 1).to(type);
@@ -136,7 +136,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16", "F64"})
-    void takesOtherTypes(DType type) {
+    void supportsOtherTypes(DType type) {
         try (Scope scope = Scope.open("test")) {
             double tolerance = type == DType.F64 ? 1e-12 : 0.05;
             check(new Contraction.MatMul(), tolerance, view(new long[] {2, 5, 9}, 0).to(type),
@@ -168,7 +168,7 @@ class ContractionKernelsTest {
     }
 
     @Test
-    void saysWhichTypesRunOnOneDnn() {
+    void reportsWhichTypesRunOnOneDnn() {
         Assumptions.assumeTrue(OneDnn.available(), OneDnn::description);
         assertThat(OneDnn.supports(ElementType.F32)).isTrue();
         assertThat(OneDnn.supports(ElementType.S32)).isFalse();

@@ -24,7 +24,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The elementwise, update and random kernels through the gate, against the reference device and the definitions. */
+/**
+ * The elementwise, update and random kernels, run through {@code Tensor.apply}, against the reference device and the
+ * definitions.
+ */
 class CpuKernelsTest {
     private Scope scope;
 

@@ -76,7 +76,7 @@ class LayerNormKernelsTest {
     }
 
     @Test
-    void leavesOtherTypesAndNothingToTheReference() {
+    void leavesOtherTypesAndEmptyTensorsToTheReference() {
         Normalization op = new Normalization.LayerNorm(1e-5);
         for (Tensor x : List.of(Tensor.zeros(2, 3).to(DType.F64), Tensor.zeros(0, 3))) {
             Tensor one = Tensor.full(x.dtype(), 1, 3);

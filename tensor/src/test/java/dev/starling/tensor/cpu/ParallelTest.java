@@ -113,7 +113,7 @@ class ParallelTest {
     }
 
     @Test
-    void servesSeveralCallersAtOnce() throws InterruptedException {
+    void servesConcurrentCallers() throws InterruptedException {
         AtomicInteger right = new AtomicInteger();
         List<Thread> callers = new ArrayList<>();
         for (int c = 0; c < 6; c++) {

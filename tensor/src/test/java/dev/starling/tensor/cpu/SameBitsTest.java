@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** The JVM's tiers, its interpreter and its compilers, make the same bits, from the first call to the last. */
+/** The JVM's interpreter and its compilers make the same bits, from the first call to the last. */
 class SameBitsTest {
     private static final List<String> INTERPRETER = List.of("-Xint");
     private static final List<String> FIRST_COMPILER = List.of("-XX:TieredStopAtLevel=1");
@@ -36,7 +36,7 @@ class SameBitsTest {
         assertThat(child(false, FIRST_COMPILER, 20)).isEqualTo(interpreted);
     }
 
-    /** As many calls as make the second compiler replace what ran before. */
+    /** Enough calls for the second compiler to replace the code that ran before. */
     @Test
     void keepsBitsWhileTheJvmCompiles() {
         for (DType type : new DType[] {DType.F32, DType.F64}) {
@@ -56,7 +56,7 @@ class SameBitsTest {
 
     @Test
     @Tag("stress")
-    void keepsBitsForLong() throws Exception {
+    void keepsBitsOverManyCalls() throws Exception {
         compare(Map.of(INTERPRETER, 1, FIRST_COMPILER, 5_000, SECOND_COMPILER, 30_000), 30_000);
     }
 

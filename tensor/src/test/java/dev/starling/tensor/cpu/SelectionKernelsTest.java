@@ -45,7 +45,7 @@ class SelectionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void takesFromEveryTypeAndLayout(DType type) {
+    void selectsFromEveryTypeAndLayout(DType type) {
         for (long inner : new long[] {1, 2, 3, 17, 64}) {
             for (Tensor x : Oracle.layouts(Oracle.random(1, 7, 5, inner).mul(20).to(type))) {
                 Oracle.check(KERNEL, new Selection.Take(0), 0, x, indices(7, DType.I64, 3, 4));
@@ -57,7 +57,7 @@ class SelectionKernelsTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 15, 16, 17, 33, 100})
-    void addsUpWhatWasTakenTwice(long inner) {
+    void addsGradientsOfRepeatedIndices(long inner) {
         Tensor g = Oracle.random(2, 4, 30, inner);
         for (Tensor grad : Oracle.layouts(g)) {
             Oracle.check(KERNEL, new Selection.TakeGradient(1, 6), 1e-6, grad, indices(6, DType.I64, 30));

@@ -99,12 +99,12 @@ class SoftmaxKernelsTest {
         Tensor[] in = {Tensor.ones(n), Tensor.of(logs, n, 8), Tensor.zeros(n, 2), Tensor.full(DType.I64, 0, n)};
         for (SoftmaxRows rows : ROWS) {
             float[] p = CrossEntropyKernels.run(op, in, new Spec[] {in[1].spec()}, rows)[0].toFloats();
-            double greatest = 0;
+            double largest = 0;
             for (int i = 0; i < logs.length; i++) {
                 double exact = Math.exp(logs[i]);
-                greatest = i % 8 == 0 ? greatest : Math.max(greatest, Math.abs(p[i] - exact) / Math.ulp((float) exact));
+                largest = i % 8 == 0 ? largest : Math.max(largest, Math.abs(p[i] - exact) / Math.ulp((float) exact));
             }
-            assertThat(greatest).isBetween(0.1, 2.0);
+            assertThat(largest).isBetween(0.1, 2.0);
         }
     }
 
@@ -141,7 +141,7 @@ class SoftmaxKernelsTest {
                 target);
     }
 
-    /** The greatest logit and the logarithm are kept apart: together in f32 they would lose what the logarithm has. */
+    /** The maximum logit and the logarithm are kept apart: their sum in f32 would lose digits of the logarithm. */
     @Test
     void doesNotLoseProbabilitiesOfLogitsFarFromZero() {
         Tensor near = Oracle.random(8, 5, 40);
@@ -155,7 +155,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void computesLossesOfSixteenBitsInFull() {
+    void computesLossesOfSixteenBitsInF32() {
         Tensor logits = Oracle.random(9, 4, 33).mul(4).to(DType.BF16);
         Tensor target = Tensor.of(new long[] {0, 32, 7, 3});
         Tensor[] narrow = Tensor.apply(new CrossEntropy.Loss(0.1, -1), logits, target);
@@ -181,7 +181,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void leavesOtherTypesAndNothingToTheReference() {
+    void leavesOtherTypesAndEmptyTensorsToTheReference() {
         for (Tensor x : List.of(Oracle.random(1, 3, 4).to(DType.F64), Tensor.zeros(3, 0), Tensor.zeros(0, 4))) {
             Softmax op = new Softmax.Exponentials(1);
             assertThat(SoftmaxKernels.run(op, new Tensor[] {x}, x.spec())).isNull();

@@ -24,7 +24,7 @@ class PhiloxTest {
     }
 
     @Test
-    void refusesALaneThatIsNotThere() {
+    void refusesALaneOutOfRange() {
         assertThatExceptionOfType(TensorException.class)
                 .isThrownBy(() -> Philox.bits(1, 2, 4))
                 .withMessageContaining("lane");
@@ -89,7 +89,7 @@ class PhiloxTest {
             Philox.bits(seed, counter, 3)};
     }
 
-    /** The generator as its paper writes it, word by word. */
+    /** The generator as its paper defines it, word by word. */
     private static int[] blockByWords(long seed, long counter) {
         int[] c = {(int) counter, (int) (counter >>> 32), 0, 0};
         int[] k = {(int) seed, (int) (seed >>> 32)};

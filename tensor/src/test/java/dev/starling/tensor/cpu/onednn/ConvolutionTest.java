@@ -121,7 +121,7 @@ class ConvolutionTest {
             new long[] {1}, new long[] {1}, new long[] {0}, new long[] {0})).hasMessageContaining("output size 2");
     }
 
-    /** {@code layouts}: bits say whether source, weights, destination are channels last. */
+    /** {@code layouts} has a bit each for source, weights and destination: whether it is channels-last. */
     private static void check(ConvolutionShape shape, int layouts, boolean bias) {
         try (Arena arena = Arena.ofConfined()) {
             Naive naive = new Naive(shape, strides(shape.sourceDims(shape.batch()), (layouts & 1) != 0),
@@ -191,7 +191,7 @@ class ConvolutionTest {
         return strides;
     }
 
-    /** A convolution by loops in double precision over all pairs of elements that meet. */
+    /** A convolution by loops in double precision over all contributing pairs of elements. */
     private static final class Naive {
         final ConvolutionShape shape;
         final long[] sourceStrides;

@@ -32,7 +32,7 @@ class MatmulTest {
         }
     }
 
-    /** {@code gap} elements between rows of every matrix. */
+    /** There are {@code gap} elements between the rows of every matrix. */
     private static void check(long m, long n, long k, boolean leftTransposed, boolean rightTransposed, long gap,
                               int threads) {
         try (Arena arena = Arena.ofConfined()) {
@@ -161,7 +161,7 @@ class MatmulTest {
     }
 
     @Test
-    void givesTheSameBitsToThreadsThatCallAtOnce() throws Exception {
+    void givesTheSameBitsToConcurrentCallers() throws Exception {
         try (Arena arena = Arena.ofShared(); ExecutorService threads = Executors.newFixedThreadPool(4)) {
             List<Callable<Long>> calls = new ArrayList<>();
             for (int t = 0; t < 16; t++) {
