@@ -224,7 +224,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             return;
         }
         if (guard != null) {
-            guard.tellRead();
+            guard.notifyRead();
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         operands[0][0].device().backend().updateAll(ops, operands, guard);
@@ -439,7 +439,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /** Returns this tensor in row-major order in host memory: itself if it is already so. */
     Tensor onHost() {
         address();
-        tellRead();
+        notifyRead();
         Tensor host = device().backend().hostVisible() ? this : to(Device.cpu());
         return host.contiguous();
     }
@@ -450,7 +450,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * @throws TensorException if the tensor is not in host memory or not contiguous
      */
     public MemorySegment segment() {
-        tellRead();
+        notifyRead();
         if (!isContiguous() || !device().backend().hostVisible()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(spec),
                     "the tensor must be contiguous and in host memory", "call to(Device.cpu()).contiguous() first");
@@ -458,7 +458,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return HostMemory.ALL.asSlice(address(), spec.bytes());
     }
 
-    private void tellRead() {
+    private void notifyRead() {
         ThreadState thread = ThreadState.current();
         if (thread.interceptor != null) {
             thread.interceptor.onRead(this);

@@ -41,7 +41,7 @@ final class ElementwiseKernels {
         Tensor y = Tensor.allocate(output, DenseLayout.of(inputs, output.shape()));
         Launch launch = Launch.of(loop);
         if (op instanceof Unary || op instanceof Activation) {
-            giveParameters(launch, op, type);
+            setParameters(launch, op, type);
         }
         run(launch, inputs, y);
         return new Tensor[] {y};
@@ -138,7 +138,7 @@ final class ElementwiseKernels {
         launch.runStrided();
     }
 
-    private static void giveParameters(Launch launch, Elementwise op, DType type) {
+    private static void setParameters(Launch launch, Elementwise op, DType type) {
         double[] parameters = ElementwiseOpcodes.parameters(op);
         for (int i = 0; i < parameters.length; i++) {
             if (type.isFloating()) {

@@ -164,13 +164,13 @@ final class RecurrentGradientPass {
         for (int i = sequence.steps - 1; i >= 0; i--) {
             Launch launch = Launch.of(cell);
             launch.shape(dims);
-            give(launch, dims, i, from);
+            bindOperands(launch, dims, i, from);
             launch.runStrided();
             product.left(sequence.at(recurrentSlopes.address(), sequence.step(i), from, rows), rows, 1).run();
         }
     }
 
-    private void give(Launch launch, long[] dims, int i, int from) {
+    private void bindOperands(Launch launch, long[] dims, int i, int from) {
         int t = sequence.step(i);
         long[] gates = {rows, 1};
         long[] narrow = {units, 1};

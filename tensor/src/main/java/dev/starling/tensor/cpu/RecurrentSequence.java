@@ -43,7 +43,7 @@ final class RecurrentSequence {
         rows = cell.gates() * units;
         lengths = in.lengths();
         for (int n = 0; lengths != null && n < batch; n++) {
-            Recurrence.length(op, given(n), n, steps);
+            Recurrence.length(op, rawLength(n), n, steps);
         }
         masks = lengths == null ? null : HostAllocator.shared().allocate(2L * steps * batch);
         for (int n = 0; masks != null && n < batch; n++) {
@@ -67,10 +67,10 @@ final class RecurrentSequence {
 
     /** Returns the length of a sequence in steps. */
     int length(int n) {
-        return (int) given(n);
+        return (int) rawLength(n);
     }
 
-    private long given(int n) {
+    private long rawLength(int n) {
         DType type = lengths.dtype();
         return HostMemory.getLong(type, lengths.address() + (long) n * type.bytes());
     }

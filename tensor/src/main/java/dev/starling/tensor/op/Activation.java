@@ -12,11 +12,11 @@ import java.util.function.Supplier;
 public sealed interface Activation extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, takesGradient() ? 2 : 1, in);
+        return Elementwise.floating(this, isGradient() ? 2 : 1, in);
     }
 
     /** Returns whether this is a gradient kernel, whose second operand is a gradient. */
-    private boolean takesGradient() {
+    private boolean isGradient() {
         return switch (this) {
             case ReluGradient _, SigmoidGradient _, TanhGradient _, SiluGradient _, GeluGradient _ -> true;
             case Relu _, LeakyRelu _, Elu _, Sigmoid _, Silu _, Softplus _, Gelu _ -> false;

@@ -95,7 +95,7 @@ public final class Convolution implements RangeTask {
         }
         try (Session session = Session.acquire()) {
             ConvolutionKernel kernel = kernel(session, samples);
-            if (slices == 1 && type == ElementType.F32 && kernel.takesUserWeights()) {
+            if (slices == 1 && type == ElementType.F32 && kernel.readsUserWeights()) {
                 kernel.run(session, source, weights, destination, bias);
                 return;
             }
@@ -105,7 +105,7 @@ public final class Convolution implements RangeTask {
             packedFor = kernel;
             runSlices();
             partialSum.run();
-            if (kernel.takesUserWeights()) {
+            if (kernel.readsUserWeights()) {
                 copy(session, kernel.packedBytes() / FLOAT_BYTES, packed, weights, ElementType.F32);
             } else {
                 kernel.reorderWeights(session, packed, weights);
@@ -171,7 +171,7 @@ public final class Convolution implements RangeTask {
         try (Session session = Session.acquire()) {
             ConvolutionKernel kernel = kernel(session, samples);
             packed = weights;
-            if (!kernel.takesUserWeights()) {
+            if (!kernel.readsUserWeights()) {
                 packed = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
                 kernel.reorderWeights(session, weights, packed);
             }
@@ -201,7 +201,7 @@ public final class Convolution implements RangeTask {
         long near = packed;
         if (!kernel.packsLike(packedFor)) {
             near = weights;
-            if (!kernel.takesUserWeights()) {
+            if (!kernel.readsUserWeights()) {
                 near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
                 kernel.reorderWeights(session, weights, near);
             }

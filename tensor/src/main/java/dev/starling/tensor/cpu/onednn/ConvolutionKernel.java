@@ -119,7 +119,7 @@ final class ConvolutionKernel implements Compiled {
     }
 
     /** Returns whether the primitive reads the caller's weights without packing. */
-    boolean takesUserWeights() {
+    boolean readsUserWeights() {
         return weights == null;
     }
 

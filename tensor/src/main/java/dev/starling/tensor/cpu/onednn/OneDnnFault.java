@@ -16,7 +16,7 @@ import java.util.function.Predicate;
 public enum OneDnnFault {
     /** Taps that read only padding get a gradient of stale memory, up to NaN, if the stride is more than 1. */
     GARBAGE_FOR_UNSEEN_TAPS(Pass.WEIGHTS, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.CUT,
-        shape -> any(shape, i -> hasUnseenTap(shape, i))),
+        shape -> any(shape, i -> hasUnreadTap(shape, i))),
     /** Gradients of weights are wrong, by up to their size, if the depth is less than the kernel. */
     WRONG_ON_SHALLOW_IMAGES(Pass.WEIGHTS, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.PADDED_COPY,
         shape -> shape.spatialDims() == 3 && shape.in()[0] <= reach(shape, 0)),
@@ -43,7 +43,7 @@ public enum OneDnnFault {
             && shape.stride()[i] > reach(shape, i) + 1)),
     /** The process crashes (SIGSEGV) if no tap reads a pixel and the dilation is more than 1. */
     CRASH_WHERE_NO_TAP_MEETS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
-        shape -> any(shape, i -> isUnseen(shape, i))),
+        shape -> any(shape, i -> isUnread(shape, i))),
     /** The process crashes, or the primitive cannot be generated, if stride, padding and dilation exceed 30 bits. */
     CRASH_ON_HUGE_STEPS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
         shape -> any(shape, i -> Math.max(shape.stride()[i], Math.max(shape.padLow()[i], shape.dilation()[i]))
@@ -105,8 +105,8 @@ public enum OneDnnFault {
     }
 
     /** Returns whether this fault may occur in a convolution, on any processor. */
-    public boolean affects(ElementType type, Pass asked, ConvolutionShape shape) {
-        return asked == pass && types.contains(type) && where.test(shape);
+    public boolean affects(ElementType type, Pass requested, ConvolutionShape shape) {
+        return requested == pass && types.contains(type) && where.test(shape);
     }
 
     Pass pass() {
@@ -159,24 +159,24 @@ public enum OneDnnFault {
         return (shape.kernel()[i] - 1) * shape.dilation()[i];
     }
 
-    private static boolean hasUnseenTap(ConvolutionShape shape, int i) {
+    private static boolean hasUnreadTap(ConvolutionShape shape, int i) {
         boolean unseen = false;
         for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            unseen |= !sees(shape, i, tap);
+            unseen |= !reads(shape, i, tap);
         }
         return unseen;
     }
 
-    private static boolean isUnseen(ConvolutionShape shape, int i) {
+    private static boolean isUnread(ConvolutionShape shape, int i) {
         boolean seen = false;
         for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            seen |= sees(shape, i, tap);
+            seen |= reads(shape, i, tap);
         }
         return !seen;
     }
 
     /** Returns whether a tap reads a pixel at some position. */
-    private static boolean sees(ConvolutionShape shape, int i, long tap) {
+    private static boolean reads(ConvolutionShape shape, int i, long tap) {
         long shift = shape.padLow()[i] - tap * shape.dilation()[i];
         long place = Math.max(0, Math.ceilDiv(shift, shape.stride()[i]));
         return place < shape.out()[i] && place * shape.stride()[i] - shift < shape.in()[i];
