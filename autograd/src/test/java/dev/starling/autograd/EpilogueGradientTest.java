@@ -50,7 +50,7 @@ class EpilogueGradientTest {
         List<String> names = new ArrayList<>();
         Interceptor.with(new Interceptor() {
             @Override
-            public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+            public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
                 names.add(op.name());
             }
 
@@ -60,7 +60,7 @@ class EpilogueGradientTest {
             }
 
             @Override
-            public void read(Tensor tensor) { }
+            public void onRead(Tensor tensor) { }
         }, body);
         return names;
     }

@@ -26,7 +26,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldDifferentiateAClosedForm() {
+    void differentiatesAClosedForm() {
         Tensor x = doubles(1, 2, 3);
         Tensor w = doubles(0.5, -1, 2);
         Tape tape = new Tape().watch(x, w);
@@ -40,7 +40,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldAddUpGradientsOfATensorUsedTwiceAndThroughViews() {
+    void addsUpGradientsOfATensorUsedTwiceAndThroughViews() {
         Tensor x = doubles(1, 2, 3, 4);
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> x.add(x).sum().add(x.reshape(2, 2).t().narrow(0, 0, 1).square().sum()));
@@ -48,7 +48,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldRecordOnlyWhatDependsOnWatchedTensors() {
+    void recordsOnlyWhatDependsOnWatchedTensors() {
         Tensor x = doubles(1, 2);
         Tensor c = doubles(3, 4);
         Tape tape = new Tape().watch(x);
@@ -64,7 +64,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldDifferentiateTwiceAndThrice() {
+    void differentiatesTwiceAndThrice() {
         Tensor x = doubles(0.7);
         Tape tape = new Tape().watch(x);
         Tensor third = tape.record(() -> {
@@ -76,7 +76,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldGiveHessianAndProductsOfAQuadraticForm() {
+    void givesHessianAndProductsOfAQuadraticForm() {
         Tensor a = Tensor.of(new double[] {2, 1, 1, 3}, 2, 2);
         Function<Tensor, Tensor> f = x -> x.matmul(a).matmul(x).mul(0.5);
         Tensor x = doubles(1, -1);
@@ -91,7 +91,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldLeaveAGradientToTheSinkThatHoldsIt() {
+    void leavesAGradientToTheSinkThatHoldsIt() {
         try (Scope scope = Scope.open()) {
             Tensor w = Tensor.of(new float[] {1, 2, 3});
             Tensor v = Tensor.of(new float[] {4, 5, 6});
@@ -109,7 +109,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldHandEachGradientToTheSinkOnceAtItsLastContribution() {
+    void handsEachGradientToTheSinkOnceAtItsLastContribution() {
         Tensor a = doubles(2);
         Tensor b = doubles(3);
         Tensor c = doubles(5);
@@ -123,7 +123,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldCallHooksAndUseWhatTheyReturn() {
+    void callsHooksAndUsesWhatTheyReturn() {
         Tensor x = doubles(3);
         Tape tape = new Tape().watch(x);
         Tensor[] middle = new Tensor[1];
@@ -136,7 +136,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldNameTheOperationThatFirstMadeNaN() {
+    void namesTheOperationThatFirstMadeNaN() {
         Tensor x = doubles(-1, 4);
         Tape tape = new Tape().watch(x).detectAnomalies();
         assertThatThrownBy(() -> tape.record(() -> x.mul(2).sqrt().exp().sum()))
@@ -151,7 +151,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldRefuseOperandsThatWereChangedInPlace() {
+    void refusesOperandsThatWereChangedInPlace() {
         Tensor x = doubles(1, 2);
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> x.square().sum());
@@ -161,7 +161,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldExplainWhatCannotBeDifferentiated() {
+    void explainsWhatCannotBeDifferentiated() {
         Tensor x = doubles(1, 2);
         Tape tape = new Tape().watch(x);
         Tensor vector = tape.record(() -> x.mul(2));
@@ -173,7 +173,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldGiveTheSameGradientsWithRecomputationInLessMemory() {
+    void givesTheSameGradientsWithRecomputationInLessMemory() {
         Tensor x = Scope.detached(() -> Tensor.ones(1 << 16).mul(0.3));
         Generator generator = Generator.seeded(5);
         Function<Tensor, Tensor> stage = t -> {
@@ -204,7 +204,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldFreeGradientsThatAreNoLongerNeeded() {
+    void freesGradientsThatAreNoLongerNeeded() {
         Tensor x = Scope.detached(() -> Tensor.ones(1 << 16));
         try (Scope scope = Scope.open()) {
             Tape tape = new Tape().watch(x);
@@ -223,7 +223,7 @@ class TapeTest {
     }
 
     @Test
-    void shouldTrainTwoModelsOnTwoThreadsAtOnce() throws Exception {
+    void trainsTwoModelsOnTwoThreadsAtOnce() throws Exception {
         try (ExecutorService threads = Executors.newFixedThreadPool(2)) {
             List<Callable<double[]>> jobs = List.of(() -> descend(1), () -> descend(2));
             List<double[]> results = new ArrayList<>();

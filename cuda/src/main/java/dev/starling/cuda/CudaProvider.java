@@ -19,9 +19,9 @@ import java.util.regex.Pattern;
 /** Offers NVIDIA GPUs, or tells what this machine lacks. */
 public final class CudaProvider implements BackendProvider {
     /** The oldest driver interface that libraries of CUDA 13 run on. */
-    private static final int LEAST_DRIVER = 13000;
+    private static final int MIN_DRIVER = 13000;
     /** The oldest architecture that NVRTC of CUDA 13 compiles for, as 10·major + minor. */
-    private static final int LEAST_CAPABILITY = 75;
+    private static final int MIN_CAPABILITY = 75;
     private static final Pattern MISSING_LIBRARY = Pattern.compile("(lib\\w+\\.so[.\\d]*): cannot open");
 
     @Override
@@ -66,7 +66,7 @@ public final class CudaProvider implements BackendProvider {
 
     /** Says what is to be thought of a driver of some version and its GPUs; the first that is too old ends them. */
     static Probe judge(int driver, List<Card> cards) {
-        if (driver < LEAST_DRIVER) {
+        if (driver < MIN_DRIVER) {
             return new Probe.Missing("the NVIDIA driver serves CUDA " + version(driver) + ", 13.0 is needed",
                     "install driver 580 or newer");
         }
@@ -74,7 +74,7 @@ public final class CudaProvider implements BackendProvider {
             return new Probe.Missing("the NVIDIA driver finds no GPU", "see whether nvidia-smi lists one");
         }
         int usable = 0;
-        while (usable < cards.size() && cards.get(usable).capability >= LEAST_CAPABILITY) {
+        while (usable < cards.size() && cards.get(usable).capability >= MIN_CAPABILITY) {
             usable++;
         }
         if (usable == 0) {

@@ -30,7 +30,7 @@ class AttentionLibraryTest {
 
     /** One operation of the library for each; what comes out is the CPU's, and lies so that heads are side by side. */
     @Test
-    void shouldAttendByLibrary() {
+    void attendsByLibrary() {
         try (Scope scope = Scope.open()) {
             Tensor[] host = heads(DType.BF16, 16, Device.cpu());
             Tensor[] there = heads(DType.BF16, 16, Device.of("cuda-emulated", 1));
@@ -49,7 +49,7 @@ class AttentionLibraryTest {
 
     /** Masks that choose or are added, which repeat or not, beside a causal one or not, and with rows of all hidden. */
     @Test
-    void shouldAttendUnderMasksByLibrary() {
+    void attendsUnderMasksByLibrary() {
         for (DType type : new DType[] {DType.BF16, DType.F16}) {
             for (boolean causal : new boolean[] {false, true}) {
                 for (Shape shape : new Shape[] {Shape.of(9), Shape.of(9, 9), Shape.of(2, 1, 1, 9),
@@ -125,7 +125,7 @@ class AttentionLibraryTest {
 
     /** What {@link LibraryFaults} declines is done by our own kernels. */
     @Test
-    void shouldNotAskForWhatIsKnownToFail() {
+    void doesNotAskForWhatIsKnownToFail() {
         try (Scope scope = Scope.open()) {
             Tensor[] there = heads(DType.BF16, 16, Device.of("cuda-emulated", 1));
             Tensor[] host = heads(DType.BF16, 16, Device.cpu());
@@ -142,7 +142,7 @@ class AttentionLibraryTest {
     }
 
     @Test
-    void shouldDoWithoutForOtherTypesAndWidths() {
+    void doesWithoutForOtherTypesAndWidths() {
         try (Scope scope = Scope.open()) {
             for (Tensor[] operands : new Tensor[][] {heads(DType.F32, 16, Device.of("cuda-emulated", 1)),
                 heads(DType.BF16, 12, Device.of("cuda-emulated", 1))}) {

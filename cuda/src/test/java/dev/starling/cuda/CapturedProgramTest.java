@@ -300,7 +300,7 @@ class CapturedProgramTest {
                 Tensor x = normal(3, 4);
                 Tensor y = normal(3, 4);
                 assertThatThrownBy(() -> program.run(x, normal(4, 3))).isInstanceOf(TensorException.class)
-                        .hasMessageContaining("input 1 must be as at capture");
+                        .hasMessageContaining("input 1 must have the type and shape of the capture");
                 assertSame(program.run(x, y)[0], x.add(y));
             }
         }

@@ -45,7 +45,7 @@ class ConvolutionLayoutTest {
     private static Interceptor watcher(List<String> convolutions, List<String> rowMajor) {
         return new Interceptor() {
             @Override
-            public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+            public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
                 switch (op) {
                     case Convolution.Conv _ -> check(op, inputs[1]);
                     case Convolution.ConvInputGradient _ -> check(op, inputs[1]);
@@ -72,7 +72,7 @@ class ConvolutionLayoutTest {
             }
 
             @Override
-            public void read(Tensor tensor) { }
+            public void onRead(Tensor tensor) { }
         };
     }
 

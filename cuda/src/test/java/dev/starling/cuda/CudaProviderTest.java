@@ -27,7 +27,7 @@ class CudaProviderTest {
     }
 
     @Test
-    void shouldRefuseWhatIsTooOld() {
+    void refusesWhatIsTooOld() {
         assertThat(missing(12090, NEW).reason()).isEqualTo("the NVIDIA driver serves CUDA 12.9, 13.0 is needed");
         assertThat(missing(13000).reason()).contains("finds no GPU");
         assertThat(missing(13000, OLD).reason()).isEqualTo(
@@ -36,7 +36,7 @@ class CudaProviderTest {
     }
 
     @Test
-    void shouldOfferThoseBeforeTheFirstThatIsTooOld() {
+    void offersThoseBeforeTheFirstThatIsTooOld() {
         assertThat(ready(NEW).devices()).isEqualTo(1);
         assertThat(ready(NEW, LEAST).description()).isEqualTo("2 × NVIDIA H200, driver for CUDA 13.2");
         assertThat(ready(NEW, OLD, LEAST).devices()).isEqualTo(1);
@@ -46,7 +46,7 @@ class CudaProviderTest {
     @Test
     @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
             disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
-    void shouldTellVersionsAndWhatIsTooOld() {
+    void tellsVersionsAndWhatIsTooOld() {
         assertThat(InstalledLibraries.look()).containsExactly(new Library("cuBLASLt", "13.1.1", ""),
                 new Library("cuDNN", "9.19.0", ""), new Library("NCCL", "2.29.3", ""));
         PlayedLibraries.version(90900);
@@ -62,7 +62,7 @@ class CudaProviderTest {
     @Test
     @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
             disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
-    void shouldTellWhatWasBuiltForAnotherCuda() {
+    void tellsWhatWasBuiltForAnotherCuda() {
         PlayedLibraries.load();
         try {
             PlayedLibraries.build(12080, 0);
@@ -80,7 +80,7 @@ class CudaProviderTest {
     @Test
     @EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
             disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
-    void shouldLookAtDriverGpusAndLibraries() {
+    void looksAtDriverGpusAndLibraries() {
         CudaProvider provider = new CudaProvider();
         assertThat(provider.probe()).isInstanceOfSatisfying(Probe.Missing.class,
                 m -> assertThat(m.reason()).contains("does not work: cuInit: error 100"));

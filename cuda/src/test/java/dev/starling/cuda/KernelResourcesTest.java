@@ -62,7 +62,7 @@ class KernelResourcesTest {
     @ParameterizedTest
     @ValueSource(strings = {"sm_75", "sm_80", "sm_90", "sm_100"})
     @Timeout(3600)
-    void shouldFitOnAMultiprocessorWithoutSpilling(String architecture) {
+    void fitsOnAMultiprocessorWithoutSpilling(String architecture) {
         Nvrtc compiler = new Nvrtc();
         Pattern tests = Pattern.compile(System.getProperty("starling.conformance", SAMPLE));
         List<KernelSource> sources = new ArrayList<>();

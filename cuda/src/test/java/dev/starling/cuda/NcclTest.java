@@ -66,7 +66,7 @@ class NcclTest {
 
     /** An identifier that is missing stands for any failure to join. */
     @Test
-    void shouldCloseEventsWhereJoiningFails() {
+    void closesEventsWhereJoiningFails() {
         PlayedDriver.devices(2);
         DeviceCollectives collectives;
         try {

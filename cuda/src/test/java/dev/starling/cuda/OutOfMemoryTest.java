@@ -34,7 +34,7 @@ class OutOfMemoryTest {
     private static final int IN = 65;
     private static final long BLOCK = REAL ? 8L << 20 : 5L << 18;
     /** What a real GPU's memory is taken with, in pieces that get smaller. */
-    private static final long LEAST_PIECE = 2L << 20;
+    private static final long MIN_PIECE = 2L << 20;
 
     private boolean captured;
     private final List<Long> ballast = new ArrayList<>();
@@ -46,7 +46,7 @@ class OutOfMemoryTest {
             return;
         }
         Gpu gpu = ((CudaBackend) DEVICE.backend()).gpu();
-        for (long piece = 64L << 30; piece >= LEAST_PIECE; piece /= 2) {
+        for (long piece = 64L << 30; piece >= MIN_PIECE; piece /= 2) {
             while (gpu.freeBytes() >= bytes + piece) {
                 long address = gpu.allocate(piece);
                 if (address == 0) {

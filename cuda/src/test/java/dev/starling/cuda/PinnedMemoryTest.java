@@ -36,7 +36,7 @@ class PinnedMemoryTest {
     Path directory;
 
     @Test
-    void shouldCopyThereAndBack() {
+    void copiesThereAndBack() {
         try (Arena arena = Arena.ofShared()) {
             thereAndBack(arena.allocate(PARTS * BYTES, 4096));
         }
@@ -44,7 +44,7 @@ class PinnedMemoryTest {
 
     /** As a transport has it for processes of one host. */
     @Test
-    void shouldCopyToMemoryThatProcessesShare() throws IOException {
+    void copiesToMemoryThatProcessesShare() throws IOException {
         Path shared = Path.of("/dev/shm");
         Path file = (shared.toFile().isDirectory() ? shared : directory).resolve("starling-pinned-"
                 + ProcessHandle.current().pid());

@@ -40,7 +40,7 @@ class RecurrenceLibraryTest {
 
     /** The library writes into what it kept: asked again, for the same or for less, it must tell the same. */
     @Test
-    void shouldTellGradientsAsOftenAsTheyAreAskedFor() {
+    void tellsGradientsAsOftenAsTheyAreAskedFor() {
         for (Recurrence.Forward op : layers()) {
             try (Scope scope = Scope.open()) {
                 Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
@@ -63,7 +63,7 @@ class RecurrenceLibraryTest {
 
     /** Forwards and backwards in one program, in memory that it shares among what does not live at one time. */
     @Test
-    void shouldTrainInPrograms() {
+    void trainsInPrograms() {
         for (Recurrence.Forward op : layers()) {
             try (Scope scope = Scope.open()) {
                 Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
@@ -79,7 +79,7 @@ class RecurrenceLibraryTest {
 
     /** Sequences of ever other lengths: what is known of a call is forgotten, and its reserve read no more. */
     @Test
-    void shouldTellGradientsOfForgottenCalls() {
+    void tellsGradientsOfForgottenCalls() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Gru(false, true);
             Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
@@ -101,7 +101,7 @@ class RecurrenceLibraryTest {
     }
 
     @Test
-    void shouldLeaveSequencesWithLengthsToOurKernels() {
+    void leavesSequencesWithLengthsToOurKernels() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Gru(false, true);
             List<Tensor> in = new ArrayList<>(List.of(operands(op, PLAYED, 4, 3, 6, 5)));
@@ -114,14 +114,14 @@ class RecurrenceLibraryTest {
     }
 
     @Test
-    void shouldNotReadWhatAnotherDeviceKept() {
+    void doesNotReadWhatAnotherDeviceKept() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Lstm(false, true);
             Tensor[] out = Tensor.apply(op, operands(op, PLAYED, 4, 3, 6, 5));
             Tensor[] moved = Arrays.stream(out).map(t -> t.to(Device.cpu())).toArray(Tensor[]::new);
             Tensor[] in = operands(op, Device.cpu(), 4, 3, 6, 5);
             assertThatThrownBy(() -> gradients(op, true, in, moved)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("one type");
+                    .hasMessageContaining("same type");
         }
     }
 

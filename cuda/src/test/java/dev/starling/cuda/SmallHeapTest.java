@@ -35,7 +35,7 @@ class SmallHeapTest {
     private static final String LIMIT = "-Dorg.bytedeco.javacpp.maxPhysicalBytes=1";
 
     @Test
-    void shouldCallLibrariesWhereJavaCppAllocatesNothing(@TempDir Path folder) throws Exception {
+    void callsLibrariesWhereJavaCppAllocatesNothing(@TempDir Path folder) throws Exception {
         Path said = folder.resolve("said.txt");
         Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--enable-native-access=ALL-UNNAMED", "--add-modules", "jdk.incubator.vector", LIMIT,

@@ -100,7 +100,7 @@ class ThreadsOfKernelsTest {
     }
 
     @Test
-    void shouldTakeNoMoreMemoryTheMoreThreadsThereWere() throws Exception {
+    void takesNoMoreMemoryTheMoreThreadsThereWere() throws Exception {
         for (int i = 0; i < THREADS; i++) {
             int index = i % 3;
             assertThat(inThread(i % 2 == 0, () -> read(take(index)))).isEqualTo(10 * index);
@@ -109,7 +109,7 @@ class ThreadsOfKernelsTest {
     }
 
     @Test
-    void shouldTellNoThreadOfAnothersIndex() throws Exception {
+    void tellsNoThreadOfAnothersIndex() throws Exception {
         assertTells(() -> inThread(false, () -> read(take(7))), 7);
         for (int i = 0; i < 4; i++) {
             // Ends without having read.
@@ -121,7 +121,7 @@ class ThreadsOfKernelsTest {
     }
 
     @Test
-    void shouldTellEachOfManyThreadsOfItsOwn() throws Exception {
+    void tellsEachOfManyThreadsOfItsOwn() throws Exception {
         for (int round = 0; round < 20; round++) {
             List<FutureTask<Float>> all = new ArrayList<>();
             for (int i = 0; i < AT_ONCE; i++) {
@@ -143,7 +143,7 @@ class ThreadsOfKernelsTest {
 
     /** A graph writes where the thread that took it down had its place, also when that is no more. */
     @Test
-    void shouldTellNoThreadOfAGraphsIndex() throws Exception {
+    void tellsNoThreadOfAGraphsIndex() throws Exception {
         // Its place is there to be taken over in the midst of what is taken down next.
         inThread(false, () -> take(9));
         Tensor[] in = {Tensor.of(new float[] {0, 10, 20}).to(DEVICE), Tensor.of(new long[] {1}).to(DEVICE)};

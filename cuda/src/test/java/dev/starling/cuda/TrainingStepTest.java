@@ -106,7 +106,7 @@ class TrainingStepTest {
         List<String> seen = new ArrayList<>();
         Interceptor watcher = new Interceptor() {
             @Override
-            public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+            public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
                 if (op instanceof Update) {
                     seen.add("update");
                 } else if (op instanceof Transfer && outputs[0].device() == Device.cpu()) {
@@ -120,7 +120,7 @@ class TrainingStepTest {
             }
 
             @Override
-            public void read(Tensor tensor) {
+            public void onRead(Tensor tensor) {
             }
         };
         try (Optimizer optimizer = Sgd.over(model).momentum(0.9).build();

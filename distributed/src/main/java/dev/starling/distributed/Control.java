@@ -11,7 +11,7 @@ import java.util.List;
 /** What members and coordinator say to each other. */
 sealed interface Control {
     /** Most members of a group. */
-    int MOST_MEMBERS = 4096;
+    int MAX_MEMBERS = 4096;
 
     /** A process wants to belong. {@code wish} is the rank it would like, or -1. */
     record Join(String address, String host, int wish) implements Control { }
@@ -126,7 +126,7 @@ sealed interface Control {
     private static View readView(DataInputStream in) throws IOException {
         long epoch = in.readLong();
         int world = in.readInt();
-        if (world < 1 || world > MOST_MEMBERS) {
+        if (world < 1 || world > MAX_MEMBERS) {
             throw new IOException("a view of " + world + " members");
         }
         List<Member> members = new ArrayList<>();

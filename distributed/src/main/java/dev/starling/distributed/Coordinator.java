@@ -77,8 +77,8 @@ public final class Coordinator implements Agent, AutoCloseable {
      * @param joining how long the first epoch may take to come together
      */
     public static Coordinator over(Transport transport, int world, OnLoss onLoss, int fewest, Duration joining) {
-        if (world < 1 || world > Control.MOST_MEMBERS || fewest < 1 || fewest > world) {
-            throw TensorException.argument("coordinator", "1 <= fewest <= world <= " + Control.MOST_MEMBERS
+        if (world < 1 || world > Control.MAX_MEMBERS || fewest < 1 || fewest > world) {
+            throw TensorException.argument("coordinator", "1 <= fewest <= world <= " + Control.MAX_MEMBERS
                     + " must hold, got fewest " + fewest + " and world " + world, "change them");
         }
         return new Coordinator(transport, world, onLoss, fewest, joining);

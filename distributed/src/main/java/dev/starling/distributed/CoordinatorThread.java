@@ -8,7 +8,7 @@ import java.util.concurrent.locks.LockSupport;
 /** Drives a {@link Coordinator} in a thread of its own until it is closed. */
 public final class CoordinatorThread implements AutoCloseable {
     private static final long SLEEP_NS = 1_000_000;
-    private static final long LONGEST_SLEEP_NS = 5_000_000;
+    private static final long MAX_SLEEP_NS = 5_000_000;
     private static final Duration CLOSING = Duration.ofSeconds(10);
 
     private final Coordinator coordinator;
@@ -40,7 +40,7 @@ public final class CoordinatorThread implements AutoCloseable {
                 if (work > 0) {
                     lastWork = now;
                 } else {
-                    LockSupport.parkNanos(this, Math.clamp((now - lastWork) / 64, SLEEP_NS, LONGEST_SLEEP_NS));
+                    LockSupport.parkNanos(this, Math.clamp((now - lastWork) / 64, SLEEP_NS, MAX_SLEEP_NS));
                 }
             }
         }

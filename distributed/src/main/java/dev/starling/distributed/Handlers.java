@@ -13,7 +13,7 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 final class Handlers {
     private static final int CHANNELS = 16;
-    private static final int MOST_EARLY = 1024;
+    private static final int MAX_EARLY = 1024;
 
     private final MessageHandler[] handlers = new MessageHandler[CHANNELS];
     private final boolean[] opened = new boolean[CHANNELS];
@@ -39,7 +39,7 @@ final class Handlers {
         }
         if (handlers[channel] != null) {
             handlers[channel].onMessage(from, buffer, offset, length);
-        } else if (!opened[channel] && early.size() < MOST_EARLY) {
+        } else if (!opened[channel] && early.size() < MAX_EARLY) {
             byte[] copy = new byte[length];
             buffer.getBytes(offset, copy);
             early.add(new Early(channel, from, copy));

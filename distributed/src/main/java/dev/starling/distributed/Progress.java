@@ -16,8 +16,8 @@ final class Progress implements AutoCloseable {
     private static final long YIELD_NS = 20_000;
     private static final long SLEEP_NS = 500_000;
     /** While somebody else works: the longer that has been so, the longer. Who has long waited wakes the thread. */
-    private static final long SHORTEST_RELIEF_NS = 2_000_000;
-    private static final long LONGEST_RELIEF_NS = 16_000_000;
+    private static final long MIN_RELIEF_NS = 2_000_000;
+    private static final long MAX_RELIEF_NS = 16_000_000;
     private static final long BUSY_SLEEP_NS = 20_000;
     private static final long CLOSING_MS = 10_000;
 
@@ -41,7 +41,7 @@ final class Progress implements AutoCloseable {
      * @param background whether there is a thread; in a simulation only those who wait work
      */
     Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name) {
-        this(transport, work, busy, background, name, LONGEST_RELIEF_NS);
+        this(transport, work, busy, background, name, MAX_RELIEF_NS);
     }
 
     /** As above, where the thread in the background leaves the work to others for another time at most. */
@@ -56,7 +56,7 @@ final class Progress implements AutoCloseable {
 
     private void run() {
         long lastWork = System.nanoTime();
-        long reliefNs = SHORTEST_RELIEF_NS;
+        long reliefNs = MIN_RELIEF_NS;
         long relievedBy = 0;
         while (!closed) {
             int done = 0;
@@ -70,7 +70,7 @@ final class Progress implements AutoCloseable {
             }
             long now = System.nanoTime();
             if (waiting > 0) {
-                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, longestReliefNs) : SHORTEST_RELIEF_NS;
+                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, longestReliefNs) : MIN_RELIEF_NS;
                 relievedBy = waits;
                 LockSupport.parkNanos(this, reliefNs);
                 continue;
@@ -157,7 +157,7 @@ final class Progress implements AutoCloseable {
             lock.lock();
             waiting--;
             lock.unlock();
-            if (busy.getAsBoolean() || transport.nanoTime() - begin > SHORTEST_RELIEF_NS) {
+            if (busy.getAsBoolean() || transport.nanoTime() - begin > MIN_RELIEF_NS) {
                 wake();
             }
         }

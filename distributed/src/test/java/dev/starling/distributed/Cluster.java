@@ -20,7 +20,7 @@ import java.util.function.UnaryOperator;
 
 /** A group in threads of this JVM, for tests. */
 public final class Cluster {
-    private static final long LONGEST_S = 60;
+    private static final long MAX_S = 60;
 
     private final TransportConfig transport;
     private final int world;
@@ -99,7 +99,7 @@ public final class Cluster {
             }
             List<T> results = new ArrayList<>();
             for (FutureTask<T> rank : ranks) {
-                results.add(rank.get(LONGEST_S, TimeUnit.SECONDS));
+                results.add(rank.get(MAX_S, TimeUnit.SECONDS));
             }
             return results;
         } catch (ExecutionException e) {

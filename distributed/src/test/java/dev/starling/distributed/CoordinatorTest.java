@@ -77,7 +77,7 @@ class CoordinatorTest {
     }
 
     @Test
-    void shouldNotWaitForAMemberThatHasLeft() {
+    void doesNotWaitForAMemberThatHasLeft() {
         try (Coordinator coordinator = open(2, OnLoss.REFORM); Client stays = new Client(coordinator);
                 Client leaves = new Client(coordinator)) {
             stays.hearView(1, 2);
@@ -125,7 +125,7 @@ class CoordinatorTest {
     }
 
     @Test
-    void shouldEndWithTheHigherOfTwoThatSuspectEachOther() {
+    void endsWithTheHigherOfTwoThatSuspectEachOther() {
         try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
                 Client second = new Client(coordinator); Client third = new Client(coordinator)) {
             begin(first, second, third);
@@ -143,7 +143,7 @@ class CoordinatorTest {
     }
 
     @Test
-    void shouldEndAtOnceWithOneThatIsSuspectedAndLeaves() {
+    void endsAtOnceWithOneThatIsSuspectedAndLeaves() {
         try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
                 Client second = new Client(coordinator); Client third = new Client(coordinator)) {
             begin(first, second, third);
@@ -157,7 +157,7 @@ class CoordinatorTest {
     }
 
     @Test
-    void shouldTakeWhoComesInPlaceOfOneThatIsNotKnownToBeGoneYet() {
+    void takesWhoComesInPlaceOfOneThatIsNotKnownToBeGoneYet() {
         try (Coordinator coordinator = open(2, OnLoss.REFORM); Client first = new Client(coordinator);
                 Client dead = new Client(coordinator)) {
             first.hearView(1, 2);
@@ -173,7 +173,7 @@ class CoordinatorTest {
     }
 
     @Test
-    void shouldRefuseOneTooManyWhereNewcomersAreNot() {
+    void refusesOneTooManyWhereNewcomersAreNot() {
         try (Coordinator coordinator = open(2, OnLoss.END); Client first = new Client(coordinator);
                 Client second = new Client(coordinator)) {
             first.hearView(1, 2);

@@ -31,7 +31,7 @@ class GroupTest {
     private static final Duration SOON = Duration.ofSeconds(10);
 
     @Test
-    void shouldGiveRanksAndExchange() {
+    void givesRanksAndExchanges() {
         List<String> said = Cluster.local(3).run(group -> {
             byte[][] all = group.collectives().exchange(("I am " + group.rank()).getBytes(StandardCharsets.UTF_8));
             StringBuilder heard = new StringBuilder();
@@ -44,7 +44,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldReduceInRegisteredMemory() {
+    void reducesInRegisteredMemory() {
         int count = 100_003;
         List<Float> sums = Cluster.local(3).run(group -> {
             try (SymmetricBuffer buffer = group.collectives().symmetric(count * 4L)) {
@@ -70,7 +70,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldNameBothCallsOfAMismatch() {
+    void namesBothCallsOfAMismatch() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
             group.collectives().allReduce(buffer, 0, group.rank() == 0 ? 100 : 200, DType.F32, ReduceOp.SUM)
@@ -80,7 +80,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldLeaveNoByteOut() {
+    void leavesNoByteOut() {
         List<byte[]> all = Cluster.local(2).run(group -> {
             Collectives together = group.collectives();
             byte mine = (byte) (10 + group.rank());
@@ -100,7 +100,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldTellEveryRankWhoWasLost() {
+    void tellsEveryRankWhoWasLost() {
         CountDownLatch ready = new CountDownLatch(3);
         List<String> messages = Cluster.local(3).run(group -> {
             int rank = group.rank();
@@ -122,7 +122,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldEndAWaitAtOnceWhenItIsAborted() {
+    void endsAWaitAtOnceWhenItIsAborted() {
         CountDownLatch ended = new CountDownLatch(1);
         Cluster.local(2).run(group -> {
             if (group.rank() == 0) {
@@ -143,7 +143,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldBeAbortedWhileItJoins() {
+    void isAbortedWhileItJoins() {
         GroupConfig nobody = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-nobody")
                 .joining(SOON.multipliedBy(6));
         assertThatThrownBy(() -> Group.join(nobody, begun -> Thread.ofPlatform().daemon().start(() -> {
@@ -153,7 +153,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldGoOnAtOnceWithoutOneThatIsExcluded() throws Exception {
+    void goesOnAtOnceWithoutOneThatIsExcluded() throws Exception {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(1));
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
                 Coordinator.OnLoss.REFORM, 1, SOON))) {
@@ -174,7 +174,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldTellOfChangesWhoeverWantsToKnow() {
+    void tellsOfChangesWhoeverWantsToKnow() {
         new Cluster(TransportConfig.of("local", Secret.random()), 1, Coordinator.OnLoss.REFORM).run(group -> {
             List<String> told = new CopyOnWriteArrayList<>();
             Runnable[] end = new Runnable[1];
@@ -197,7 +197,7 @@ class GroupTest {
     }
 
     @Test
-    void shouldMeetByAFile(@TempDir Path directory) throws Exception {
+    void meetsByAFile(@TempDir Path directory) throws Exception {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         Path file = directory.resolve("coordinator");
         GroupConfig joining = GroupConfig.of(config, "file:" + file);
@@ -215,7 +215,7 @@ class GroupTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"127.0.0.1", "[::1]"})
-    void shouldMeetByAListOfHosts(String host) throws Exception {
+    void meetsByAListOfHosts(String host) throws Exception {
         assumeTrue(NetworkInterface.getByInetAddress(InetAddress.getByName(host)) != null, "without IPv6");
         int port;
         try (DatagramSocket free = new DatagramSocket()) {

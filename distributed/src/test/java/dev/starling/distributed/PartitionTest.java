@@ -58,7 +58,7 @@ class PartitionTest {
     }
 
     @Test
-    void shouldTellWhenTheOtherSideHeardTheLostOneLast() {
+    void tellsWhenTheOtherSideHeardTheLostOneLast() {
         List<PeerLostException> losses = losses();
         // Ranks 0 and 1 learn it of the coordinator; rank 2 was told that it is the one.
         for (PeerLostException loss : losses.subList(0, 2)) {

@@ -31,7 +31,7 @@ class ProgressTest {
     }
 
     @Test
-    void shouldGoOnInTheBackgroundSoonAfterSomebodyHasWaitedLong() {
+    void goesOnInTheBackgroundSoonAfterSomebodyHasWaitedLong() {
         // The thread sleeps twice as long each time: from 4.094 s of this wait to 8.190 s or later.
         long waitNs = TimeUnit.MILLISECONDS.toNanos(4_300);
         long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(8_100);
@@ -47,7 +47,7 @@ class ProgressTest {
     }
 
     @Test
-    void shouldTellThoseWhoWaitWhatBrokeTheBackground() {
+    void tellsThoseWhoWaitWhatBrokeTheBackground() {
         try (Progress progress = new Progress(transport, () -> {
             if (Thread.currentThread().getName().equals("background")) {
                 throw new StackOverflowError("of the test");
@@ -65,7 +65,7 @@ class ProgressTest {
     }
 
     @Test
-    void shouldWorkNoMoreOnceClosed() {
+    void worksNoMoreOnceClosed() {
         Progress progress = new Progress(transport, this::work, () -> false, true, "test");
         assertThat(progress.await(() -> works.get() > 0, LONG)).isTrue();
         progress.close();

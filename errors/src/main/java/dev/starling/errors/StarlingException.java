@@ -1,12 +1,13 @@
 package dev.starling.errors;
 
 /**
- * The root of all exceptions that Starling throws on purpose: bad arguments and operands, files and data that cannot be
- * used, exhausted memory, lost peers. Its message states what must hold, what came instead, and the remedy.
+ * The root of all exceptions that Starling throws on purpose: for bad arguments and operands, files and data that
+ * cannot be used, exhausted memory, lost peers. Its message states what must hold, the values that do not satisfy it,
+ * and the remedy.
  *
- * <p>These stay outside: {@link NullPointerException}, where an argument is {@code null} and its description does not
- * allow that; checked exceptions, and {@link java.util.NoSuchElementException} of iterators; and whatever code of the
- * caller throws that Starling calls (a body, a data set, a listener).
+ * <p>Three kinds of exception do not extend this class: {@link NullPointerException}, for a {@code null} argument whose
+ * description does not allow {@code null}; checked exceptions and the {@link java.util.NoSuchElementException} of
+ * iterators; and whatever the caller's own code throws when Starling calls it (a body, a data set, a listener).
  */
 public abstract class StarlingException extends RuntimeException {
     private static final long serialVersionUID = 1L;

@@ -45,7 +45,7 @@ class PyTorchParityTest {
 
     @ParameterizedTest
     @CsvSource({"MLP, 32, 0.01", "CNN, 16, 0.001", "RESNET18, 8, 0.001"})
-    void shouldFollowPyTorchThroughTwentySteps(Model model, int samples, double learningRate) {
+    void followsPyTorchThroughTwentySteps(Model model, int samples, double learningRate) {
         double[] together = new double[STEPS];
         double[] worst = new double[STEPS];
         try (TorchModel theirs = TorchModels.create(model, Layout.CONTIGUOUS, learningRate);

@@ -47,7 +47,7 @@ class RecurrentParityTest {
 
     @ParameterizedTest
     @CsvSource({"LSTM", "GRU", "RNN"})
-    void shouldComputeAndDifferentiateAsPyTorch(String cell) {
+    void computesAndDifferentiatesAsPyTorch(String cell) {
         try (Scope scope = Scope.open("test"); PointerScope theirs = new PointerScope();
                 Recurrent ours = switch (cell) {
                     case "LSTM" -> Lstm.of(INPUTS, UNITS).layers(2).bidirectional().build(Generator.seeded(1));

@@ -33,14 +33,14 @@ class CommandLineTest {
 
     @ParameterizedTest
     @CsvSource({"ring, 2, 2, 0.5", "ps, 3, 2, 0.5", "gossip, 2, 3, 0.4"})
-    void shouldTrainWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
+    void trainsWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
         train("mnist", strategy, processes, epochs, least);
     }
 
     /** Machines one after the other, then all of them, over the same processes. */
     @ParameterizedTest
     @CsvSource({"gossip, 2, 20, 0.2"})
-    void shouldTrainADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double least)
+    void trainsADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double least)
             throws Exception {
         trainDeepBeliefNetwork(strategy, processes, epochs, least);
     }
@@ -48,7 +48,7 @@ class CommandLineTest {
     @ParameterizedTest
     @Tag("stress")
     @CsvSource({"ring, 2, 20, 0.35", "ps, 3, 20, 0.2"})
-    void shouldTrainADeepBeliefNetworkWithProcessesInOtherWays(String strategy, int processes, int epochs,
+    void trainsADeepBeliefNetworkWithProcessesInOtherWays(String strategy, int processes, int epochs,
             double least) throws Exception {
         trainDeepBeliefNetwork(strategy, processes, epochs, least);
     }
@@ -60,7 +60,7 @@ class CommandLineTest {
     @ParameterizedTest
     @Tag("stress")
     @CsvSource({"ps --staleness 3, 3, 3, 0.4", "ring --transport ucx, 2, 1, 0.4"})
-    void shouldTrainWithProcessesInOtherWays(String strategy, int processes, int epochs, double least)
+    void trainsWithProcessesInOtherWays(String strategy, int processes, int epochs, double least)
             throws Exception {
         train("mnist", strategy, processes, epochs, least);
     }
@@ -94,7 +94,7 @@ class CommandLineTest {
 
     /** A coordinator, a worker and a server, each started by itself; worker and server are both number 0. */
     @Test
-    void shouldFormAGroupAtACoordinatorOfItsOwn() throws Exception {
+    void formsAGroupAtACoordinatorOfItsOwn() throws Exception {
         DigitRenderer renderer = new DigitRenderer(1);
         write("train", renderer.images(0, 800));
         write("t10k", renderer.images(800, 200));
@@ -143,7 +143,7 @@ class CommandLineTest {
     @Tag("stress")
     @Timeout(900)
     @ValueSource(strings = {"ring", "ps", "ps --staleness 4", "gossip", "ring --transport ucx"})
-    void shouldLearnRealDigits(String strategy) throws Exception {
+    void learnsRealDigits(String strategy) throws Exception {
         Path data = Path.of(System.getProperty("starling.data", ""), "mnist");
         assumeTrue(Files.isDirectory(data), () -> "no " + data + "; set -Dstarling.data=DIR");
         assumeUcx(strategy.endsWith("ucx"));
@@ -161,7 +161,7 @@ class CommandLineTest {
     }
 
     @Test
-    void shouldSayThatThereAreNoData() throws Exception {
+    void saysThatThereAreNoData() throws Exception {
         Program program = Program.run("train", "mnist", "--workers", "2", "--data", dir.toString());
         assertThat(program.status()).isEqualTo(1);
         assertThat(program.errors()).contains("starling: ").contains(dir.toString());
@@ -169,7 +169,7 @@ class CommandLineTest {
     }
 
     @Test
-    void shouldSayWhichTransportsThereAre() throws Exception {
+    void saysWhichTransportsThereAre() throws Exception {
         Program program = Program.run("train", "digits", "--workers", "2", "--transport", "pigeon");
         assertThat(program.status()).isEqualTo(1);
         assertThat(program.errors()).contains("starling: no transport is called pigeon; there are aeron, local")
@@ -178,7 +178,7 @@ class CommandLineTest {
     }
 
     @Test
-    void shouldRunAnyCommand() throws Exception {
+    void runsAnyCommand() throws Exception {
         Program program = Program.run("run", "--workers", "2", "--", "/bin/sh", "-c",
                 "echo $STARLING_RANK of $STARLING_WORLD at ${STARLING_COORDINATOR##*:}; echo \"$0\" >&2; sleep 1",
                 "an argument");
@@ -191,7 +191,7 @@ class CommandLineTest {
     }
 
     @Test
-    void shouldEndAsTheCommandThatFailed() throws Exception {
+    void endsAsTheCommandThatFailed() throws Exception {
         Program program = Program.run("run", "--workers", "2", "--", "/bin/sh", "-c",
                 "[ $STARLING_RANK = 1 ] || exec sleep 100; echo the reason >&2; exit 7");
         assertThat(program.status()).isEqualTo(7);

@@ -17,7 +17,7 @@ class ExaminationTest {
     private final Examination examination = new Examination();
 
     @Test
-    void shouldNoteWhatHangsAndFindTheRest() {
+    void notesWhatHangsAndFindsTheRest() {
         CountDownLatch never = new CountDownLatch(1);
         Finding found = new Finding("B", Verdict.OK, "well", "");
         examination.begin("A", Duration.ofMillis(100), "wait no longer", () -> {
@@ -31,7 +31,7 @@ class ExaminationTest {
     }
 
     @Test
-    void shouldTellWhatCannotBeLookedAt() {
+    void tellsWhatCannotBeLookedAt() {
         examination.begin("A", LONG, "", () -> {
             throw new IllegalArgumentException("no idea");
         });

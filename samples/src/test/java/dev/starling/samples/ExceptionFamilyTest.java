@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ExceptionFamilyTest {
     @ParameterizedTest
     @ValueSource(classes = {Tensor.class, Tape.class, Layer.class, Transport.class, Group.class})
-    void shouldDeriveEveryPublicExceptionFromOneRoot(Class<?> ofModule) throws Exception {
+    void derivesEveryPublicExceptionFromOneRoot(Class<?> ofModule) throws Exception {
         URI place = ofModule.getProtectionDomain().getCodeSource().getLocation().toURI();
         List<String> names;
         if (place.getPath().endsWith(".jar")) {

@@ -21,7 +21,7 @@ class LearningCurveTest {
     Path dir;
 
     @Test
-    void shouldDrawBothCurvesInBothPanels() throws IOException {
+    void drawsBothCurvesInBothPanels() throws IOException {
         LearningCurve curve = new LearningCurve("test");
         for (int i = 1; i <= 5000; i++) {
             curve.train(i / 1000.0, 2.0 * Math.exp(-i / 1000.0), 1 - Math.exp(-i / 1000.0));
@@ -38,7 +38,7 @@ class LearningCurveTest {
     }
 
     @Test
-    void shouldDrawASinglePointAndNoPointAtAll() throws IOException {
+    void drawsASinglePointAndNoPointAtAll() throws IOException {
         LearningCurve curve = new LearningCurve("test");
         BufferedImage empty = write(curve, "empty.png");
         assertThat(count(empty, HELD_OUT, 0, empty.getWidth())).isZero();
@@ -50,7 +50,7 @@ class LearningCurveTest {
     }
 
     @Test
-    void shouldLeaveOutLossesThatAreNotFinite() throws IOException {
+    void leavesOutLossesThatAreNotFinite() throws IOException {
         LearningCurve curve = new LearningCurve("diverged");
         curve.train(1, Double.NaN, 0.1);
         curve.train(2, Double.POSITIVE_INFINITY, 0.1);
@@ -60,7 +60,7 @@ class LearningCurveTest {
     }
 
     @Test
-    void shouldSayThatTheFileCannotBeWritten() throws IOException {
+    void saysThatTheFileCannotBeWritten() throws IOException {
         Path file = Files.writeString(dir.resolve("file"), "no directory");
         assertThatThrownBy(() -> new LearningCurve("test").write(file.resolve("curve.png")))
             .isInstanceOf(DataException.class).hasMessageContaining("curve.png");

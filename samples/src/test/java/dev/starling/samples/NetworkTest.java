@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 /** The doctor looks at all of the network, on a machine where tests run: there loopback and Aeron work. */
 class NetworkTest {
     @Test
-    void shouldLookAtEverythingAndKnowARemedy() {
+    void looksAtEverythingAndKnowsARemedy() {
         Examination examination = new Examination();
         Network.inspect(examination, Duration.ofSeconds(30));
         List<Finding> findings = examination.findings();

@@ -10,9 +10,9 @@ import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
 
 /**
- * Elementwise operations. Two operands broadcast together and meet in their {@link DType#promote promoted} type; a Java
- * number takes the tensor's type, or makes an integer tensor floating if it has a fraction. Functions of analysis turn
- * integers into {@link DType#toFloating floating} numbers.
+ * Elementwise operations. Two operands are broadcast to a common shape and converted to their {@link DType#promote
+ * promoted} type. A Java number is converted to the tensor's type; a number with a fraction first converts an integer
+ * tensor to a floating type. Functions of analysis convert integers to {@link DType#toFloating floating} numbers.
  */
 public sealed interface Arithmetic permits Tensor {
     private Tensor self() {
@@ -32,12 +32,15 @@ public sealed interface Arithmetic permits Tensor {
         if (a.dtype() == b.dtype()) {
             return Tensor.compute(op, a, b);
         }
-        DType meet = DType.promote(a.dtype(), b.dtype());
-        return Tensor.compute(op, a.to(meet), b.to(meet));
+        DType common = DType.promote(a.dtype(), b.dtype());
+        return Tensor.compute(op, a.to(common), b.to(common));
     }
 
-    /** Returns a tensor of this shape to work with {@code value}: of a floating type if the value asks for it. */
-    private Tensor meeting(double value) {
+    /**
+     * Returns this tensor in the type in which it meets the Java number {@code value}: floating if the value has a
+     * fraction.
+     */
+    private Tensor promotedFor(double value) {
         boolean whole = value == Math.rint(value) && !Double.isInfinite(value);
         if (self().dtype() == DType.BOOL) {
             return self().to(whole ? DType.I64 : DType.F32);
@@ -45,22 +48,24 @@ public sealed interface Arithmetic permits Tensor {
         return self().dtype().isFloating() || whole ? self() : self().to(self().dtype().toFloating());
     }
 
-    /** Converts the elements; returns this tensor if it has the type already. See {@link Cast}. */
+    /**
+     * Returns the elements converted to {@code dtype}, or this tensor if it has that type already. See {@link Cast}.
+     */
     default Tensor to(DType dtype) {
         return dtype == self().dtype() ? self() : Tensor.compute(new Cast(dtype), self());
     }
 
-    /** Returns a scalar of this type and device. */
+    /** Returns a scalar of this tensor's type, on its device. */
     default Tensor scalarLike(double value) {
         return Creation.full(new Spec(self().dtype(), Shape.scalar(), self().device()), value);
     }
 
-    /** Returns zeros of this type, shape and device. */
+    /** Returns zeros of this tensor's type and shape, on its device. */
     default Tensor zerosLike() {
         return Creation.full(self().spec(), 0);
     }
 
-    /** Returns ones of this type, shape and device. */
+    /** Returns ones of this tensor's type and shape, on its device. */
     default Tensor onesLike() {
         return Creation.full(self().spec(), 1);
     }
@@ -97,31 +102,31 @@ public sealed interface Arithmetic permits Tensor {
         return binary(new Binary.FloorDivide(), b);
     }
 
-    /** Returns the greater, NaN if one is NaN. */
+    /** Returns the larger of a and b; NaN if either is NaN. */
     default Tensor maximum(Tensor b) {
         return binary(new Binary.Maximum(), b);
     }
 
-    /** Returns the lesser, NaN if one is NaN. */
+    /** Returns the smaller of a and b; NaN if either is NaN. */
     default Tensor minimum(Tensor b) {
         return binary(new Binary.Minimum(), b);
     }
 
-    /** Returns a/b, floating also for integers. */
+    /** Returns a/b; the result is floating even for integers. */
     default Tensor div(Tensor b) {
-        DType meet = DType.promote(self().dtype(), b.dtype()).toFloating();
-        return Tensor.compute(new Binary.Div(), self().to(meet), b.to(meet));
+        DType common = DType.promote(self().dtype(), b.dtype()).toFloating();
+        return Tensor.compute(new Binary.Div(), self().to(common), b.to(common));
     }
 
     /** Returns the angle of the point {@code (b, this)} in radians. */
     default Tensor atan2(Tensor b) {
-        DType meet = DType.promote(self().dtype(), b.dtype()).toFloating();
-        return Tensor.compute(new Binary.Atan2(), self().to(meet), b.to(meet));
+        DType common = DType.promote(self().dtype(), b.dtype()).toFloating();
+        return Tensor.compute(new Binary.Atan2(), self().to(common), b.to(common));
     }
 
     /** Returns a + b. */
     default Tensor add(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(1, b), a) : a.add(a.scalarLike(b));
     }
 
@@ -132,11 +137,11 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns a·b. */
     default Tensor mul(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(b, 0), a) : a.mul(a.scalarLike(b));
     }
 
-    /** Returns a/b, floating also for integers. */
+    /** Returns a/b; the result is floating even for integers. */
     default Tensor div(double b) {
         Tensor a = self().to(self().dtype().toFloating());
         return a.div(a.scalarLike(b));
@@ -144,11 +149,11 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns aᵇ. */
     default Tensor pow(double b) {
-        Tensor a = b < 0 ? self().to(self().dtype().toFloating()) : meeting(b);
+        Tensor a = b < 0 ? self().to(self().dtype().toFloating()) : promotedFor(b);
         return Tensor.compute(new Unary.PowScalar(b), a.to(a.dtype().toFloating())).to(a.dtype());
     }
 
-    /** Returns each element moved into [low, high]. */
+    /** Returns each element clamped to [low, high]. */
     default Tensor clamp(double low, double high) {
         return Tensor.compute(new Unary.Clamp(low, high), self());
     }
@@ -180,7 +185,7 @@ public sealed interface Arithmetic permits Tensor {
         return floating(new Unary.Exp());
     }
 
-    /** Returns eˣ - 1, exact near 0. */
+    /** Returns eˣ - 1, accurate near 0. */
     default Tensor expm1() {
         return floating(new Unary.Expm1());
     }
@@ -190,7 +195,7 @@ public sealed interface Arithmetic permits Tensor {
         return floating(new Unary.Log());
     }
 
-    /** Returns ln(1 + x), exact near 0. */
+    /** Returns ln(1 + x), accurate near 0. */
     default Tensor log1p() {
         return floating(new Unary.Log1p());
     }
@@ -275,12 +280,12 @@ public sealed interface Arithmetic permits Tensor {
         return floating(new Unary.Erf());
     }
 
-    /** Returns the greatest integer not above x. */
+    /** Returns the largest integer not above x. */
     default Tensor floor() {
         return self().dtype().isFloating() ? unary(new Unary.Floor()) : self();
     }
 
-    /** Returns the least integer not below x. */
+    /** Returns the smallest integer not below x. */
     default Tensor ceil() {
         return self().dtype().isFloating() ? unary(new Unary.Ceil()) : self();
     }
@@ -290,7 +295,7 @@ public sealed interface Arithmetic permits Tensor {
         return self().dtype().isFloating() ? unary(new Unary.Round()) : self();
     }
 
-    /** Returns the nearest integer towards 0. */
+    /** Returns x rounded towards 0. */
     default Tensor trunc() {
         return self().dtype().isFloating() ? unary(new Unary.Trunc()) : self();
     }
@@ -315,7 +320,7 @@ public sealed interface Arithmetic permits Tensor {
         return floating(new Activation.Softplus());
     }
 
-    /** Returns x·Φ(x), with the error function. */
+    /** Returns x·Φ(x), computed with the error function. */
     default Tensor gelu() {
         return floating(new Activation.Gelu(false));
     }
@@ -332,114 +337,114 @@ public sealed interface Arithmetic permits Tensor {
 
     // ---- comparison and logic ----
 
-    /** Tells where a = b. */
+    /** Returns whether a = b, element by element. */
     default Tensor eq(Tensor b) {
         return binary(new Comparison.Equal(), b);
     }
 
-    /** Tells where a = b. */
+    /** Returns whether a = b, element by element. */
     default Tensor eq(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.eq(a.scalarLike(b));
     }
 
-    /** Tells where a ≠ b. */
+    /** Returns whether a ≠ b, element by element. */
     default Tensor ne(Tensor b) {
         return binary(new Comparison.NotEqual(), b);
     }
 
-    /** Tells where a ≠ b. */
+    /** Returns whether a ≠ b, element by element. */
     default Tensor ne(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.ne(a.scalarLike(b));
     }
 
-    /** Tells where a &lt; b. */
+    /** Returns whether a &lt; b, element by element. */
     default Tensor lt(Tensor b) {
         return binary(new Comparison.Less(), b);
     }
 
-    /** Tells where a &lt; b. */
+    /** Returns whether a &lt; b, element by element. */
     default Tensor lt(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.lt(a.scalarLike(b));
     }
 
-    /** Tells where a ≤ b. */
+    /** Returns whether a ≤ b, element by element. */
     default Tensor le(Tensor b) {
         return binary(new Comparison.LessEqual(), b);
     }
 
-    /** Tells where a ≤ b. */
+    /** Returns whether a ≤ b, element by element. */
     default Tensor le(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.le(a.scalarLike(b));
     }
 
-    /** Tells where a &gt; b. */
+    /** Returns whether a &gt; b, element by element. */
     default Tensor gt(Tensor b) {
         return binary(new Comparison.Greater(), b);
     }
 
-    /** Tells where a &gt; b. */
+    /** Returns whether a &gt; b, element by element. */
     default Tensor gt(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.gt(a.scalarLike(b));
     }
 
-    /** Tells where a ≥ b. */
+    /** Returns whether a ≥ b, element by element. */
     default Tensor ge(Tensor b) {
         return binary(new Comparison.GreaterEqual(), b);
     }
 
-    /** Tells where a ≥ b. */
+    /** Returns whether a ≥ b, element by element. */
     default Tensor ge(double b) {
-        Tensor a = meeting(b);
+        Tensor a = promotedFor(b);
         return a.ge(a.scalarLike(b));
     }
 
-    /** Tells where x is NaN. */
+    /** Returns whether x is NaN, element by element. */
     default Tensor isNan() {
         return unary(new Comparison.IsNan());
     }
 
-    /** Tells where x is infinite. */
+    /** Returns whether x is infinite, element by element. */
     default Tensor isInf() {
         return unary(new Comparison.IsInf());
     }
 
-    /** Tells where x is neither NaN nor infinite. */
+    /** Returns whether x is neither NaN nor infinite, element by element. */
     default Tensor isFinite() {
         return unary(new Comparison.IsFinite());
     }
 
-    /** Returns a ∧ b: logic on booleans, bit by bit on integers. */
+    /** Returns a ∧ b: logical for booleans, bitwise for integers. */
     default Tensor and(Tensor b) {
         return binary(new Logic.And(), b);
     }
 
-    /** Returns a ∨ b: logic on booleans, bit by bit on integers. */
+    /** Returns a ∨ b: logical for booleans, bitwise for integers. */
     default Tensor or(Tensor b) {
         return binary(new Logic.Or(), b);
     }
 
-    /** Returns a ⊕ b: logic on booleans, bit by bit on integers. */
+    /** Returns a ⊕ b: logical for booleans, bitwise for integers. */
     default Tensor xor(Tensor b) {
         return binary(new Logic.Xor(), b);
     }
 
-    /** Returns ¬a: logic on booleans, bit by bit on integers. */
+    /** Returns ¬a: logical for booleans, bitwise for integers. */
     default Tensor not() {
         return unary(new Logic.Not());
     }
 
-    /** Returns, with this as a boolean condition, {@code a} where it holds and {@code b} elsewhere. */
+    /** Returns {@code a} where this boolean tensor is true and {@code b} elsewhere. */
     default Tensor where(Tensor a, Tensor b) {
-        DType meet = DType.promote(a.dtype(), b.dtype());
-        return Tensor.compute(new Where(), self(), a.to(meet), b.to(meet));
+        DType common = DType.promote(a.dtype(), b.dtype());
+        return Tensor.compute(new Where(), self(), a.to(common), b.to(common));
     }
 
-    /** Returns this tensor with {@code value} where the boolean {@code mask} holds. */
+    /** Returns this tensor with {@code value} where the boolean {@code mask} is true. */
     default Tensor maskedFill(Tensor mask, double value) {
         return Tensor.compute(new Where(), mask, self().scalarLike(value), self());
     }

@@ -9,7 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Convolution and transposed convolution over 1, 2 or 3 spatial dimensions. Shapes are told in {@link Convolution}; a
+ * Convolution and transposed convolution over 1, 2 or 3 spatial dimensions. {@link Convolution} documents the shapes; a
  * bias may be {@code null}.
  */
 public final class Convolutions {
@@ -28,7 +28,7 @@ public final class Convolutions {
         return conv(x, weight, bias, Geometry.of(2, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
-    /** Convolution with values for height and width. */
+    /** Convolution with separate values for height and width. */
     public static Tensor conv2d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
             int groups) {
         return conv(x, weight, bias, geometry(2, stride, padding, dilation, groups), Epilogue.NONE);
@@ -40,7 +40,7 @@ public final class Convolutions {
         return conv(x, weight, bias, Geometry.of(3, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
-    /** Convolution with values for depth, height and width. */
+    /** Convolution with separate values for depth, height and width. */
     public static Tensor conv3d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
             int groups) {
         return conv(x, weight, bias, geometry(3, stride, padding, dilation, groups), Epilogue.NONE);
@@ -62,12 +62,12 @@ public final class Convolutions {
     }
 
     /**
-     * Returns weights in the memory layout in which convolutions of their device read them without a copy. It is for
-     * weights that are used more than once.
+     * Returns weights in the memory layout that convolutions on their device read without a copy. Use it for weights
+     * that several convolutions share.
      *
      * @param weight {@code [O, C/groups, *kernel]}
-     * @return {@code weight} itself where it lies so, else a copy of the same shape and elements, through which no
-     *     gradient flows
+     * @return {@code weight} itself if it already has that layout, else a copy of the same shape and elements, through
+     *     which no gradient flows
      */
     public static Tensor arranged(Tensor weight) {
         if (weight.rank() < 3 || !weight.device().backend().convolvesChannelsLast() || ChannelsLast.holds(weight)) {
@@ -105,8 +105,8 @@ public final class Convolutions {
      * @param x {@code [N, C, *in]}
      * @param weight {@code [C, O/groups, *kernel]}
      * @param bias {@code [O]}, or {@code null}
-     * @param outputPadding one value per spatial dimension, less than the stride: tells apart the output sizes that the
-     *     stride rounds to one input size
+     * @param outputPadding one value per spatial dimension, less than the stride: selects among the output sizes that
+     *     the stride rounds to one input size
      * @return {@code [N, O, *out]}
      */
     public static Tensor convTranspose(Tensor x, Tensor weight, Tensor bias, Geometry geometry, int... outputPadding) {
@@ -117,11 +117,11 @@ public final class Convolutions {
                     "x and weight must have rank " + (rank + 2), "reshape them");
         }
         if (outputPadding.length != rank || geometry.padding().length != rank || geometry.dilation().length != rank) {
-            throw argument(operands, "needs a padding, a dilation and an output padding for each of " + rank
+            throw argument(operands, "needs one padding, dilation and output padding for each of the " + rank
                     + " dimensions", "give " + rank + " of each");
         }
         if (geometry.groups() <= 0 || weight.size(1) > Integer.MAX_VALUE) {
-            throw argument(operands, "groups must be > 0 and output channels less than 2^31, got " + geometry,
+            throw argument(operands, "groups must be > 0 and output channels must be < 2^31, got " + geometry,
                     "change groups or the weight");
         }
         long[] out = new long[rank + 2];
@@ -134,7 +134,7 @@ public final class Convolutions {
         return bias == null ? y : y.add(bias.reshape(Norms.perChannel(y)));
     }
 
-    /** Returns the output's size; sizes below 2³¹ cannot overflow. */
+    /** Returns the output's size. Operand sizes below 2³¹ cannot overflow a long here. */
     private static long transposed(List<Spec> operands, Geometry geometry, int i, int outputPadding) {
         long in = operands.get(0).shape().dim(i + 2);
         long kernel = operands.get(1).shape().dim(i + 2);
@@ -144,12 +144,12 @@ public final class Convolutions {
                     "use a smaller output padding");
         }
         if (Math.max(in, kernel) > Integer.MAX_VALUE) {
-            throw argument(operands, "sizes must be less than 2^31 in dimension " + (i + 2), "use smaller operands");
+            throw argument(operands, "sizes must be < 2^31 in dimension " + (i + 2), "use smaller operands");
         }
         long size = (in - 1) * stride - 2L * geometry.padding()[i] + geometry.dilation()[i] * (kernel - 1) + 1
                 + outputPadding;
         if (size > Integer.MAX_VALUE) {
-            throw argument(operands, "the output must be shorter than 2^31 in dimension " + (i + 2) + ", got " + size,
+            throw argument(operands, "the output's size must be < 2^31 in dimension " + (i + 2) + ", got " + size,
                     "use a smaller stride or dilation");
         }
         return Math.max(0, size);
@@ -161,7 +161,7 @@ public final class Convolutions {
 
     private static Geometry geometry(int rank, int[] stride, int[] padding, int[] dilation, int groups) {
         if (stride.length != rank || padding.length != rank || dilation.length != rank) {
-            throw TensorException.argument("conv" + rank + "d", "needs " + rank + " values each, got stride "
+            throw TensorException.argument("conv" + rank + "d", "needs " + rank + " values for each option, got stride "
                     + Arrays.toString(stride) + ", padding " + Arrays.toString(padding) + ", dilation "
                     + Arrays.toString(dilation), "give one value per spatial dimension");
         }

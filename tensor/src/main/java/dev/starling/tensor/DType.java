@@ -1,8 +1,8 @@
 package dev.starling.tensor;
 
 /**
- * Element types. Promotion follows NumPy's array rules; the 16-bit brain float, which NumPy lacks, behaves like
- * {@link #F16} towards integers and meets {@link #F16} in {@link #F32}.
+ * Element types. Promotion follows NumPy's rules for arrays. The 16-bit brain float, which NumPy lacks, behaves like
+ * {@link #F16} beside integers; {@link #BF16} and {@link #F16} promote to {@link #F32}.
  */
 public enum DType {
     /** IEEE 754 binary32. */
@@ -41,17 +41,17 @@ public enum DType {
         return bytes;
     }
 
-    /** Tells whether this is a floating-point type, the only ones that carry gradients. */
+    /** Returns whether this is a floating-point type; only these carry gradients. */
     public boolean isFloating() {
         return kind == Kind.FLOAT;
     }
 
-    /** Tells whether this is a signed or unsigned integer type; {@link #BOOL} is not. */
+    /** Returns whether this is a signed or unsigned integer type; {@link #BOOL} is not. */
     public boolean isInteger() {
         return kind == Kind.INTEGER;
     }
 
-    /** Returns the type in which NumPy would compute {@code a ∘ b} for arrays of these types. */
+    /** Returns the type in which NumPy computes {@code a ∘ b} for arrays of these types. */
     public static DType promote(DType a, DType b) {
         if (a == b || b == BOOL) {
             return a;
@@ -71,8 +71,8 @@ public enum DType {
     }
 
     /**
-     * Returns the type in which a function such as {@code sqrt} computes: itself if floating, else {@link #F32} for
-     * 8-bit types and {@link #F64}.
+     * Returns the type in which a function such as {@code sqrt} computes: this type if it is floating, {@link #F32} for
+     * 8-bit types, {@link #F64} for the others.
      */
     public DType toFloating() {
         if (isFloating()) {
@@ -82,7 +82,8 @@ public enum DType {
     }
 
     /**
-     * Returns the type in which a sum over elements of this type accumulates: {@link #I64} for integers and booleans.
+     * Returns the type in which a sum over elements of this type accumulates: {@link #I64} for integers and booleans,
+     * else this type.
      */
     public DType toSum() {
         return isFloating() ? this : I64;

@@ -13,7 +13,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import java.util.Map;
 
-/** A place where tensors live and operations run. One instance per device; its backend is opened at first use. */
+/**
+ * A processor that holds tensors and runs operations. There is one instance per device; its backend opens at first use.
+ */
 public final class Device {
     private static final Map<String, Device> DEVICES = new ConcurrentHashMap<>();
     private static final ScopedValue<Device> CURRENT = ScopedValue.newInstance();
@@ -31,47 +33,48 @@ public final class Device {
         text = index == 0 && !type.equals("cuda") ? type : type + ":" + index;
     }
 
-    /** Returns the processor, with the fast kernels. */
+    /** Returns the CPU with its fast kernels. */
     public static Device cpu() {
         return CPU;
     }
 
-    /** Returns the slow device that defines every operation in double precision: the tests' oracle. */
+    /** Returns the slow device that defines every operation in double precision; tests use it as their oracle. */
     public static Device reference() {
         return REFERENCE;
     }
 
-    /** Returns an NVIDIA GPU. Its absence shows at first use, with reason and remedy. */
+    /** Returns an NVIDIA GPU. If there is none, its first use fails with the reason and a remedy. */
     public static Device cuda(int index) {
         return of("cuda", index);
     }
 
     /**
-     * Returns the device of a backend's type and index. Whether there is one shows at first use.
+     * Returns the device with this backend type and index. If there is none, its first use fails.
      *
      * @throws TensorException if the index is negative
      */
     public static Device of(String type, int index) {
         if (index < 0) {
             throw new TensorException(TensorException.Problem.DEVICE, "device " + type, List.of(),
-                    "the index must be >= 0, got " + index, "count devices from 0");
+                    "the device index must be >= 0, got " + index, "count devices from 0");
         }
         return DEVICES.computeIfAbsent(type + ":" + index, k -> new Device(type, index));
     }
 
     /**
-     * Returns the device on which tensors are made where none is named: the CPU unless {@link #with} says otherwise.
+     * Returns the device on which factories without a device parameter make tensors: the CPU, or the one set with
+     * {@link #with}.
      */
     public static Device current() {
         return CURRENT.isBound() ? CURRENT.get() : CPU;
     }
 
-    /** Runs {@code body} with {@code device} as the {@link #current} one of this thread. */
+    /** Runs {@code body} with {@code device} as this thread's {@link #current} device. */
     public static <T> T with(Device device, Supplier<T> body) {
         return ScopedValue.where(CURRENT, device).call(body::get);
     }
 
-    /** Returns what every backend on the class or module path finds on this machine, by type. */
+    /** Returns, by device type, what each backend on the class path or module path finds on this machine. */
     public static Map<String, Probe> probes() {
         Map<String, Probe> found = new TreeMap<>();
         for (BackendProvider provider : providers()) {
@@ -81,8 +84,8 @@ public final class Device {
     }
 
     /**
-     * Returns the libraries that the backends of this machine's devices make use of, those that are missing among them.
-     * May take seconds.
+     * Returns the native libraries that this machine's backends use, including those that are missing. May take
+     * seconds.
      */
     public static List<Library> libraries() {
         List<Library> found = new ArrayList<>();
@@ -116,7 +119,7 @@ public final class Device {
         return b != null ? b : open();
     }
 
-    /** Returns how much of the device's memory is lent out and cached. */
+    /** Returns how much of the device's memory is in use and how much is cached. */
     public MemoryUse memory() {
         return backend().memory().use();
     }

@@ -5,13 +5,13 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Sums of products in Einstein's notation: {@code einsum("bij,bjk->bik", a, b)}. A letter names a dimension; what is
- * not in the output is summed; a letter twice in one operand takes its diagonal; {@code ...} stands for the remaining
- * dimensions, which broadcast. Without {@code ->} the output has the ellipsis, then the letters that occur once, in
- * alphabetical order, capitals first.
+ * Sums of products in Einstein notation: {@code einsum("bij,bjk->bik", a, b)}. A letter names a dimension. Dimensions
+ * that the output lacks are summed; a letter that occurs twice in one operand selects its diagonal; {@code ...} stands
+ * for the remaining dimensions, which broadcast. Without {@code ->} the output has the ellipsis, then the letters that
+ * occur once, in alphabetical order, capitals first.
  */
 public final class Einsum {
-    /** Labels of dimensions under an ellipsis count down from here, the last dimension first. */
+    /** Dimensions under an ellipsis are labelled -1, -2, .. from the last one to the first. */
     private static final int ELLIPSIS = -1;
 
     private final String equation;
@@ -25,7 +25,7 @@ public final class Einsum {
     }
 
     /**
-     * Evaluates an equation; operands meet in their promoted type, and contract from left to right.
+     * Evaluates an equation. Operands are converted to their promoted type and contracted from left to right.
      *
      * @throws TensorException if the equation is malformed or does not fit the operands
      */
@@ -72,12 +72,15 @@ public final class Einsum {
                 throw malformed("the output names " + name(label) + " twice");
             }
             if (label >= 0 && terms.stream().noneMatch(t -> t.contains(label))) {
-                throw malformed("the output names " + name(label) + ", which no operand has");
+                throw malformed("the output names " + name(label) + ", which occurs in no operand");
             }
         }
     }
 
-    /** Returns a letter's label, or that of each of {@code covered} dimensions for an ellipsis. */
+    /**
+     * Returns the labels of a term: that of each letter and, for an ellipsis, one for each of {@code covered}
+     * dimensions.
+     */
     private List<Integer> labels(String term, int covered) {
         List<Integer> labels = new ArrayList<>();
         boolean open = false;
@@ -92,7 +95,7 @@ public final class Einsum {
             } else if (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
                 labels.add((int) c);
             } else {
-                throw malformed("'" + c + "' is no letter");
+                throw malformed("'" + c + "' is not a letter");
             }
         }
         return labels;
@@ -113,16 +116,16 @@ public final class Einsum {
         return label < 0 ? "..." : "'" + (char) label + "'";
     }
 
-    // ---- its value ----
+    // ---- evaluation ----
 
-    /** A tensor whose dimensions have labels, each its own. */
+    /** A tensor with one label for each dimension; no label occurs twice. */
     private record Term(Tensor tensor, List<Integer> labels) {
         long size(int label) {
             int i = labels.indexOf(label);
             return i < 0 ? 1 : tensor.size(i);
         }
 
-        /** Returns the tensor with the dimensions {@code wanted} in this order, of size 1 where it has none. */
+        /** Returns the tensor with the dimensions {@code wanted}, in this order; those that it lacks have size 1. */
         Tensor as(List<Integer> wanted) {
             int[] order = wanted.stream().filter(labels::contains).mapToInt(labels::indexOf).toArray();
             Tensor x = tensor.permute(order);
@@ -136,7 +139,7 @@ public final class Einsum {
             meet = DType.promote(meet, t.dtype());
         }
         if (meet == DType.BOOL) {
-            throw fault(TensorException.Problem.DTYPE, "needs numbers", "cast with to(DType)");
+            throw fault(TensorException.Problem.DTYPE, "operands must be numbers", "cast with to(DType)");
         }
         Term result = null;
         for (int i = 0; i < operands.length; i++) {
@@ -146,7 +149,7 @@ public final class Einsum {
         return result.as(output);
     }
 
-    /** Tells whether the output or an operand after {@code i} has this label. */
+    /** Returns whether the output or an operand after {@code i} has this label. */
     private boolean later(int label, int i) {
         return output.contains(label) || terms.subList(i + 1, terms.size()).stream().anyMatch(t -> t.contains(label));
     }
@@ -159,7 +162,7 @@ public final class Einsum {
             while (last != i) {
                 if (t.tensor.size(i) != t.tensor.size(last)) {
                     throw fault(TensorException.Problem.SHAPE, name(label) + " names sizes " + t.tensor.size(i)
-                            + " and " + t.tensor.size(last) + " of one operand", "use two letters");
+                            + " and " + t.tensor.size(last) + " in one operand", "use two letters");
                 }
                 List<Integer> labels = new ArrayList<>(t.labels);
                 labels.remove(last);
@@ -170,24 +173,27 @@ public final class Einsum {
         return t;
     }
 
-    /** Sums over what only this operand has. */
+    /** Sums over the dimensions that only this operand has. */
     private Term reduced(Term term, int i, Term before) {
-        List<Integer> gone = term.labels.stream()
+        List<Integer> dropped = term.labels.stream()
                 .filter(l -> !later(l, i) && (before == null || !before.labels.contains(l))).toList();
-        return sum(term, gone);
+        return sum(term, dropped);
     }
 
-    private static Term sum(Term term, List<Integer> gone) {
-        if (gone.isEmpty()) {
+    private static Term sum(Term term, List<Integer> dropped) {
+        if (dropped.isEmpty()) {
             return term;
         }
-        int[] axes = gone.stream().mapToInt(term.labels::indexOf).toArray();
+        int[] axes = dropped.stream().mapToInt(term.labels::indexOf).toArray();
         List<Integer> left = new ArrayList<>(term.labels);
-        left.removeAll(gone);
+        left.removeAll(dropped);
         return new Term(term.tensor.sum(axes).to(term.tensor.dtype()), left);
     }
 
-    /** Multiplies, and sums over what neither the output nor a later operand has: a batched matrix product. */
+    /**
+     * Multiplies two terms, and sums over dimensions that neither the output nor a later operand has: a batched matrix
+     * product.
+     */
     private Term contract(Term a, Term b, int i) {
         List<Integer> batch = new ArrayList<>();
         List<Integer> inner = new ArrayList<>();
@@ -231,7 +237,7 @@ public final class Einsum {
         return Shape.of(labels.stream().mapToLong(term::size).toArray());
     }
 
-    /** Returns {@code count} dimensions from {@code from} on as one, of size 1 if there are none. */
+    /** Returns {@code x} with {@code count} dimensions, starting at {@code from}, merged into one of size 1 or more. */
     private static Tensor merge(Tensor x, int from, int count) {
         return count == 0 ? x.unsqueeze(from) : x.flatten(from, from + count - 1);
     }

@@ -6,8 +6,8 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Random;
 
 /**
- * Neural operations that are no method of a tensor: dense layers, embedding, dropout, attention. Convolutions, pooling,
- * normalisation and losses have classes of their own: {@link Convolutions}, {@link Pools}, {@link Norms},
+ * Neural operations that are not methods of {@link Tensor}: dense layers, embedding, dropout, attention. Convolutions,
+ * pooling, normalisation and losses are in classes of their own: {@link Convolutions}, {@link Pools}, {@link Norms},
  * {@link Losses}.
  */
 public final class Functions {
@@ -40,7 +40,7 @@ public final class Functions {
     }
 
     /**
-     * Looks rows up.
+     * Selects rows of a table.
      *
      * @param weight {@code [rows, width]}
      * @param index integers of any shape
@@ -51,10 +51,11 @@ public final class Functions {
     }
 
     /**
-     * Sets each element, independently, to 0 with a probability, else divides it by {@code 1 - probability}: for
-     * training. (Srivastava et al., 2014)
+     * Dropout, for training: sets each element independently to 0 with the given probability and divides the others by
+     * {@code 1 - probability}. (Srivastava et al., 2014)
      *
-     * @param probability at least 0, less than 1; with 0 nothing is drawn and {@code x} itself returned
+     * @param probability at least 0 and less than 1; with 0 no random numbers are drawn and {@code x} itself is
+     *     returned
      */
     public static Tensor dropout(Tensor x, double probability, Generator generator) {
         if (probability == 0) {
@@ -64,24 +65,28 @@ public final class Functions {
         return Tensor.compute(new Random.Dropout(probability, generator.seed(), block), x);
     }
 
-    /** Attention without mask and dropout, scaled by {@code 1/√E}. See the longer form. */
+    /**
+     * Attention without mask and dropout, scaled by {@code 1/√E}; see {@link #scaledDotProductAttention(Tensor, Tensor,
+     * Tensor, Tensor, boolean, double, double, Generator)}.
+     */
     public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, boolean causal) {
         return scaledDotProductAttention(q, k, v, null, causal, 0, 1 / Math.sqrt(q.size(-1)), null);
     }
 
     /**
-     * Attention: {@code softmax(scale·q·kᵀ + mask)·v}; leading dimensions (batch, heads) broadcast. Without dropout
-     * memory does not grow with {@code L·S}. (Vaswani et al., 2017)
+     * Attention: {@code softmax(scale·q·kᵀ + mask)·v}. Leading dimensions (batch, heads) broadcast. Without dropout
+     * memory use does not grow with {@code L·S}. (Vaswani et al., 2017)
      *
      * @param q {@code [.., L, E]}
      * @param k {@code [.., S, E]}
      * @param v {@code [.., S, V]}
-     * @param mask broadcasts to {@code [.., L, S]}: bool, true where a query attends, or of the operands' type,
-     *     added to the scores; a query that attends nowhere, or to whose scores -∞ is added, gives 0; or {@code null}
+     * @param mask broadcasts to {@code [.., L, S]}, or is {@code null}: bool, true where a query attends to a key; or
+     *     of the operands' type, added to the scores. A query that attends to no key, or whose scores are all -∞, gives
+     *     0
      * @param causal whether query {@code i} attends to keys {@code 0..i} only
-     * @param dropout probability of dropping a weight; 0 when not training
-     * @param scale of the scores, usually {@code 1/√E}
-     * @param generator for dropout; may be {@code null} without
+     * @param dropout probability of dropping an attention weight; 0 for inference
+     * @param scale factor of the scores, usually {@code 1/√E}
+     * @param generator for dropout; may be {@code null} without dropout
      * @return {@code [.., L, V]}
      */
     public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, Tensor mask, boolean causal,

@@ -4,9 +4,9 @@ import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Random;
 
 /**
- * A stream of random numbers that is a function of two integers: a seed and a counter that each draw moves on. Equal
- * states give equal numbers on every device; a checkpoint stores the {@link #state}. Not safe for use by several
- * threads: give each a stream of its own with {@link #split}.
+ * A stream of random numbers, determined by two integers: a seed, and a counter that each draw advances. Equal states
+ * give equal numbers on every device; a checkpoint stores the {@link #state}. Not thread-safe: give each thread its own
+ * stream with {@link #split}.
  */
 public final class Generator {
     private static final long GOLDEN = 0x9E3779B97F4A7C15L;
@@ -15,10 +15,10 @@ public final class Generator {
     private long counter;
 
     /**
-     * All that there is to know of a stream.
+     * The complete state of a stream.
      *
-     * @param seed which stream
-     * @param counter how many blocks of four numbers are used up
+     * @param seed identifies the stream
+     * @param counter number of blocks of four numbers that have been used
      */
     public record State(long seed, long counter) { }
 
@@ -32,31 +32,31 @@ public final class Generator {
         return new Generator(seed, 0);
     }
 
-    /** Resumes a stream where {@link #state} left it. */
+    /** Resumes a stream at the given state. */
     public static Generator of(State state) {
         return new Generator(state.seed, state.counter);
     }
 
-    /** Returns where this stream is. */
+    /** Returns the current state. */
     public State state() {
         return new State(seed, counter);
     }
 
-    /** Sets this stream to where {@link #state} said. */
+    /** Sets the current state. */
     public void restore(State state) {
         seed = state.seed;
         counter = state.counter;
     }
 
     /**
-     * Starts another stream that depends on this one's seed and on {@code key} alone, not on what was drawn: for the
-     * layers of a model, the ranks of a cluster, the workers of a loader.
+     * Returns another stream that depends only on this stream's seed and on {@code key}, not on what was drawn. Layers
+     * of a model, ranks of a group and workers of a loader each get a stream this way.
      */
     public Generator split(long key) {
         return new Generator(mix(mix(seed + GOLDEN) + (key + 1) * GOLDEN), 0);
     }
 
-    /** Spreads each bit of {@code z} over all 64: a bijection. (Stafford's variant 13; Steele et al., 2014) */
+    /** Mixes each bit of {@code z} into all 64; a bijection. (Stafford's variant 13; Steele et al., 2014) */
     private static long mix(long z) {
         long x = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
         x = (x ^ x >>> 27) * 0x94D049BB133111EBL;
@@ -68,10 +68,12 @@ public final class Generator {
         return seed;
     }
 
-    /** Moves past {@code elements} numbers and returns the block at which they start: for ops of {@link Random}. */
+    /**
+     * Skips {@code elements} numbers and returns the block at which they start, for the operations of {@link Random}.
+     */
     public long advance(long elements) {
         if (elements < 0) {
-            throw TensorException.argument("generator", "a stream moves forward, got " + elements + " elements",
+            throw TensorException.argument("generator", "a stream only advances, got " + elements + " elements",
                     "use restore to go back");
         }
         long first = counter;
@@ -83,22 +85,22 @@ public final class Generator {
         return new Spec(DType.F32, Shape.of(shape), Device.current());
     }
 
-    /** Returns f32 numbers even over [0, 1) on the current device. */
+    /** Returns f32 numbers uniform over [0, 1), on the current device. */
     public Tensor uniform(long... shape) {
         return uniform(f32(shape), 0, 1);
     }
 
-    /** Returns numbers even over [low, high), of a floating type. */
+    /** Returns numbers of a floating type, uniform over [low, high). */
     public Tensor uniform(Spec spec, double low, double high) {
         return Tensor.compute(new Random.Uniform(spec, low, high, seed, advance(spec.shape().count())));
     }
 
-    /** Returns f32 numbers of the standard normal distribution on the current device. */
+    /** Returns f32 numbers of the standard normal distribution, on the current device. */
     public Tensor normal(long... shape) {
         return normal(f32(shape), 0, 1);
     }
 
-    /** Returns numbers of a normal distribution, of a floating type. */
+    /** Returns numbers of a floating type with a normal distribution. */
     public Tensor normal(Spec spec, double mean, double deviation) {
         return Tensor.compute(new Random.Normal(spec, mean, deviation, seed, advance(spec.shape().count())));
     }
@@ -113,12 +115,12 @@ public final class Generator {
         return Tensor.compute(new Random.Bernoulli(spec, probability, seed, advance(spec.shape().count())));
     }
 
-    /** Returns i64 numbers even over [low, high) on the current device. */
+    /** Returns i64 numbers uniform over [low, high), on the current device. */
     public Tensor integers(long low, long high, long... shape) {
         return integers(new Spec(DType.I64, Shape.of(shape), Device.current()), low, high);
     }
 
-    /** Returns numbers even over [low, high), of an integer type; {@code high - low} is at most 2³². */
+    /** Returns numbers of an integer type, uniform over [low, high); {@code high - low} is at most 2³². */
     public Tensor integers(Spec spec, long low, long high) {
         return Tensor.compute(new Random.Integers(spec, low, high, seed, advance(spec.shape().count())));
     }
@@ -131,7 +133,7 @@ public final class Generator {
     /** Returns the numbers from 0 to {@code n - 1} in random order, as {@link #permutation} does. */
     public long[] order(int n) {
         if (n < 0) {
-            throw TensorException.argument("permutation", "n must be >= 0, got " + n, "give a size");
+            throw TensorException.argument("permutation", "n must be >= 0, got " + n, "give a size of 0 or more");
         }
         long[] order = new long[Creation.arrayLength("permutation", n, Long.BYTES)];
         long first = advance(n);

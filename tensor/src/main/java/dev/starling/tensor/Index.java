@@ -4,26 +4,27 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What to read or write along a dimension, as between NumPy's brackets. Several together follow NumPy's rules; see
- * {@link Indexing#get(Index...)}.
+ * Selects positions along a dimension, like an entry between NumPy's brackets. Several indices combine by NumPy's
+ * rules; see {@link Indexing#get(Index...)}.
  */
 public sealed interface Index {
-    /** An open end of a {@link Range}. */
+    /** Marks an open end of a {@link Range}. */
     long OPEN = Long.MIN_VALUE;
 
     /**
-     * One place; the dimension vanishes.
+     * A single position; the dimension is removed.
      *
      * @param place counted from 0, or from the end if negative
      */
     record At(long place) implements Index { }
 
     /**
-     * Regular places. Ends count from the end if negative, and are clipped to the dimension.
+     * Positions at a constant distance. Negative ends count from the end of the dimension; ends are clipped to the
+     * dimension.
      *
-     * @param start the first place, or {@link #OPEN}
-     * @param stop where to end, itself left out, or {@link #OPEN}
-     * @param step between places; negative runs backwards; not 0
+     * @param start the first position, or {@link #OPEN}
+     * @param stop the position before which the range ends, or {@link #OPEN}
+     * @param step distance between positions, not 0; a negative step runs backwards
      */
     record Range(long start, long stop, long step) implements Index {
         /** Checks the step. */
@@ -33,69 +34,69 @@ public sealed interface Index {
             }
         }
 
-        /** Returns the first place within a dimension of {@code size}. */
+        /** Returns the first position within a dimension of {@code size}. */
         long first(long size) {
-            long least = step > 0 ? 0 : -1;
-            long greatest = step > 0 ? size : size - 1;
-            return start == OPEN ? (step > 0 ? least : greatest) : clip(start, size, least, greatest);
+            long min = step > 0 ? 0 : -1;
+            long max = step > 0 ? size : size - 1;
+            return start == OPEN ? (step > 0 ? min : max) : clip(start, size, min, max);
         }
 
-        /** Returns how many places of a dimension of {@code size} there are. */
+        /** Returns the number of positions within a dimension of {@code size}. */
         long count(long size) {
-            long least = step > 0 ? 0 : -1;
-            long greatest = step > 0 ? size : size - 1;
-            long end = stop == OPEN ? (step > 0 ? greatest : least) : clip(stop, size, least, greatest);
+            long min = step > 0 ? 0 : -1;
+            long max = step > 0 ? size : size - 1;
+            long end = stop == OPEN ? (step > 0 ? max : min) : clip(stop, size, min, max);
             long first = first(size);
             long span = step > 0 ? end - first : first - end;
             return span <= 0 ? 0 : (span - 1) / Math.abs(step) + 1;
         }
 
-        private static long clip(long place, long size, long least, long greatest) {
-            return Math.clamp(place < 0 ? place + size : place, least, greatest);
+        private static long clip(long place, long size, long min, long max) {
+            return Math.clamp(place < 0 ? place + size : place, min, max);
         }
     }
 
     /** A new dimension of size 1. */
     record NewAxis() implements Index { }
 
-    /** As many whole dimensions as the other indices leave. */
+    /** As many whole dimensions as the other indices leave over. */
     record Ellipsis() implements Index { }
 
     /**
-     * Places named by an integer tensor of any shape.
+     * Positions given by an integer tensor of any shape.
      *
      * @param places i64 or i32; negative ones count from the end
      */
     record Of(Tensor places) implements Index { }
 
     /**
-     * The places where a bool tensor is true; it takes the place of as many dimensions as it has.
+     * The positions where a bool tensor is true. A mask of rank r indexes r dimensions.
      *
-     * @param chosen bool, of the sizes of those dimensions
+     * @param chosen bool, with the sizes of those dimensions
      */
     record Mask(Tensor chosen) implements Index { }
 
-    /** Returns one place; negative counts from the end. The dimension vanishes. */
+    /** Returns a single position; negative counts from the end. The dimension is removed. */
     static Index at(long place) {
         return new At(place);
     }
 
-    /** Returns the places from {@code start} up to but not including {@code stop}. */
+    /** Returns the positions from {@code start} up to but not including {@code stop}. */
     static Index range(long start, long stop) {
         return new Range(start, stop, 1);
     }
 
-    /** Returns each {@code step}-th place from {@code start} up to but not including {@code stop}. */
+    /** Returns every {@code step}-th position from {@code start} up to but not including {@code stop}. */
     static Index range(long start, long stop, long step) {
         return new Range(start, stop, step);
     }
 
-    /** Returns the places from {@code start} to the end. */
+    /** Returns the positions from {@code start} to the end. */
     static Index from(long start) {
         return new Range(start, OPEN, 1);
     }
 
-    /** Returns the places from the beginning up to but not including {@code stop}. */
+    /** Returns the positions from the beginning up to but not including {@code stop}. */
     static Index until(long stop) {
         return new Range(OPEN, stop, 1);
     }
@@ -110,12 +111,12 @@ public sealed interface Index {
         return new NewAxis();
     }
 
-    /** Returns as many whole dimensions as the other indices leave. */
+    /** Returns as many whole dimensions as the other indices leave over. */
     static Index ellipsis() {
         return new Ellipsis();
     }
 
-    /** Returns the places that an integer tensor names, or those where a bool tensor is true. */
+    /** Returns the positions given by an integer tensor, or those where a bool tensor is true. */
     static Index of(Tensor places) {
         if (places.dtype() == DType.BOOL) {
             return mask(places);
@@ -127,22 +128,22 @@ public sealed interface Index {
         return new Of(places);
     }
 
-    /** Returns the places {@code places}. */
+    /** Returns the given positions. */
     static Index of(long... places) {
         return new Of(Tensor.of(places, places.length));
     }
 
-    /** Returns the places where a bool tensor is true. */
+    /** Returns the positions where a bool tensor is true. */
     static Index mask(Tensor chosen) {
         if (chosen.dtype() != DType.BOOL || chosen.rank() == 0) {
             throw new TensorException(TensorException.Problem.DTYPE, "index", List.of(chosen.spec()),
-                    "a mask must be bool of rank 1 or more", "compare first");
+                    "a mask must be bool of rank 1 or more", "compare the tensor with a value first");
         }
         return new Mask(chosen);
     }
 
     /**
-     * Reads indices as NumPy writes them between brackets: {@code "1:3, ::-1, ..., None, -2"}.
+     * Parses indices in NumPy's notation: {@code "1:3, ::-1, ..., None, -2"}.
      *
      * @throws TensorException if the text is not of this form
      */
@@ -171,10 +172,10 @@ public sealed interface Index {
                 return new Range(end(ends[0]), end(ends[1]), step.isEmpty() ? 1 : Long.parseLong(step));
             }
         } catch (NumberFormatException e) {
-            // told below, as for any other text
+            // Reported below, like any other malformed text.
         }
-        throw TensorException.argument("index", "\"" + part + "\" in \"" + text + "\" is no index",
-                "write a place, start:stop:step, ... or None");
+        throw TensorException.argument("index", "\"" + part + "\" in \"" + text + "\" is not an index",
+                "write a number, start:stop:step, ... or None");
     }
 
     private static long end(String text) {

@@ -12,10 +12,10 @@ public sealed interface Indexing permits Tensor {
     }
 
     /**
-     * Reads by NumPy's rules. Places, ranges, new axes and an ellipsis give a view. Integer arrays broadcast together,
-     * a mask standing for the arrays of its true places; their dimensions take the place of those they index or, where
-     * a range, new axis or ellipsis separates them (places count as arrays here), come first; the result is a copy.
-     * Gradients flow back.
+     * Reads by NumPy's rules. Positions, ranges, new axes and an ellipsis give a view. Integer arrays broadcast
+     * together; a mask stands for the arrays of its true positions. The dimensions of the arrays replace those they
+     * index or, where a range, new axis or ellipsis separates the arrays (a single position counts as an array here),
+     * come first; the result is then a copy. Gradients flow back.
      *
      * @throws TensorException if an index is out of range, or there are more indices than dimensions
      */
@@ -23,12 +23,15 @@ public sealed interface Indexing permits Tensor {
         return new Subscript(self(), indices).get();
     }
 
-    /** Reads with places and ranges written as in NumPy: {@code x.get("1:3, ::-1, ..., None, -2")}; a view. */
+    /**
+     * Reads at indices in NumPy's notation, without arrays and masks: {@code x.get("1:3, ::-1, ..., None, -2")}; a
+     * view.
+     */
     default Tensor get(String indices) {
         return get(Index.parse(indices));
     }
 
-    /** Returns what is at these places of the first dimensions, as a view; negative ones count from the end. */
+    /** Returns a view at these positions of the first dimensions; negative positions count from the end. */
     default Tensor get(long... places) {
         Index[] indices = new Index[places.length];
         for (int i = 0; i < indices.length; i++) {
@@ -38,8 +41,9 @@ public sealed interface Indexing permits Tensor {
     }
 
     /**
-     * Writes {@code source}, converted and broadcast, where {@link #get(Index...)} would read; of places named twice
-     * the last wins. In place: no gradient flows, and what a tape needs must not be overwritten.
+     * Writes {@code source}, converted and broadcast, where {@link #get(Index...)} would read. If a position is named
+     * twice, the last value is kept. Works in place: no gradient flows, and values that a tape needs must not be
+     * overwritten.
      *
      * @return this tensor
      */
@@ -58,12 +62,12 @@ public sealed interface Indexing permits Tensor {
         return self();
     }
 
-    /** Writes one value where {@link #get(Index...)} would read, in place, and returns this tensor. */
+    /** Writes one value, in place, where {@link #get(Index...)} would read, and returns this tensor. */
     default Tensor set(double value, Index... indices) {
         return set(self().scalarLike(value), indices);
     }
 
-    /** Returns the elements where {@code mask} is true, after broadcasting both, in one dimension. */
+    /** Returns, as one dimension, the elements where {@code mask} is true, after broadcasting both. */
     default Tensor maskedSelect(Tensor mask) {
         Shape shape = Shape.broadcast(self().shape(), mask.shape());
         if (shape == null) {
@@ -73,13 +77,13 @@ public sealed interface Indexing permits Tensor {
         return self().expand(shape).get(Index.mask(mask.expand(shape)));
     }
 
-    /** Returns the places of the elements that are not 0, in row-major order: i64 {@code [count, rank]}. */
+    /** Returns the indices of the elements that are not 0, in row-major order: i64 {@code [count, rank]}. */
     default Tensor nonzero() {
         long count = self().ne(0).sum().itemLong();
         return Tensor.compute(new Selection.Nonzero(count), self());
     }
 
-    /** Returns the slices along {@code axis} that {@code index}, an integer tensor of any shape, names. */
+    /** Returns the slices along {@code axis} at {@code index}, an integer tensor of any shape. */
     default Tensor take(int axis, Tensor index) {
         return Tensor.compute(new Selection.Take(self().shape().axis(axis)), self(), index);
     }
@@ -89,18 +93,18 @@ public sealed interface Indexing permits Tensor {
         return Tensor.compute(new Selection.Gather(self().shape().axis(axis)), self(), index);
     }
 
-    /** Returns a copy with {@code source} added where {@code index} says. */
+    /** Returns a copy with {@code source} added at {@code index}. */
     default Tensor scatterAdd(int axis, Tensor index, Tensor source) {
         return Tensor.compute(new Selection.ScatterAdd(self().shape().axis(axis)), self(), index, source);
     }
 
-    /** Returns a copy with {@code source} written where {@code index} says. */
+    /** Returns a copy with {@code source} written at {@code index}. */
     default Tensor scatter(int axis, Tensor index, Tensor source) {
         return Tensor.compute(new Selection.Scatter(self().shape().axis(axis)), self(), index, source);
     }
 
     /**
-     * Returns, for class indices of any shape, a last dimension of {@code classes} with 1 at the index, in this type.
+     * Returns a one-hot encoding of class indices of any shape, in this type: a new last dimension of {@code classes}.
      */
     default Tensor oneHot(long classes) {
         Tensor range = Creation.arange(new Spec(self().dtype(), Shape.of(classes), self().device()), 0, 1);

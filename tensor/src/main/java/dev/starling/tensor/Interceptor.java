@@ -4,26 +4,25 @@ import dev.starling.tensor.op.Op;
 import java.util.function.Supplier;
 
 /**
- * Stands at the gate of one thread, below every {@link Recorder}: sees each operation whoever else records, and may
- * choose the memory of results. This is how a program is captured and replayed; see
- * {@link dev.starling.tensor.program.Program}.
+ * Sees each operation of one thread below every {@link Recorder}, even while recording is paused, and may choose the
+ * memory of results. {@link dev.starling.tensor.program.Program} is captured and replayed through an interceptor.
  */
 public interface Interceptor {
-    /** Is told of an operation that has been carried out. The arrays must not be changed. */
-    void ran(Op op, Tensor[] inputs, Tensor[] outputs);
+    /** Called after an operation has been carried out. The arrays must not be changed. */
+    void onOperation(Op op, Tensor[] inputs, Tensor[] outputs);
 
-    /** Returns the tensor to be used in place of a newly allocated one, or {@code null} for that. */
+    /** Returns the tensor to use in place of a new allocation, or {@code null} to allocate. */
     Tensor allocate(Spec spec, long[] strides);
 
-    /** Is told before the host reads elements; may throw. */
-    void read(Tensor tensor);
+    /** Called before the host reads elements; may throw. */
+    void onRead(Tensor tensor);
 
-    /** Returns who stands at this thread's gate, or {@code null}. */
+    /** Returns this thread's interceptor, or {@code null}. */
     static Interceptor current() {
         return ThreadState.current().interceptor;
     }
 
-    /** Puts {@code next}, or nobody if it is {@code null}, at this thread's gate and returns who stood there. */
+    /** Sets this thread's interceptor, or none if {@code next} is {@code null}, and returns the previous one. */
     static Interceptor replace(Interceptor next) {
         ThreadState thread = ThreadState.current();
         Interceptor before = thread.interceptor;
@@ -31,7 +30,7 @@ public interface Interceptor {
         return before;
     }
 
-    /** Runs {@code body} with {@code interceptor}, or nobody if it is {@code null}, at this thread's gate. */
+    /** Runs {@code body} with {@code interceptor} on this thread, or with none if it is {@code null}. */
     static <T> T with(Interceptor interceptor, Supplier<T> body) {
         Interceptor before = replace(interceptor);
         try {

@@ -3,13 +3,14 @@ package dev.starling.tensor;
 import java.util.function.Consumer;
 
 /**
- * Tells of memory that no scope owned and that only the garbage collector gave back. Off by default, since it takes a
- * stack trace for every such allocation; on with the system property {@code starling.leaks=true} or {@link #listen}.
+ * Reports memory that no scope owned and that was freed only by the garbage collector. Off by default, because it takes
+ * a stack trace for every such allocation; the system property {@code starling.leaks=true} or {@link #listen} turns it
+ * on.
  */
 public final class Leaks {
     private static volatile Consumer<Leak> listener = Boolean.getBoolean("starling.leaks")
             ? leak -> System.getLogger("dev.starling.tensor").log(System.Logger.Level.WARNING,
-                    "a tensor of " + leak.bytes() + " bytes was never closed; it was made here", leak.madeAt())
+                    "a tensor of " + leak.bytes() + " bytes was never closed; allocated here", leak.madeAt())
             : null;
 
     private Leaks() {
@@ -19,7 +20,7 @@ public final class Leaks {
      * A leaked allocation.
      *
      * @param bytes its size
-     * @param madeAt the stack at which it was made
+     * @param madeAt the stack trace of the allocation
      */
     public record Leak(long bytes, Throwable madeAt) { }
 

@@ -3,7 +3,7 @@ package dev.starling.tensor;
 import dev.starling.tensor.op.CrossEntropy;
 import java.util.List;
 
-/** What training makes small: how far predictions are from targets. */
+/** Loss functions. */
 public final class Losses {
     /** A value of {@code ignored} that ignores no target. */
     public static final long NONE_IGNORED = Long.MIN_VALUE;
@@ -11,13 +11,13 @@ public final class Losses {
     private Losses() {
     }
 
-    /** How the losses of a batch become one. */
+    /** How the losses of a batch are reduced. */
     public enum Reduce {
-        /** They do not. */
+        /** No reduction: one loss per element. */
         NONE,
-        /** Their mean. */
+        /** The mean of the losses. */
         MEAN,
-        /** Their sum. */
+        /** The sum of the losses. */
         SUM;
 
         Tensor of(Tensor losses) {
@@ -29,26 +29,29 @@ public final class Losses {
         }
     }
 
-    /** Mean cross-entropy without smoothing; every target counts. See the longer form. */
+    /**
+     * Mean cross-entropy without smoothing and ignored class; see
+     * {@link #crossEntropy(Tensor, Tensor, Reduce, double, long)}.
+     */
     public static Tensor crossEntropy(Tensor logits, Tensor target) {
         return crossEntropy(logits, target, Reduce.MEAN, 0, NONE_IGNORED);
     }
 
     /**
-     * Cross-entropy between {@code softmax(logits)} and targets. (smoothing: Szegedy et al., 2015)
+     * Cross-entropy between {@code softmax(logits)} and targets. (label smoothing: Szegedy et al., 2015)
      *
-     * @param logits {@code [N, C]} or {@code [N, C, *d]}; beside classes, 16 bits are computed with in f32
+     * @param logits {@code [N, C]} or {@code [N, C, *d]}; 16-bit logits are computed in f32 if the targets are classes
      * @param target classes, i64 or i32 {@code [N]} or {@code [N, *d]}; or probabilities, floating like {@code logits}
-     * @param smoothing share of the target that is spread evenly over all classes
-     * @param ignored a class that marks targets to leave out, for example -100, or {@link #NONE_IGNORED}; the mean is
-     *     over the kept, NaN if there are none
-     * @return a scalar, or shaped like class targets; f32 for classes and logits of 16 bits
+     * @param smoothing share of the target that is distributed evenly over all classes
+     * @param ignored targets of this class are left out, for example -100; {@link #NONE_IGNORED} leaves out none. The
+     *     mean is over the remaining targets, and NaN if there are none
+     * @return a scalar, or a tensor shaped like class targets; f32 for classes with 16-bit logits
      */
     public static Tensor crossEntropy(Tensor logits, Tensor target, Reduce reduce, double smoothing, long ignored) {
         if (!(smoothing >= 0 && smoothing <= 1)) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "crossEntropy",
                     List.of(logits.spec(), target.spec()), "0 <= smoothing <= 1 must hold, got " + smoothing,
-                    "change smoothing");
+                    "change the smoothing");
         }
         if (target.dtype().isFloating()) {
             requireSame("crossEntropy", logits, target);
@@ -68,7 +71,7 @@ public final class Losses {
      * @param logProbabilities {@code [N, C]} or {@code [N, C, *d]}
      * @param target classes, i64 or i32 {@code [N]} or {@code [N, *d]}
      * @param ignored as in {@link #crossEntropy}
-     * @return a scalar, or shaped like the targets
+     * @return a scalar, or a tensor shaped like the targets
      */
     public static Tensor nllLoss(Tensor logProbabilities, Tensor target, Reduce reduce, long ignored) {
         Tensor rows = rows("nllLoss", logProbabilities, target);
@@ -83,25 +86,28 @@ public final class Losses {
         return reduced(losses, target, reduce, ignored);
     }
 
-    /** Binary cross-entropy between {@code sigmoid(logits)} and probabilities {@code target} of one shape. */
+    /** Binary cross-entropy between {@code sigmoid(logits)} and probabilities {@code target} of the same shape. */
     public static Tensor binaryCrossEntropyWithLogits(Tensor logits, Tensor target, Reduce reduce) {
         requireSame("binaryCrossEntropyWithLogits", logits, target);
         return reduce.of(logits.softplus().sub(logits.mul(target)));
     }
 
-    /** Squared distance of tensors of one shape. */
+    /** Squared error between tensors of the same shape. */
     public static Tensor mseLoss(Tensor x, Tensor target, Reduce reduce) {
         requireSame("mseLoss", x, target);
         return reduce.of(x.sub(target).square());
     }
 
-    /** Distance of tensors of one shape. */
+    /** Absolute error between tensors of the same shape. */
     public static Tensor l1Loss(Tensor x, Tensor target, Reduce reduce) {
         requireSame("l1Loss", x, target);
         return reduce.of(x.sub(target).abs());
     }
 
-    /** {@code ½d²} where the distance d is less than {@code delta}, else {@code delta·(d - ½delta)}. (Huber, 1964) */
+    /**
+     * Huber loss: {@code ½d²} for an absolute error d below {@code delta}, else {@code delta·(d - ½delta)}. (Huber,
+     * 1964)
+     */
     public static Tensor huberLoss(Tensor x, Tensor target, Reduce reduce, double delta) {
         requireSame("huberLoss", x, target);
         if (!(delta > 0)) {
@@ -112,14 +118,18 @@ public final class Losses {
         return reduce.of(near.mul(distance.sub(near.mul(0.5))));
     }
 
-    /** {@code ½d²/beta} where the distance d is less than {@code beta}, else {@code d - ½beta}. (Girshick, 2015) */
+    /**
+     * Smooth L1 loss: {@code ½d²/beta} for an absolute error d below {@code beta}, else {@code d - ½beta}. (Girshick,
+     * 2015)
+     */
     public static Tensor smoothL1Loss(Tensor x, Tensor target, Reduce reduce, double beta) {
         return huberLoss(x, target, reduce, beta).mul(1 / beta);
     }
 
     /**
-     * Kullback-Leibler divergence {@code target·(ln target - logProbabilities)}, element by element; where the target
-     * is 0 it is 0. The divergence per sample is the sum over the batch divided by its size, not the mean.
+     * Kullback-Leibler divergence {@code target·(ln target - logProbabilities)}, element by element; 0 where the target
+     * is 0. For the divergence per sample, divide the sum by the batch size; the mean divides by the number of
+     * elements.
      *
      * @param logProbabilities of the model
      * @param target probabilities of the same shape
@@ -154,7 +164,7 @@ public final class Losses {
     private static void requireSame(String op, Tensor a, Tensor b) {
         if (!a.shape().equals(b.shape())) {
             throw new TensorException(TensorException.Problem.SHAPE, op, List.of(a.spec(), b.spec()),
-                    "operands must have one shape", "reshape or expand one; losses do not broadcast");
+                    "operands must have the same shape", "reshape or expand one; losses do not broadcast");
         }
     }
 }

@@ -6,8 +6,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Normalisation: shifts and scales to mean 0 and variance 1, then by learned {@code gamma} and {@code beta}. These may
- * be f32 beside a 16-bit {@code x}: statistics then are, too, and the result is rounded to x's type.
+ * Normalisation to mean 0 and variance 1, followed by a learned scale {@code gamma} and shift {@code beta}. Both may be
+ * f32 beside a 16-bit {@code x}: the statistics are then f32 too, and the result is rounded to x's type.
  */
 public final class Norms {
     private Norms() {
@@ -16,19 +16,19 @@ public final class Norms {
     /**
      * A normalised batch and its statistics.
      *
-     * @param y like {@code x}
+     * @param y shaped like {@code x}
      * @param mean {@code [C]}
      * @param inverseDeviation {@code [C]}: {@code 1/√(variance + epsilon)}, with the biased variance
      */
     public record Batch(Tensor y, Tensor mean, Tensor inverseDeviation) {
-        /** Returns the biased variance {@code [C]}; {@code epsilon} as the batch was normalised with. */
+        /** Returns the biased variance {@code [C]}, given the {@code epsilon} that normalised the batch. */
         public Tensor variance(double epsilon) {
             return inverseDeviation.square().reciprocal().sub(epsilon).clamp(0, Double.POSITIVE_INFINITY);
         }
     }
 
     /**
-     * Batch normalisation with the batch's own statistics: for training. (Ioffe and Szegedy, 2015)
+     * Batch normalisation with the batch's own statistics, for training. (Ioffe and Szegedy, 2015)
      *
      * @param x {@code [N, C, ..]}
      * @param gamma {@code [C]}, or {@code null} for ones
@@ -39,7 +39,7 @@ public final class Norms {
         return batchNorm(x, gamma, beta, epsilon, Epilogue.NONE);
     }
 
-    /** Batch normalisation for training with an epilogue applied to {@code y} in the same pass. */
+    /** Batch normalisation for training, with an epilogue applied to {@code y} in the same pass. */
     public static Batch batchNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Epilogue epilogue) {
         requireChannels("batchNorm", x);
         Spec channels = x.spec().with(Shape.of(x.size(1)));
@@ -49,7 +49,7 @@ public final class Norms {
     }
 
     /**
-     * Batch normalisation with given statistics: for inference.
+     * Batch normalisation with given statistics, for inference.
      *
      * @param x {@code [N, C, ..]}
      * @param mean {@code [C]}
@@ -57,7 +57,7 @@ public final class Norms {
      * @param gamma {@code [C]}, or {@code null} for ones
      * @param beta {@code [C]}, or {@code null} for zeros
      * @param epsilon added to the variance
-     * @return like {@code x}
+     * @return shaped like {@code x}
      */
     public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, Tensor gamma, Tensor beta, double epsilon) {
         requireChannels("batchNorm", x);
@@ -77,21 +77,22 @@ public final class Norms {
      * @param gamma {@code [*d]}
      * @param beta {@code [*d]}, or {@code null} for zeros
      * @param epsilon added to the variance
-     * @return like {@code x}
+     * @return shaped like {@code x}
      */
     public static Tensor layerNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
         return Tensor.compute(new Normalization.LayerNorm(epsilon), x, gamma, beta == null ? gamma.zerosLike() : beta);
     }
 
     /**
-     * Group normalisation: each sample's channels fall into groups that are normalised alone. (Wu and He, 2018)
+     * Group normalisation: the channels of each sample are divided into groups, and each group is normalised
+     * separately. (Wu and He, 2018)
      *
      * @param x {@code [N, C, ..]}
-     * @param groups divides C; 1 normalises a sample as a whole
+     * @param groups divides C; 1 normalises each sample as a whole
      * @param gamma {@code [C]}, or {@code null} for ones
      * @param beta {@code [C]}, or {@code null} for zeros
      * @param epsilon added to the variance
-     * @return like {@code x}
+     * @return shaped like {@code x}
      */
     public static Tensor groupNorm(Tensor x, int groups, Tensor gamma, Tensor beta, double epsilon) {
         requireChannels("groupNorm", x);
@@ -110,20 +111,20 @@ public final class Norms {
         return y.to(x.dtype());
     }
 
-    /** Instance normalisation: {@link #groupNorm} with a group for each channel. (Ulyanov et al., 2016) */
+    /** Instance normalisation: {@link #groupNorm} with one group per channel. (Ulyanov et al., 2016) */
     public static Tensor instanceNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
         requireChannels("instanceNorm", x);
         return groupNorm(x, Math.toIntExact(x.size(1)), gamma, beta, epsilon);
     }
 
     /**
-     * Divides by the root of the mean square over the trailing dimensions that {@code gamma} has; 16-bit types compute
-     * in f32. (Zhang and Sennrich, 2019)
+     * Divides by the root mean square over the trailing dimensions that {@code gamma} has. 16-bit types are computed in
+     * f32. (Zhang and Sennrich, 2019)
      *
      * @param x {@code [.., *d]}
      * @param gamma {@code [*d]}
      * @param epsilon added to the mean square
-     * @return like {@code x}
+     * @return shaped like {@code x}
      */
     public static Tensor rmsNorm(Tensor x, Tensor gamma, double epsilon) {
         int[] trailing = new int[gamma.rank()];
@@ -131,7 +132,7 @@ public final class Norms {
         if (gamma.rank() == 0 || gamma.rank() > x.rank()
                 || !x.shape().slice(x.rank() - gamma.rank(), x.rank()).equals(gamma.shape())) {
             throw new TensorException(TensorException.Problem.SHAPE, "rmsNorm", List.of(x.spec(), gamma.spec()),
-                    "gamma must have the trailing sizes of x", "give one value for each normalised element");
+                    "gamma must have the trailing sizes of x", "give gamma one value for each normalised element");
         }
         requireEpsilon("rmsNorm", epsilon);
         Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
@@ -139,7 +140,7 @@ public final class Norms {
         return wide.mul(inverse).to(gamma.dtype()).mul(gamma).to(x.dtype());
     }
 
-    /** Returns {@code [1, C, 1, ..]}: the shape in which one value a channel broadcasts to {@code x}. */
+    /** Returns {@code [1, C, 1, ..]}: the shape in which one value per channel broadcasts to {@code x}. */
     static Shape perChannel(Tensor x) {
         long[] dims = new long[x.rank()];
         Arrays.fill(dims, 1);
@@ -150,7 +151,7 @@ public final class Norms {
     private static void requireEpsilon(String op, double epsilon) {
         if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY)) {
             throw TensorException.argument(op, "epsilon must be >= 0 and finite, got " + epsilon,
-                    "use for example 1e-5");
+                    "use 1e-5, for example");
         }
     }
 

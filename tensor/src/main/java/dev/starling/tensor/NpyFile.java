@@ -23,8 +23,9 @@ import java.util.zip.ZipException;
 import java.util.zip.ZipFile;
 
 /**
- * NumPy's file format, versions 1 to 3, and archives of it. Files are not trusted: what does not hold together is a
- * {@link TensorException} of {@link TensorException.Problem#DATA} that names the file, before memory is allocated.
+ * Reads and writes NumPy's file format, versions 1 to 3, and reads archives of it. Files are not trusted: an
+ * inconsistent file causes a {@link TensorException} of {@link TensorException.Problem#DATA} that names the file,
+ * before memory is allocated.
  */
 public final class NpyFile {
     private static final byte[] MAGIC = {(byte) 0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -35,11 +36,11 @@ public final class NpyFile {
     }
 
     /**
-     * Reads a {@code .npy} file into a new tensor on the current device. Arrays in Fortran's order and of either byte
-     * order are understood.
+     * Reads a {@code .npy} file into a new tensor on the current device. The elements may be in C or Fortran order and
+     * of either byte order.
      *
      * @throws IOException if the file cannot be read
-     * @throws TensorException if it is no NPY file, is truncated, or holds a type that tensors lack
+     * @throws TensorException if the file is not an NPY file, is truncated, or holds a type that tensors lack
      */
     public static Tensor read(Path file) throws IOException {
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
@@ -47,7 +48,7 @@ public final class NpyFile {
         }
     }
 
-    /** Reads all arrays of a {@code .npz} archive, by name, in the archive's order; see {@link #read}. */
+    /** Reads all arrays of a {@code .npz} archive, keyed by name in the order of the archive; see {@link #read}. */
     public static Map<String, Tensor> readArchive(Path file) throws IOException {
         Map<String, Tensor> tensors = new LinkedHashMap<>();
         try (ZipFile zip = new ZipFile(file.toFile())) {
@@ -60,7 +61,7 @@ public final class NpyFile {
             return tensors;
         } catch (ZipException e) {
             tensors.values().forEach(Tensor::close);
-            throw fault(file.toString(), "is no intact zip archive: " + e.getMessage(), "write it again");
+            throw fault(file.toString(), "is not an intact zip archive: " + e.getMessage(), "write it again");
         } catch (IOException | RuntimeException e) {
             tensors.values().forEach(Tensor::close);
             throw e;
@@ -68,8 +69,8 @@ public final class NpyFile {
     }
 
     /**
-     * Writes a tensor as a {@code .npy} file of version 1. What stood there before survives a failure: the new file is
-     * written under another name beside it, forced to the disk, then renamed.
+     * Writes a tensor as a {@code .npy} file of version 1. If it fails, an existing file is unchanged: the new file is
+     * written beside it under another name, forced to disk, then renamed.
      *
      * @throws IOException if the file cannot be written
      * @throws TensorException if the tensor is {@link DType#BF16}, which NumPy lacks
@@ -122,25 +123,25 @@ public final class NpyFile {
         bytes.flip();
     }
 
-    /** Reads an array from a channel that has {@code length} bytes. */
+    /** Reads an array from a channel that holds {@code length} bytes. */
     private static Tensor read(String source, ReadableByteChannel in, long length) throws IOException {
         ByteBuffer start = ByteBuffer.allocate(8);
         readAll(source, in, start);
         for (byte b : MAGIC) {
             if (start.get() != b) {
-                throw fault(source, "does not start like an NPY file", "write it with numpy.save or NpyFile.write");
+                throw fault(source, "does not start as an NPY file does", "write it with numpy.save or NpyFile.write");
             }
         }
         int version = start.get();
         if (version < 1 || version > 3 || start.get() != 0) {
-            throw fault(source, "has format version " + version + "." + start.get(7) + ", known are 1.0 to 3.0",
+            throw fault(source, "has format version " + version + "." + start.get(7) + "; supported are 1.0 to 3.0",
                     "write it with numpy.save");
         }
         ByteBuffer size = ByteBuffer.allocate(version == 1 ? 2 : 4).order(ByteOrder.LITTLE_ENDIAN);
         readAll(source, in, size);
         long headerBytes = version == 1 ? size.getShort() & 0xFFFF : size.getInt() & 0xFFFFFFFFL;
         if (headerBytes > MAX_HEADER) {
-            throw fault(source, "has a header of " + headerBytes + " bytes, at most " + MAX_HEADER + " are read",
+            throw fault(source, "has a header of " + headerBytes + " bytes; at most " + MAX_HEADER + " are read",
                     "write a plain array");
         }
         ByteBuffer text = ByteBuffer.allocate((int) headerBytes);
@@ -149,8 +150,8 @@ public final class NpyFile {
                 (version == 3 ? StandardCharsets.UTF_8 : StandardCharsets.ISO_8859_1).decode(text).toString());
         long held = length - start.capacity() - size.capacity() - headerBytes;
         if (length >= 0 && held != header.bytes()) {
-            throw fault(source, "holds " + held + " bytes of elements, " + header.dtype() + header.shape() + " takes "
-                    + header.bytes(), held < header.bytes() ? "copy or write it again" : "write one array a file");
+            throw fault(source, "holds " + held + " bytes of elements; " + header.dtype() + header.shape() + " takes "
+                    + header.bytes(), held < header.bytes() ? "copy or write it again" : "write one array per file");
         }
         return elements(source, in, header);
     }
@@ -187,7 +188,7 @@ public final class NpyFile {
         for (long i = 0; i < elements.byteSize(); i++) {
             byte b = elements.get(ValueLayout.JAVA_BYTE, i);
             if (b != 0 && b != 1) {
-                throw fault(source, "element " + i + " is " + b + ", no bool", "write it again");
+                throw fault(source, "element " + i + " is " + b + ", not a bool", "write it again");
             }
         }
     }

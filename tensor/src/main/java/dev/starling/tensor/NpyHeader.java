@@ -12,20 +12,20 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What an NPY file says of its array: the literal of a Python dictionary with the keys {@code descr},
- * {@code fortran_order} and {@code shape}, each once, and nothing else.
+ * The header of an NPY file: the literal of a Python dictionary with exactly the keys {@code descr},
+ * {@code fortran_order} and {@code shape}.
  *
  * @param dtype the element type
- * @param swapped whether the bytes of each element are in the order that this machine does not use
- * @param fortran whether the first dimension, not the last, lies densest
+ * @param swapped whether the bytes of each element are in the byte order that this machine does not use
+ * @param fortran whether the first dimension, not the last, is the contiguous one
  * @param shape the sizes
- * @param bytes size of all elements
+ * @param bytes total size of the elements
  */
 record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, long bytes) {
     private static final Pattern TOKEN = Pattern.compile("\\G\\s*('[^'\\\\]*'|\"[^\"\\\\]*\"|\\w+|[{}():,])");
     private static final int ALIGNMENT = 64;
 
-    /** Returns NumPy's name of a type in little-endian order, {@code null} if it has none. */
+    /** Returns NumPy's name of a type in little-endian order, or {@code null} if NumPy lacks the type. */
     static String descr(DType dtype) {
         return switch (dtype) {
             case F32 -> "<f4";
@@ -40,7 +40,9 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
         };
     }
 
-    /** Returns all that precedes the elements in a file of version 1, padded so that they are aligned. */
+    /**
+     * Returns everything that precedes the elements in a file of version 1, padded so that the elements are aligned.
+     */
     static ByteBuffer encode(String descr, Shape shape) {
         StringBuilder sizes = new StringBuilder();
         for (long d : shape.dims()) {
@@ -62,7 +64,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
         return bytes.put((byte) '\n').flip();
     }
 
-    /** Returns the sizes in the order in which they lie in the file, sparsest first. */
+    /** Returns the sizes in the order of storage, slowest-varying dimension first. */
     Shape stored() {
         if (!fortran) {
             return shape;
@@ -76,10 +78,10 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
     }
 
     /**
-     * Reads a header.
+     * Parses a header.
      *
      * @param source the file's name, for messages
-     * @throws TensorException if the text is not of the form above, or names an unknown type or an impossible shape
+     * @throws TensorException if the text does not have the form above, or names an unknown type or an impossible shape
      */
     static NpyHeader parse(String source, String text) {
         Map<String, String> entries = new Parser(source, text).entries();
@@ -96,7 +98,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
         try {
             return new NpyHeader(dtype, swapped, fortran, shape, Math.multiplyExact(shape.count(), dtype.bytes()));
         } catch (ArithmeticException e) {
-            throw fault(source, "a shape of " + shape + " exceeds 2^63 bytes");
+            throw fault(source, "holds a shape of " + shape + ", more than 2^63 bytes");
         }
     }
 
@@ -118,7 +120,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
             }
         }
         throw new TensorException(TensorException.Problem.DATA, "read " + source, List.of(),
-                "holds elements of type " + descr + "; known are b1 i1 u1 i4 i8 f2 f4 f8",
+                "holds elements of type " + descr + "; supported are b1 i1 u1 i4 i8 f2 f4 f8",
                 "convert with astype('float32') or another of these before numpy.save");
     }
 
@@ -126,7 +128,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
         String inner = tuple.substring(1, tuple.length() - 1);
         String[] parts = inner.isEmpty() ? new String[0] : inner.split(",");
         if (parts.length > Shape.MAX_RANK) {
-            throw fault(source, "has " + parts.length + " dimensions, at most " + Shape.MAX_RANK + " are possible");
+            throw fault(source, "has " + parts.length + " dimensions; at most " + Shape.MAX_RANK + " are supported");
         }
         long[] dims = new long[parts.length];
         try {
@@ -135,11 +137,11 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
             }
             return Shape.of(dims);
         } catch (NumberFormatException | TensorException e) {
-            throw fault(source, "a shape of " + tuple + " is impossible");
+            throw fault(source, "holds the impossible shape " + tuple);
         }
     }
 
-    /** Reads a dictionary, leaving its values as text. */
+    /** Parses a dictionary, leaving its values as text. */
     private static final class Parser {
         private final String source;
         private final String text;
@@ -159,7 +161,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
 
         private String take(String pattern) {
             if (!token.matches(pattern)) {
-                throw fault(source, "its header is malformed at \"" + token + "\": "
+                throw fault(source, "has a header that is malformed at \"" + token + "\": "
                         + text.strip().substring(0, Math.min(text.strip().length(), 200)));
             }
             String taken = token;
@@ -180,7 +182,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
                     default -> take("\\w+");
                 };
                 if (entries.put(key, value) != null) {
-                    throw fault(source, "its header has " + key + " twice");
+                    throw fault(source, "has " + key + " twice in its header");
                 }
                 if (!token.equals("}")) {
                     take(",");
@@ -189,12 +191,14 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
             int end = tokens.end();
             if (entries.size() != 3 || !text.substring(end).isBlank()) {
                 throw fault(source, entries.size() != 3 ? "its header must have descr, fortran_order and shape, has "
-                        + entries.keySet() : "its header goes on behind the closing brace");
+                        + entries.keySet() : "its header continues after the closing brace");
             }
             return entries;
         }
 
-        /** Reads {@code ()}, {@code (3,)}, {@code (2, 3)} and returns it without blanks and without a last comma. */
+        /**
+         * Parses {@code ()}, {@code (3,)}, {@code (2, 3)} and returns it without blanks and without a trailing comma.
+         */
         private String tuple() {
             StringBuilder sizes = new StringBuilder(take("\\("));
             int count = 0;

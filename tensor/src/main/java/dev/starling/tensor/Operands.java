@@ -4,12 +4,12 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
 import java.util.List;
 
-/** What is required of operands before anything runs. */
+/** Checks on operands before anything runs. */
 final class Operands {
     private Operands() {
     }
 
-    /** Checks the operands of an operation and returns what it infers. */
+    /** Checks the operands of an operation and returns the specs that it infers. */
     static Spec[] check(Op op, Tensor[] inputs) {
         Spec[] specs = new Spec[inputs.length];
         for (int i = 0; i < inputs.length; i++) {
@@ -19,11 +19,11 @@ final class Operands {
         return op.infer(specs);
     }
 
-    /** Checks those of many updates, and their guard, which may be {@code null}. */
+    /** Checks the operands of many updates, and their guard, which may be {@code null}. */
     static void check(Update[] ops, Tensor[][] operands, Tensor guard) {
         if (ops.length != operands.length) {
-            throw TensorException.argument("applyAll", ops.length + " operations have operands for " + operands.length,
-                    "give operands for each");
+            throw TensorException.argument("applyAll", "needs operands for each of " + ops.length + " operations, got "
+                    + operands.length, "give one array of operands for each operation");
         }
         for (int i = 0; i < ops.length; i++) {
             check(ops[i], operands[i]);
@@ -41,7 +41,7 @@ final class Operands {
     private static void requireDevice(Op op, Spec first, Spec other) {
         if (first.device() != other.device()) {
             throw new TensorException(TensorException.Problem.DEVICE, op.name(), List.of(first, other),
-                    "operands must live on one device", "move one with to(device)");
+                    "operands must be on one device", "move one with to(device)");
         }
     }
 }

@@ -7,7 +7,7 @@ import java.util.List;
 
 /** Pooling over 1, 2 or 3 spatial dimensions: {@code [N, C, *in]} to {@code [N, C, *out]}. */
 public final class Pools {
-    private static final int MOST_WINDOWS = 1 << 16;
+    private static final int MAX_WINDOWS = 1 << 16;
 
     private Pools() {
     }
@@ -27,22 +27,22 @@ public final class Pools {
         return maxPool(x, Window.of(3, kernel, stride, padding));
     }
 
-    /** Maximum of each window; padding never wins. */
+    /** Maximum of each window; padded elements never win. */
     public static Tensor maxPool(Tensor x, Window window) {
         return Tensor.compute(new Pooling.MaxPool(window), x);
     }
 
-    /** Mean of each window over {@code x [N, C, L]}, zeros of the padding counted. */
+    /** Mean of each window over {@code x [N, C, L]}; zeros of the padding count. */
     public static Tensor avgPool1d(Tensor x, int kernel, int stride, int padding) {
         return avgPool(x, Window.of(1, kernel, stride, padding), true);
     }
 
-    /** Mean of each window over {@code x [N, C, H, W]}, zeros of the padding counted. */
+    /** Mean of each window over {@code x [N, C, H, W]}; zeros of the padding count. */
     public static Tensor avgPool2d(Tensor x, int kernel, int stride, int padding) {
         return avgPool(x, Window.of(2, kernel, stride, padding), true);
     }
 
-    /** Mean of each window over {@code x [N, C, D, H, W]}, zeros of the padding counted. */
+    /** Mean of each window over {@code x [N, C, D, H, W]}; zeros of the padding count. */
     public static Tensor avgPool3d(Tensor x, int kernel, int stride, int padding) {
         return avgPool(x, Window.of(3, kernel, stride, padding), true);
     }
@@ -57,7 +57,7 @@ public final class Pools {
     }
 
     /**
-     * Mean over {@code out[i]} windows that together cover spatial dimension {@code i}: window {@code o} reaches from
+     * Mean over {@code out[i]} windows that together cover spatial dimension {@code i}. Window {@code o} covers
      * {@code ⌊o·in/out⌋} to {@code ⌈(o + 1)·in/out⌉}.
      *
      * @param x {@code [N, C, *in]}
@@ -77,7 +77,10 @@ public final class Pools {
         return y;
     }
 
-    /** Maximum over {@code out[i]} windows that together cover spatial dimension {@code i}; see the mean. */
+    /**
+     * Maximum over {@code out[i]} windows that together cover spatial dimension {@code i}; see
+     * {@link #adaptiveAvgPool}.
+     */
     public static Tensor adaptiveMaxPool(Tensor x, int... out) {
         Window even = evenWindow("adaptiveMaxPool", x, out);
         if (even != null) {
@@ -96,7 +99,7 @@ public final class Pools {
         return y;
     }
 
-    /** Returns the window that falls into equal parts, or {@code null} if a size does not divide. */
+    /** Returns the window that divides each dimension into equal parts, or {@code null} if a size is not divisible. */
     private static Window evenWindow(String op, Tensor x, int[] out) {
         int rank = out.length;
         if (rank < 1 || rank > 3 || x.rank() != rank + 2) {
@@ -112,9 +115,9 @@ public final class Pools {
                 throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),
                         "sizes must be > 0, got " + Arrays.toString(out), "give positive sizes");
             }
-            if (out[i] > MOST_WINDOWS && out[i] > in) {
+            if (out[i] > MAX_WINDOWS && out[i] > in) {
                 throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(x.spec()),
-                        "a size beyond the input's must be at most " + MOST_WINDOWS + ", got " + Arrays.toString(out),
+                        "a size above the input's must be at most " + MAX_WINDOWS + ", got " + Arrays.toString(out),
                         "give smaller sizes");
             }
             even &= in % out[i] == 0;
@@ -125,11 +128,11 @@ public final class Pools {
         return even ? new Window(kernel, kernel, new int[rank], ones, false) : null;
     }
 
-    /** Returns {@code [out, in]}: row {@code o} holds 1/size within window {@code o}, else 0. */
+    /** Returns {@code [out, in]}: row {@code o} holds 1/size within window {@code o}, and 0 elsewhere. */
     private static Tensor averaging(Tensor like, long in, int out) {
         if (in > Integer.MAX_VALUE / out) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "adaptiveAvgPool", List.of(like.spec()),
-                    "input times output must be less than 2^31 where it does not divide, got " + in + " and " + out,
+                    "input times output must be < 2^31 if the sizes do not divide, got " + in + " and " + out,
                     "pool to a divisor of the input's size");
         }
         double[] matrix = new double[(int) in * out];

@@ -9,8 +9,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Prints tensors the way NumPy does: a line with type, shape and device, then the elements in aligned columns. Of more
- * than {@value #THRESHOLD} elements only the first and last {@value #EDGE} of each dimension are shown.
+ * Prints tensors in NumPy's format: a line with type, shape and device, then the elements in aligned columns. If there
+ * are more than {@value #THRESHOLD} elements, only the first and last {@value #EDGE} of each dimension are printed.
  */
 final class Printer {
     private static final int THRESHOLD = 1000;
@@ -46,7 +46,7 @@ final class Printer {
         });
     }
 
-    /** Returns the elements that are shown: of long dimensions the first and last. */
+    /** Returns the elements to print: of long dimensions the first and last ones. */
     private static Tensor edges(Tensor tensor) {
         Tensor x = tensor;
         for (int i = 0; i < tensor.rank(); i++) {
@@ -59,7 +59,7 @@ final class Printer {
 
     // ---- brackets ----
 
-    /** Prints the part from word {@code from} on that the dimensions from {@code axis} on span; returns its end. */
+    /** Prints the block of dimensions {@code axis} and beyond that starts at word {@code from}; returns its end. */
     private int block(StringBuilder out, int axis, int from, String indent, int width) {
         if (axis == shape.rank() - 1) {
             return row(out, from, indent, width);
@@ -106,7 +106,7 @@ final class Printer {
 
     // ---- elements ----
 
-    /** Returns each element as text, all of one width. */
+    /** Returns each element as text, padded to a common width. */
     private static String[] words(Tensor tensor) {
         if (tensor.dtype().isFloating()) {
             return floats(tensor.dtype(), tensor.toDoubles());
@@ -126,10 +126,10 @@ final class Printer {
 
     private static String[] floats(DType dtype, double[] values) {
         double[] sizes = Arrays.stream(values).filter(v -> Double.isFinite(v) && v != 0).map(Math::abs).toArray();
-        double most = Arrays.stream(sizes).max().orElse(0);
-        double least = Arrays.stream(sizes).min().orElse(1);
-        boolean scientific = sizes.length > 0 && (most >= 1e8 || least < rounded(dtype, 1e-4)
-                || rounded(dtype, most / least) > 1000);
+        double largest = Arrays.stream(sizes).max().orElse(0);
+        double smallest = Arrays.stream(sizes).min().orElse(1);
+        boolean scientific = sizes.length > 0 && (largest >= 1e8 || smallest < rounded(dtype, 1e-4)
+                || rounded(dtype, largest / smallest) > 1000);
         String[] words = new String[values.length];
         int digits = 0;
         for (int i = 0; i < values.length; i++) {
@@ -151,7 +151,7 @@ final class Printer {
         return aligned(words);
     }
 
-    /** Returns the magnitude with the fewest digits that tell it from its neighbours, or rounded if these are many. */
+    /** Returns the magnitude with the fewest digits that identify it, rounded if these are too many. */
     private static BigDecimal shown(DType dtype, double value, boolean scientific) {
         double size = Math.abs(value);
         if (size == 0) {

@@ -6,81 +6,87 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Recurrent layers over whole sequences: T steps of a batch of N, I inputs and H units. Weights have the gates' rows
- * one below the other, H for each. What the gradient needs is kept where somebody records.
+ * Recurrent layers over whole sequences: T steps of a batch of N, with I inputs and H units. A weight stacks the rows
+ * of its gates, H for each gate. Values that the gradient needs are kept only while a recorder is bound.
  */
 public final class Recurrences {
     private Recurrences() {
     }
 
     /**
-     * What a layer computes.
+     * The results of a layer.
      *
-     * @param y the states after each step, {@code [T, N, H]}
+     * @param y the state after each step, {@code [T, N, H]}
      * @param h the state after the last step, {@code [N, H]}
-     * @param c the cell after the last step, {@code [N, H]}; {@code null} for cells without
+     * @param c the cell after the last step, {@code [N, H]}; {@code null} for layers without one
      */
     public record States(Tensor y, Tensor h, Tensor c) { }
 
     /**
-     * The weights of a layer of a cell with G gates.
+     * The weights of a layer whose cell has G gates.
      *
      * @param input {@code [G·H, I]}
      * @param recurrent {@code [G·H, H]}
-     * @param bias {@code [G·H]}; {@code null}, with the other, for none
-     * @param recurrentBias {@code [G·H]}, or {@code null}
+     * @param bias {@code [G·H]}; {@code null} if both biases are absent
+     * @param recurrentBias {@code [G·H]}; {@code null} if both biases are absent
      */
     public record Weights(Tensor input, Tensor recurrent, Tensor bias, Tensor recurrentBias) {
-        /** Checks that there are both biases or none. */
+        /** Checks that both biases are present or both absent. */
         public Weights {
             if ((bias == null) != (recurrentBias == null)) {
-                throw TensorException.argument("recurrence", "there must be both biases or none", "give zeros for one");
+                throw TensorException.argument("recurrence", "both biases must be present or both absent",
+                        "give zeros for one");
             }
         }
     }
 
     /**
-     * Long short-term memory; gates in the order input, forget, cell, output. (Hochreiter and Schmidhuber, 1997)
+     * Long short-term memory, with gates in the order input, forget, cell, output. (Hochreiter and Schmidhuber, 1997)
      *
      * @param x {@code [T, N, I]}
      * @param h {@code [N, H]}, or {@code null} for zeros
      * @param c {@code [N, H]}, or {@code null} for zeros
-     * @param w G is 4
-     * @param reverse whether from the last step to the first
-     * @param lengths {@code [N]}, i32 or i64: results are 0 past a sequence's length, its last state is the one at its
-     *     length, and a reversed layer begins there; or {@code null}
+     * @param w weights with G = 4
+     * @param reverse whether the layer runs from the last step to the first
+     * @param lengths {@code [N]}, i32 or i64, or {@code null}: results are 0 past a sequence's length, its last state
+     *     is the one at its length, and a reversed layer begins there
      */
     public static States lstm(Tensor x, Tensor h, Tensor c, Weights w, boolean reverse, Tensor lengths) {
-        Tensor[] r = Tensor.apply(new Recurrence.Lstm(reverse, keeps()),
+        Tensor[] r = Tensor.apply(new Recurrence.Lstm(reverse, recording()),
                 operands(x, w, lengths, orZeros(h, x, w), orZeros(c, x, w)));
         return new States(r[0], r[1], r[2]);
     }
 
     /**
-     * Gated recurrent unit; gates in the order reset, update, new, and the reset gate is applied behind the product
-     * with the recurrent weight and its bias, as cuDNN does. G is 3, the rest as in {@link #lstm}. (Cho et al., 2014)
+     * Gated recurrent unit, with gates in the order reset, update, new. The reset gate is applied after the product
+     * with the recurrent weight and its bias, as in cuDNN. G is 3; the other parameters are those of {@link #lstm}.
+     * (Cho et al., 2014)
      */
     public static States gru(Tensor x, Tensor h, Weights w, boolean reverse, Tensor lengths) {
-        Tensor[] r = Tensor.apply(new Recurrence.Gru(reverse, keeps()), operands(x, w, lengths, orZeros(h, x, w)));
+        Tensor[] r = Tensor.apply(new Recurrence.Gru(reverse, recording()), operands(x, w, lengths, orZeros(h, x, w)));
         return new States(r[0], r[1], null);
     }
 
     /**
-     * Plain recurrence {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}; G is 1, the rest as in {@link #lstm}. (Elman, 1990)
+     * Plain recurrence {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}; G is 1, the other parameters are those of {@link #lstm}.
+     * (Elman, 1990)
      *
-     * @param rectified for {@code max(·, 0)} in place of tanh
+     * @param rectified whether to use {@code max(·, 0)} in place of tanh
      */
     public static States rnn(Tensor x, Tensor h, Weights w, boolean rectified, boolean reverse, Tensor lengths) {
-        Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse, keeps()),
+        Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse, recording()),
                 operands(x, w, lengths, orZeros(h, x, w)));
         return new States(r[0], r[1], null);
     }
 
-    private static boolean keeps() {
+    private static boolean recording() {
         return Recorder.current() != Recorder.NONE;
     }
 
-    /** Where the zeros' shape cannot be told, anything does: the operation will say what is wrong. */
+    /**
+     * Returns zeros for an absent state. Where their shape cannot be derived, returns {@code x}: the operation then
+     * reports what is wrong.
+     */
     private static Tensor orZeros(Tensor state, Tensor x, Weights w) {
         if (state != null || x.rank() != 3 || w.recurrent.rank() != 2) {
             return state != null ? state : x;

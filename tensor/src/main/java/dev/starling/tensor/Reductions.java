@@ -7,7 +7,10 @@ import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Softmax;
 import dev.starling.tensor.op.Sorting;
 
-/** Operations that fold or order dimensions. No axis given means all of them; negative axes count from the end. */
+/**
+ * Operations that reduce or order dimensions. Without axes they reduce all dimensions; negative axes count from the
+ * end.
+ */
 public sealed interface Reductions permits Tensor {
     private Tensor self() {
         return (Tensor) this;
@@ -17,7 +20,7 @@ public sealed interface Reductions permits Tensor {
         return Axes.of(self().shape(), axes);
     }
 
-    /** Returns the sum along {@code axes}, which vanish. */
+    /** Returns the sum along {@code axes}, which are removed. */
     default Tensor sum(int... axes) {
         return sum(false, axes);
     }
@@ -27,69 +30,72 @@ public sealed interface Reductions permits Tensor {
         return Tensor.compute(new Reduction.Sum(axes(axes), keepDims), self());
     }
 
-    /** Returns the mean along {@code axes}, which vanish. */
+    /** Returns the mean along {@code axes}, which are removed. */
     default Tensor mean(int... axes) {
         return mean(false, axes);
     }
 
-    /** Returns the mean along {@code axes}; floating also for integers. */
+    /** Returns the mean along {@code axes}; floating even for integers. */
     default Tensor mean(boolean keepDims, int... axes) {
         return Tensor.compute(new Reduction.Mean(axes(axes), keepDims), self().to(self().dtype().toFloating()));
     }
 
-    /** Returns the variance along {@code axes}: squares about the mean over {@code n - correction}. */
+    /**
+     * Returns the variance along {@code axes}: the sum of squared deviations from the mean, divided by
+     * {@code n - correction}.
+     */
     default Tensor variance(int correction, boolean keepDims, int... axes) {
         Tensor squares = self().sub(self().mean(true, axes)).square();
         long n = axes(axes).extent(self().shape());
         return squares.sum(keepDims, axes).mul(1.0 / Math.max(0, n - correction));
     }
 
-    /** Returns the product along {@code axes}, which vanish. */
+    /** Returns the product along {@code axes}, which are removed. */
     default Tensor prod(int... axes) {
         return Tensor.compute(new Reduction.Prod(axes(axes), false), self());
     }
 
-    /** Returns the greatest elements along {@code axes}, which vanish. */
+    /** Returns the maximum along {@code axes}, which are removed. */
     default Tensor max(int... axes) {
         return max(false, axes);
     }
 
-    /** Returns the greatest elements along {@code axes}. */
+    /** Returns the maximum along {@code axes}. */
     default Tensor max(boolean keepDims, int... axes) {
         return Tensor.compute(new Reduction.Max(axes(axes), keepDims), self());
     }
 
-    /** Returns the least elements along {@code axes}, which vanish. */
+    /** Returns the minimum along {@code axes}, which are removed. */
     default Tensor min(int... axes) {
         return min(false, axes);
     }
 
-    /** Returns the least elements along {@code axes}. */
+    /** Returns the minimum along {@code axes}. */
     default Tensor min(boolean keepDims, int... axes) {
         return Tensor.compute(new Reduction.Min(axes(axes), keepDims), self());
     }
 
-    /** Returns the i64 index of the first greatest element along {@code axes}, which vanish. */
+    /** Returns the i64 index of the first maximum along {@code axes}, which are removed. */
     default Tensor argmax(int... axes) {
         return Tensor.compute(new Reduction.ArgMax(axes(axes), false), self());
     }
 
-    /** Returns the i64 index of the first least element along {@code axes}, which vanish. */
+    /** Returns the i64 index of the first minimum along {@code axes}, which are removed. */
     default Tensor argmin(int... axes) {
         return Tensor.compute(new Reduction.ArgMin(axes(axes), false), self());
     }
 
-    /** Tells whether any element along {@code axes} is not 0. */
+    /** Returns whether any element along {@code axes} is not 0. */
     default Tensor any(int... axes) {
         return Tensor.compute(new Reduction.Any(axes(axes), false), self());
     }
 
-    /** Tells whether all elements along {@code axes} are not 0. */
+    /** Returns whether all elements along {@code axes} are not 0. */
     default Tensor all(int... axes) {
         return Tensor.compute(new Reduction.All(axes(axes), false), self());
     }
 
-    /** Returns ln Σeˣ along {@code axes}, without overflow. */
+    /** Returns ln Σeˣ along {@code axes}, computed without overflow. */
     default Tensor logSumExp(boolean keepDims, int... axes) {
         Tensor top = Recorder.with(Recorder.NONE, () -> {
             Tensor m = self().max(true, axes);
@@ -99,12 +105,12 @@ public sealed interface Reductions permits Tensor {
         return keepDims ? sum : sum.reshape(axes(axes).reduce(self().shape(), false));
     }
 
-    /** Returns the Euclidean norm along {@code axes}, which vanish. */
+    /** Returns the Euclidean norm along {@code axes}, which are removed. */
     default Tensor norm(int... axes) {
         return self().square().sum(axes).sqrt();
     }
 
-    /** Returns the running sum along {@code axis}. */
+    /** Returns the cumulative sum along {@code axis}. */
     default Tensor cumsum(int axis) {
         return Tensor.compute(new Scan.CumSum(self().shape().axis(axis), false), self());
     }
@@ -120,26 +126,28 @@ public sealed interface Reductions permits Tensor {
     }
 
     /**
-     * Ordered elements and where they were.
+     * Sorted elements and their original positions.
      *
-     * @param values in order
-     * @param indices i64, of the values along the axis
+     * @param values sorted
+     * @param indices i64, the positions of the values along the axis
      */
     record Ordered(Tensor values, Tensor indices) { }
 
-    /** Returns the elements along {@code axis} in order; equals keep theirs; NaN counts as the greatest. */
+    /** Returns the elements along {@code axis} in order; the sort is stable, and NaN counts as the largest value. */
     default Ordered sort(int axis, boolean descending) {
         Tensor[] r = Tensor.apply(new Sorting.Sort(self().shape().axis(axis), descending), self());
         return new Ordered(r[0], r[1]);
     }
 
-    /** Returns the {@code k} greatest (greatest first) or least (least first) elements along {@code axis}. */
+    /**
+     * Returns the {@code k} largest elements (largest first) or smallest elements (smallest first) along {@code axis}.
+     */
     default Ordered topk(long k, int axis, boolean largest) {
         Tensor[] r = Tensor.apply(new Sorting.TopK(k, self().shape().axis(axis), largest), self());
         return new Ordered(r[0], r[1]);
     }
 
-    /** Returns the sum over the dimensions that broadcasting to this shape would have repeated. */
+    /** Returns the sum over the dimensions that broadcasting from {@code shape} to this shape repeats. */
     default Tensor sumTo(Shape shape) {
         Shape from = self().shape();
         if (from.equals(shape)) {
@@ -157,7 +165,7 @@ public sealed interface Reductions permits Tensor {
     }
 
     /**
-     * Matrix product; one-dimensional operands are a row on the left, a column on the right; leading dimensions
+     * Matrix product. A one-dimensional operand is a row on the left and a column on the right. Leading dimensions
      * broadcast.
      */
     default Tensor matmul(Tensor b) {

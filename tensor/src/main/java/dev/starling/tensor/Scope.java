@@ -5,18 +5,18 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * Owns the memory of the tensors that its thread makes while it is the innermost open scope. Closing it gives that
- * memory back at once; a tensor that is to outlive it is moved out with {@link #keep}.
+ * Owns the memory of the tensors that its thread makes while it is the innermost open scope. Closing the scope frees
+ * that memory immediately; {@link #keep} moves a tensor out that must outlive the scope.
  *
  * <pre>{@code
  * try (Scope step = Scope.open("step")) {
- *     Tensor loss = ...;              // dies with the step
- *     return step.keep(loss.mean());  // lives in the enclosing scope
+ *     Tensor loss = ...;              // freed with the step
+ *     return step.keep(loss.mean());  // moved to the enclosing scope
  * }
  * }</pre>
  *
- * <p>Tensors made while no scope is open are freed by {@link Tensor#close} or, as a backstop, by the garbage collector.
- * A scope is confined to the thread that opened it and closed in the reverse order of opening.
+ * <p>A tensor made while no scope is open is freed by {@link Tensor#close} or, as a backstop, by the garbage collector.
+ * A scope is confined to the thread that opened it; scopes are closed in the reverse order of opening.
  */
 public final class Scope implements AutoCloseable {
     private final String name;
@@ -32,12 +32,12 @@ public final class Scope implements AutoCloseable {
         this.parent = thread.scope;
     }
 
-    /** Opens a scope inside the current one. */
+    /** Opens a scope inside the current scope. */
     public static Scope open() {
         return open("scope");
     }
 
-    /** Opens a scope whose name appears in errors about tensors that died with it. */
+    /** Opens a scope whose name appears in errors about tensors that it freed. */
     public static Scope open(String name) {
         ThreadState thread = ThreadState.current();
         Scope scope = new Scope(name, thread);
@@ -45,7 +45,9 @@ public final class Scope implements AutoCloseable {
         return scope;
     }
 
-    /** Runs {@code body} as if no scope were open: what it makes (parameters, caches) is owned by whoever holds it. */
+    /**
+     * Runs {@code body} as if no scope were open: tensors that it makes (parameters, caches) belong to their holders.
+     */
     public static <T> T detached(Supplier<T> body) {
         ThreadState thread = ThreadState.current();
         Scope outer = thread.scope;
@@ -58,7 +60,8 @@ public final class Scope implements AutoCloseable {
     }
 
     /**
-     * Runs {@code body} in a scope of its own, moves the tensor that it returns to the current scope, frees the rest.
+     * Runs {@code body} in a scope of its own, moves the tensor that it returns to the current scope and frees the
+     * rest.
      */
     public static Tensor run(Supplier<Tensor> body) {
         try (Scope scope = open()) {
@@ -66,7 +69,10 @@ public final class Scope implements AutoCloseable {
         }
     }
 
-    /** Moves a tensor, with all its views, from this scope to the one around it; others' tensors are left alone. */
+    /**
+     * Moves a tensor, with all its views, from this scope to the enclosing one; has no effect on tensors that this
+     * scope does not own.
+     */
     public Tensor keep(Tensor tensor) {
         if (tensor.storage().scope == this) {
             tensor.storage().own(parent);
@@ -82,19 +88,20 @@ public final class Scope implements AutoCloseable {
     }
 
     /**
-     * Gives a tensor, with all its views, to whoever holds it: it is freed by {@link Tensor#close} or when unreachable.
+     * Removes a tensor, with all its views, from its scope: it is freed by {@link Tensor#close} or when it becomes
+     * unreachable.
      */
     public static Tensor release(Tensor tensor) {
         tensor.storage().own(null);
         return tensor;
     }
 
-    /** Tells whether this scope owns the tensor's memory. */
+    /** Returns whether this scope owns the tensor's memory. */
     public boolean owns(Tensor tensor) {
         return tensor.storage().scope == this;
     }
 
-    /** Returns how many allocations this scope owns. */
+    /** Returns the number of allocations that this scope owns. */
     public int size() {
         return count;
     }
@@ -122,18 +129,18 @@ public final class Scope implements AutoCloseable {
     private void requireOpen() {
         if (closed) {
             throw new TensorException(TensorException.Problem.CLOSED, "scope " + name, List.of(),
-                    "the scope is closed", "open another");
+                    "the scope is closed", "open another scope");
         }
     }
 
-    /** Frees everything that this scope still owns. Closing twice does nothing. */
+    /** Frees all memory that this scope still owns. Closing twice has no effect. */
     @Override
     public void close() {
         if (closed) {
             return;
         }
         if (thread != ThreadState.current() || thread.scope != this) {
-            throw TensorException.argument("scope " + name, "scopes are closed on their own thread, innermost first",
+            throw TensorException.argument("scope " + name, "must be closed on its own thread, innermost first",
                     "use try-with-resources");
         }
         closed = true;

@@ -4,9 +4,12 @@ import java.util.Arrays;
 
 /** The sizes of a tensor's dimensions, outermost first. Immutable; a scalar has rank 0 and one element. */
 public final class Shape {
-    /** The greatest rank that a tensor can have. */
+    /** The largest rank that a tensor can have. */
     public static final int MAX_RANK = 16;
-    /** The greatest number of elements, with empty dimensions counted as 1: bytes and strides stay countable. */
+    /**
+     * The largest number of elements, with empty dimensions counted as 1, so that sizes in bytes and strides fit a
+     * long.
+     */
     private static final long MAX_COUNT = Long.MAX_VALUE >> 4;
     private static final Shape SCALAR = new Shape(new long[0]);
 
@@ -36,8 +39,8 @@ public final class Shape {
     /**
      * Makes a shape.
      *
-     * @throws TensorException if a size is negative, there are too many elements to count their bytes, or the rank
-     *     exceeds {@link #MAX_RANK}
+     * @throws TensorException if a size is negative, the size in bytes could overflow, or the rank exceeds
+     *     {@link #MAX_RANK}
      */
     public static Shape of(long... dims) {
         if (dims.length == 0) {
@@ -46,7 +49,7 @@ public final class Shape {
         for (long d : dims) {
             if (d < 0) {
                 throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims),
-                        "give sizes");
+                        "give sizes of 0 or more");
             }
         }
         if (dims.length > MAX_RANK) {
@@ -90,7 +93,10 @@ public final class Shape {
         return a;
     }
 
-    /** Returns the strides, in elements, of a row-major tensor of this shape. The array is shared: read it only. */
+    /**
+     * Returns the strides, in elements, of a row-major tensor of this shape. The array is shared and must not be
+     * changed.
+     */
     public long[] contiguousStrides() {
         return strides;
     }
@@ -118,8 +124,8 @@ public final class Shape {
     public Shape insert(int axis, long size) {
         int a = axis < 0 ? axis + dims.length + 1 : axis;
         if (a < 0 || a > dims.length) {
-            throw TensorException.argument("shape", "axis " + axis + " must be " + (-dims.length - 1) + " to "
-                    + dims.length + ", the places before, in and behind " + this, "change it");
+            throw TensorException.argument("shape", "axis " + axis + " must be from " + (-dims.length - 1) + " to "
+                    + dims.length + " to insert a dimension into " + this, "change the axis");
         }
         long[] d = new long[dims.length + 1];
         for (int i = 0, j = 0; i < d.length; i++) {
@@ -132,7 +138,7 @@ public final class Shape {
     public Shape slice(int from, int to) {
         if (from < 0 || to < from || to > dims.length) {
             throw TensorException.argument("shape", "0 <= from <= to <= rank must hold, got " + from + " to " + to
-                    + " of " + this, "change them");
+                    + " of " + this, "change the bounds");
         }
         return of(Arrays.copyOfRange(dims, from, to));
     }
@@ -144,7 +150,7 @@ public final class Shape {
         return of(d);
     }
 
-    /** Returns the shape that both broadcast to by NumPy's rule, or {@code null} if there is none. */
+    /** Returns the shape to which both broadcast by NumPy's rules, or {@code null} if there is none. */
     public static Shape broadcast(Shape a, Shape b) {
         if (a == b || a.equals(b)) {
             return a;

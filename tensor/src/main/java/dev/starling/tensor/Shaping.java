@@ -6,8 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Operations that look at the same elements under other sizes, or copy them elsewhere. Negative axes count from the
- * end.
+ * Operations that view the same elements with other sizes, or copy them. Negative axes count from the end.
  */
 public sealed interface Shaping permits Tensor {
     private Tensor self() {
@@ -15,8 +14,8 @@ public sealed interface Shaping permits Tensor {
     }
 
     /**
-     * Returns the elements in row-major order under other sizes, one of which may be -1; a view if the strides allow
-     * it.
+     * Returns the elements in row-major order with other sizes, one of which may be -1 to be inferred; a view if the
+     * strides allow it.
      */
     default Tensor reshape(long... dims) {
         long[] d = dims.clone();
@@ -35,7 +34,7 @@ public sealed interface Shaping permits Tensor {
         return reshape(Shape.of(d));
     }
 
-    /** Returns the elements in row-major order under other sizes; a view if the strides allow it. */
+    /** Returns the elements in row-major order with other sizes; a view if the strides allow it. */
     default Tensor reshape(Shape shape) {
         if (shape.equals(self().shape())) {
             return self();
@@ -45,19 +44,19 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(op, viewable ? self() : Tensor.compute(new Movement.Copy(), self()));
     }
 
-    /** Returns dimensions {@code from} to {@code to}, both included, as one. */
+    /** Returns a tensor in which dimensions {@code from} to {@code to}, both included, are merged into one. */
     default Tensor flatten(int from, int to) {
         int f = self().shape().axis(from);
         int t = self().shape().axis(to);
         Shape s = self().shape();
         if (f > t) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "flatten", List.of(self().spec()),
-                    "the first dimension must not come after the last, got " + from + " to " + to, "exchange them");
+                    "the first dimension must not come after the last, got " + from + " to " + to, "exchange the two");
         }
         return reshape(s.slice(0, f).concat(Shape.of(s.slice(f, t + 1).count())).concat(s.slice(t + 1, s.rank())));
     }
 
-    /** Returns the dimensions in another order. */
+    /** Returns the dimensions in the given order. */
     default Tensor permute(int... order) {
         int[] o = new int[order.length];
         for (int i = 0; i < o.length; i++) {
@@ -89,7 +88,7 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Permute(order), self());
     }
 
-    /** Returns a matrix, or a stack of matrices, transposed. */
+    /** Returns a matrix, or each matrix of a stack, transposed. */
     default Tensor t() {
         return transpose(-2, -1);
     }
@@ -123,7 +122,7 @@ public sealed interface Shaping permits Tensor {
         return reshape(Arrays.stream(self().shape().dims()).filter(d -> d != 1).toArray());
     }
 
-    /** Returns {@code size} slices along {@code axis} from {@code start} on, as a view. */
+    /** Returns {@code size} slices along {@code axis}, beginning at {@code start}, as a view. */
     default Tensor narrow(int axis, long start, long size) {
         int a = self().shape().axis(axis);
         long[] starts = new long[self().rank()];
@@ -135,9 +134,9 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Slice(starts, steps, sizes), self());
     }
 
-    /** Returns the parts of {@code axis}, each without that dimension, as views. */
+    /** Returns the slices along {@code axis}, each without that dimension, as views. */
     default Tensor[] unstack(int axis) {
-        // A recorder keeps the operation's own array.
+        // The operation's own array may be kept by a recorder.
         return Tensor.apply(new View.Unstack(self().shape().axis(axis)), self()).clone();
     }
 
@@ -154,7 +153,7 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Slice(starts, steps, self().shape().dims()), self());
     }
 
-    /** Returns the elements in row-major order without gaps: this tensor if they lie so already. */
+    /** Returns the elements in row-major order without gaps: this tensor if it already has that layout. */
     default Tensor contiguous() {
         return self().isContiguous() ? self() : Tensor.compute(new Movement.Copy(), self());
     }
@@ -165,8 +164,8 @@ public sealed interface Shaping permits Tensor {
     }
 
     /**
-     * Returns this tensor inside a larger one of {@code value}s: {@code before[i]} in front, {@code after[i]} behind in
-     * dimension {@code i}.
+     * Returns this tensor padded with {@code value}: {@code before[i]} elements in front of dimension {@code i} and
+     * {@code after[i]} behind it.
      */
     default Tensor pad(long[] before, long[] after, double value) {
         long[] dims = self().shape().dims();
@@ -183,21 +182,21 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new Movement.Place(Shape.of(dims), before.clone(), steps, value), self());
     }
 
-    /** Joins tensors along {@code axis}; they meet in their promoted type. */
+    /** Joins tensors along {@code axis}, converted to their promoted type. */
     static Tensor concat(int axis, Tensor... parts) {
         requireSome("concat", parts);
-        DType meet = parts[0].dtype();
+        DType common = parts[0].dtype();
         for (Tensor p : parts) {
-            meet = DType.promote(meet, p.dtype());
+            common = DType.promote(common, p.dtype());
         }
         Tensor[] cast = new Tensor[parts.length];
         for (int i = 0; i < parts.length; i++) {
-            cast[i] = parts[i].to(meet);
+            cast[i] = parts[i].to(common);
         }
         return Tensor.compute(new Movement.Concat(parts[0].shape().axis(axis)), cast);
     }
 
-    /** Joins tensors of one shape along a new dimension before {@code axis}. */
+    /** Joins tensors of the same shape along a new dimension before {@code axis}. */
     static Tensor stack(int axis, Tensor... parts) {
         requireSome("stack", parts);
         Tensor[] rows = new Tensor[parts.length];
@@ -209,18 +208,18 @@ public sealed interface Shaping permits Tensor {
 
     private static void requireSome(String op, Tensor... parts) {
         if (parts.length == 0) {
-            throw TensorException.argument(op, "needs a tensor or more, got none", "give some");
+            throw TensorException.argument(op, "needs at least one tensor, got none", "give one or more");
         }
     }
 
     private void requirePositive(String op, long count) {
         if (count <= 0) {
             throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(self().spec()),
-                    "size or number of parts must be > 0, got " + count, "give a positive one");
+                    "the size or number of parts must be > 0, got " + count, "give a positive number");
         }
     }
 
-    /** Cuts this tensor along {@code axis} into views of {@code size} slices; the last may be smaller. */
+    /** Splits this tensor along {@code axis} into views of {@code size} slices; the last may be smaller. */
     default Tensor[] split(int axis, long size) {
         requirePositive("split", size);
         long n = self().size(axis);
@@ -232,35 +231,37 @@ public sealed interface Shaping permits Tensor {
         return parts;
     }
 
-    /** Cuts this tensor along {@code axis} into {@code parts} views, the last of which may be smaller or missing. */
+    /**
+     * Splits this tensor along {@code axis} into {@code parts} views; the last may be smaller, and fewer may result.
+     */
     default Tensor[] chunk(int axis, int parts) {
         requirePositive("chunk", parts);
         return split(axis, Math.max(1, Math.ceilDiv(self().size(axis), parts)));
     }
 
     /**
-     * Returns tensors, each broadcast to the shape that all of them meet in, without a copy.
+     * Broadcasts tensors to their common shape, without a copy.
      *
      * @throws TensorException if there is no such shape
      */
     static Tensor[] broadcast(Tensor... tensors) {
-        Shape meet = Shape.scalar();
+        Shape common = Shape.scalar();
         for (Tensor t : tensors) {
-            Shape next = Shape.broadcast(meet, t.shape());
+            Shape next = Shape.broadcast(common, t.shape());
             if (next == null) {
                 throw new TensorException(TensorException.Problem.SHAPE, "broadcast", List.of(t.spec()),
-                        "must broadcast with " + meet, "reshape so that sizes agree or are 1");
+                        "must broadcast with " + common, "reshape so that sizes agree or are 1");
             }
-            meet = next;
+            common = next;
         }
         Tensor[] result = new Tensor[tensors.length];
         for (int i = 0; i < result.length; i++) {
-            result[i] = tensors[i].expand(meet);
+            result[i] = tensors[i].expand(common);
         }
         return result;
     }
 
-    /** Returns this tensor written {@code times[i]} times one behind the other in dimension {@code i}. */
+    /** Returns this tensor repeated {@code times[i]} times along dimension {@code i}. */
     default Tensor tile(long... times) {
         int rank = Math.max(times.length, self().rank());
         int lead = rank - self().rank();
@@ -278,26 +279,29 @@ public sealed interface Shaping permits Tensor {
         return reshape(apart).expand(repeated).reshape(merged);
     }
 
-    /** Returns each slice along {@code axis} {@code times} times, before the next one. */
+    /** Returns each slice along {@code axis} repeated {@code times} times in succession. */
     default Tensor repeat(int axis, long times) {
         int a = self().shape().axis(axis);
         Tensor apart = unsqueeze(a + 1);
         return apart.expand(apart.shape().with(a + 1, times)).flatten(a, a + 1);
     }
 
-    /** Returns the elements moved by {@code shift} places along {@code axis}; those that leave come in again. */
+    /**
+     * Returns the elements shifted by {@code shift} positions along {@code axis}; elements that leave re-enter at the
+     * other end.
+     */
     default Tensor roll(int axis, long shift) {
         long n = self().size(axis);
         long from = n == 0 ? 0 : (n - Math.floorMod(shift, n)) % n;
         return from == 0 ? self() : concat(axis, narrow(axis, from, n - from), narrow(axis, 0, from));
     }
 
-    /** Returns the last two dimensions with 0 above the diagonal {@code offset} places above the main one. */
+    /** Returns the last two dimensions with 0 above the diagonal that is {@code offset} above the main one. */
     default Tensor tril(long offset) {
         return self().maskedFill(columnsMinusRows().gt(offset), 0);
     }
 
-    /** Returns the last two dimensions with 0 below the diagonal {@code offset} places above the main one. */
+    /** Returns the last two dimensions with 0 below the diagonal that is {@code offset} above the main one. */
     default Tensor triu(long offset) {
         return self().maskedFill(columnsMinusRows().lt(offset), 0);
     }
@@ -309,15 +313,15 @@ public sealed interface Shaping permits Tensor {
     }
 
     /**
-     * Returns the elements whose index in dimension {@code b} is {@code offset} above that in dimension {@code a}: both
-     * vanish, the diagonal is the last dimension.
+     * Returns the elements whose index in dimension {@code b} exceeds that in dimension {@code a} by {@code offset}.
+     * Both dimensions are removed; the diagonal becomes the last dimension.
      */
     default Tensor diagonal(long offset, int a, int b) {
         int i = self().shape().axis(a);
         int j = self().shape().axis(b);
         if (i == j) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "diagonal", List.of(self().spec()),
-                    "dimensions must differ, got " + a + " and " + b, "name two dimensions");
+                    "the dimensions must differ, got " + a + " and " + b, "name two dimensions");
         }
         Tensor x = self().movedim(i, -1).movedim(j > i ? j - 1 : j, -1);
         long rows = x.size(-2);
@@ -337,7 +341,7 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new View.Slice(starts, steps, sizes), flat);
     }
 
-    /** Returns the sum over the diagonal of the last two dimensions, which vanish. */
+    /** Returns the sum over the diagonal of the last two dimensions, which are removed. */
     default Tensor trace() {
         return diagonal(0, -2, -1).sum(-1);
     }

@@ -1,11 +1,11 @@
 package dev.starling.tensor;
 
 /**
- * What is known of a tensor without its elements: type, shape and device.
+ * The metadata of a tensor: type, shape and device.
  *
  * @param dtype the element type
  * @param shape the sizes
- * @param device where the elements live
+ * @param device the device that holds the elements
  */
 public record Spec(DType dtype, Shape shape, Device device) {
     /** Returns this spec with another shape. */
@@ -23,7 +23,7 @@ public record Spec(DType dtype, Shape shape, Device device) {
         return shape.count() * dtype.bytes();
     }
 
-    /** Returns for example {@code f32[2, 3]@cpu}. */
+    /** Returns a text such as {@code f32[2, 3]@cpu}. */
     @Override
     public String toString() {
         return dtype + shape.toString() + "@" + device;

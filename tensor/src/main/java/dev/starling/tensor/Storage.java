@@ -14,14 +14,16 @@ final class Storage {
     private final Allocator allocator;
     private Block block;
     private final long bytes;
-    /** The keeper of memory that Starling did not allocate, so that it outlives its users. */
+    /** Keeps foreign memory reachable for as long as this storage is; {@code null} if Starling allocated the memory. */
     private final Object foreign;
-    /** Whose memory this is a part of, if that is lent out by a captured program: then closing does nothing. */
+    /**
+     * The storage that this one borrows from in a captured program, or {@code null}. Closing a borrower does nothing.
+     */
     private Storage lender;
     Scope scope;
     int slot;
     int version;
-    /** How many holders an {@link Tensor#hold} has counted. */
+    /** Number of holders that {@link Tensor#hold} has counted. */
     int holds;
     String closedBy;
     private Cleaner.Cleanable backstop;
@@ -52,24 +54,24 @@ final class Storage {
         return storage;
     }
 
-    /** Points lent memory at a place in that of another lender. */
+    /** Makes this storage borrow the memory at {@code address} of another lender. */
     void lend(Storage from, long address) {
         lender = from;
-        closedBy = "what lent its memory";
+        closedBy = "its lender";
         if (block == null || block.address() != address) {
             block = address == from.address() ? from.block : new Block(address, 0);
         }
     }
 
-    /** Returns how many bytes there are, which stay the same when the memory is given back. */
+    /** Returns the size in bytes, also after the memory was freed. */
     long bytes() {
         return bytes;
     }
 
     /**
-     * Requires all elements of a tensor to lie within this memory; no sum or product here can overflow.
+     * Requires all elements of a tensor to lie within this memory. None of the sums and products here can overflow.
      *
-     * @throws TensorException if one lies outside
+     * @throws TensorException if an element lies outside
      */
     void require(String op, Spec spec, long[] strides, long offset) {
         require(op, spec, strides, offset, bytes);
@@ -79,22 +81,22 @@ final class Storage {
     static void require(String op, Spec spec, long[] strides, long offset, long bytes) {
         Shape shape = spec.shape();
         long room = bytes / spec.dtype().bytes();
-        long least = offset;
-        long greatest = offset;
+        long lowest = offset;
+        long highest = offset;
         boolean within = strides.length == shape.rank() && (shape.count() == 0 || offset >= 0 && offset < room);
         for (int i = 0; within && shape.count() > 0 && i < strides.length; i++) {
             long steps = shape.dim(i) - 1;
             long span = steps * strides[i];
             within = steps == 0 || Math.multiplyHigh(steps, strides[i]) == span >> 63 && Math.abs(span) <= room
                     && span != Long.MIN_VALUE;
-            least += within ? Math.min(span, 0) : 0;
-            greatest += within ? Math.max(span, 0) : 0;
-            within &= least >= 0 && greatest < room;
+            lowest += within ? Math.min(span, 0) : 0;
+            highest += within ? Math.max(span, 0) : 0;
+            within &= lowest >= 0 && highest < room;
         }
         if (!within) {
             throw new TensorException(TensorException.Problem.SHAPE, op, List.of(spec), "strides "
-                    + Arrays.toString(strides) + " from element " + offset + " on must stay within " + room
-                    + " elements of memory", "give strides and an offset that do");
+                    + Arrays.toString(strides) + " from element " + offset + " must stay within " + room
+                    + " elements of memory", "give strides and an offset within the memory");
         }
     }
 
@@ -102,7 +104,7 @@ final class Storage {
         return lender != null;
     }
 
-    /** Gives the storage to {@code owner}, or to the garbage collector if that is {@code null}. */
+    /** Moves the storage to the scope {@code owner}, or leaves it to the garbage collector if that is {@code null}. */
     void own(Scope owner) {
         if (lender != null) {
             return;
@@ -132,7 +134,7 @@ final class Storage {
         return block == null || lender != null && lender.isClosed();
     }
 
-    /** Returns the memory to its allocator; a second call does nothing. */
+    /** Returns the memory to its allocator; a second call has no effect. */
     void close(String by) {
         Block b = block;
         if (b == null || lender != null) {
@@ -153,7 +155,7 @@ final class Storage {
         }
     }
 
-    /** Called by {@link Scope#close}, which forgets all its storages at once. */
+    /** Called by {@link Scope#close}, which clears its list of storages itself. */
     void closeWithScope(String by) {
         scope = null;
         close(by);

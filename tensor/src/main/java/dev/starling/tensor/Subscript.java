@@ -7,8 +7,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Indices worked out against a tensor. Ranges, places and new axes make a view of it; what arrays and masks name is
- * taken from that view, their dimensions moved to the front of it and merged.
+ * Indices resolved against a tensor. Ranges, positions and new axes form a view of it; the elements that arrays and
+ * masks select are taken from that view, with the array dimensions moved to its front and merged.
  */
 final class Subscript {
     private final Tensor target;
@@ -24,7 +24,10 @@ final class Subscript {
     private int position;
     private boolean within;
 
-    /** Works {@code indices} out: afterwards {@code view} has the dimensions {@code dims}, arrays' ones whole. */
+    /**
+     * Resolves {@code indices}. Afterwards {@code view} has the dimensions {@code dims}; those indexed by arrays are
+     * whole.
+     */
     Subscript(Tensor target, Index... indices) {
         this.target = target;
         starts = new long[target.rank()];
@@ -37,8 +40,8 @@ final class Subscript {
             ellipses += index instanceof Index.Ellipsis ? 1 : 0;
         }
         if (left < 0 || ellipses > 1) {
-            throw fault(TensorException.Problem.INDEX, left < 0 ? "there are more indices than dimensions"
-                    : "there is more than one ellipsis", "drop one");
+            throw fault(TensorException.Problem.INDEX, left < 0 ? "there must not be more indices than dimensions"
+                    : "there must not be more than one ellipsis", "remove one");
         }
         for (Index index : indices) {
             switch (index) {
@@ -110,7 +113,7 @@ final class Subscript {
         Shape covered = target.shape().slice(done, done + chosen.rank());
         if (!covered.equals(chosen.shape())) {
             throw fault(TensorException.Problem.SHAPE, "a mask of " + chosen.shape() + " must have the sizes "
-                    + covered + " of the dimensions it chooses from", "reshape the mask");
+                    + covered + " of the dimensions that it indexes", "reshape the mask");
         }
         Tensor places = chosen.nonzero();
         for (int i = 0; i < chosen.rank(); i++) {
@@ -125,7 +128,7 @@ final class Subscript {
         done++;
     }
 
-    /** Notes that arrays' dimensions go here, unless what is between them separates them. */
+    /** Notes the position of the dimensions of adjacent arrays; separated arrays put theirs first. */
     private void advanced() {
         if (!within) {
             position = runs++ == 0 ? dims.size() - arrays.size() : position;
@@ -133,7 +136,7 @@ final class Subscript {
         within = true;
     }
 
-    /** Reads. */
+    /** Returns the selected elements. */
     Tensor get() {
         if (arrays.isEmpty()) {
             return view;
@@ -143,7 +146,7 @@ final class Subscript {
         return moveBlock(taken, arrays.size() == 1 ? axes.get(0) : 0, places.rank(), position);
     }
 
-    /** Writes, converting and broadcasting {@code source}. */
+    /** Writes {@code source}, converted and broadcast, to the selected elements. */
     void set(Tensor source) {
         if (arrays.isEmpty()) {
             Tensor.apply(new Update.Assign(), view, source);
@@ -164,7 +167,7 @@ final class Subscript {
         Tensor.apply(new Update.Assign(), front, updated.reshape(front.shape()));
     }
 
-    /** Returns the view with arrays' dimensions in front. */
+    /** Returns the view with the array dimensions in front. */
     private Tensor front() {
         int[] order = new int[view.rank()];
         int n = 0;
@@ -203,7 +206,10 @@ final class Subscript {
         return linear;
     }
 
-    /** Returns {@code x} with {@code count} dimensions from {@code from} on moved so that they start at {@code to}. */
+    /**
+     * Returns {@code x} with the {@code count} dimensions that start at {@code from} moved so that they start at
+     * {@code to}.
+     */
     private static Tensor moveBlock(Tensor x, int from, int count, int to) {
         if (from == to) {
             return x;

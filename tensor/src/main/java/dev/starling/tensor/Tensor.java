@@ -18,10 +18,10 @@ import java.util.List;
  * views ({@code reshape}, {@code permute}, {@code slice}, ...) share memory. Only ops of {@link Update} change
  * elements.
  *
- * <p>What can be done with a tensor is told in the interfaces that it implements: {@link Arithmetic},
- * {@link Reductions}, {@link Shaping} and {@link Indexing}; neural operations are static methods of {@link Functions},
- * {@link Convolutions}, {@link Pools}, {@link Norms} and {@link Losses}.
- * Every operation passes {@link #apply}. A tensor may be read by several threads at once, and closed by none meanwhile.
+ * <p>The operations on a tensor are in the interfaces that it implements: {@link Arithmetic}, {@link Reductions},
+ * {@link Shaping} and {@link Indexing}. Neural operations are static methods of {@link Functions},
+ * {@link Convolutions}, {@link Pools}, {@link Norms} and {@link Losses}. Every operation passes through {@link #apply}.
+ * Several threads may read a tensor at the same time, provided that none closes it meanwhile.
  */
 public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, AutoCloseable {
     private static final Tensor[] NONE = {};
@@ -41,14 +41,14 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         this.id = thread.nextId++;
     }
 
-    // ---- making ----
+    // ---- factories ----
 
-    /** Allocates a row-major tensor of undefined content in the current scope: for backends. */
+    /** Allocates a row-major tensor with undefined content in the current scope. For backends. */
     public static Tensor allocate(Spec spec) {
         return allocate(spec, spec.shape().contiguousStrides());
     }
 
-    /** Allocates a tensor with the given dense strides (in elements), checked, of undefined content: for backends. */
+    /** Allocates a tensor with undefined content and these dense strides in elements, checked. For backends. */
     public static Tensor allocate(Spec spec, long[] strides) {
         if (strides != spec.shape().contiguousStrides()) {
             Storage.require("allocate", spec, strides, 0, spec.bytes());
@@ -59,7 +59,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
                 : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
     }
 
-    /** Makes a view of this memory: for {@link View} ops. Strides and offset, checked, count elements. */
+    /** Makes a view of this memory, for {@link View} ops. Strides and offset are in elements and are checked. */
     public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
         Spec viewed = spec.with(shape);
         storage.require("view", viewed, viewStrides, viewOffset);
@@ -67,17 +67,17 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /**
-     * Lends this tensor's memory to one of another type and shape, which scopes do not own and {@link #close} leaves
-     * open: it is open as long as this tensor is. For those who plan memory, such as captured programs.
+     * Lends this tensor's memory, for memory planning, to a new tensor of another type and shape. No scope owns the new
+     * tensor and {@link #close} does not affect it: it stays open as long as this tensor.
      *
-     * @param other on the same device, with no more bytes than this tensor
+     * @param other spec on the same device, with no more bytes than this tensor
      * @param otherStrides dense, in elements
-     * @throws TensorException if the memory is too small, strides leave it, or this tensor does not begin it
+     * @throws TensorException if the memory is too small, strides leave it, or this tensor has an offset
      */
     public Tensor lend(Spec other, long[] otherStrides) {
         if (other.device() != device() || other.bytes() > Math.min(spec.bytes(), storage.bytes()) || offset != 0) {
             throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
-                    "the memory must be of the device, large enough and lent from its beginning",
+                    "the memory must be on the same device, large enough and start at offset 0",
                     "lend from a larger tensor");
         }
         Storage.require("lend", other, otherStrides, 0, other.bytes());
@@ -86,20 +86,20 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /**
-     * Points a tensor made by {@link #lend}, and all its views, at the memory of {@code from}, which must be contiguous
+     * Makes a tensor from {@link #lend}, and all its views, borrow the memory of {@code from}, which must be contiguous
      * and of the same spec.
      */
     public void relend(Tensor from) {
         if (!storage.isLent() || offset != 0 || !spec.equals(from.spec) || !from.isContiguous()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "relend", List.of(spec, from.spec),
-                    "needs a lent tensor and a contiguous one of its spec", "copy the elements");
+                    "needs a tensor made by lend, and a contiguous one of its spec", "copy the elements");
         }
         storage.lend(from.storage, from.address());
     }
 
     /**
-     * Makes a tensor over memory of the caller, without a copy. The segment must be native (off-heap), writable, and
-     * stay alive as long as the tensor is used; what one side writes the other sees.
+     * Makes a tensor over memory of the caller, without a copy: each side sees what the other writes. The segment must
+     * be native (off-heap) and writable, and must stay alive as long as the tensor is used.
      */
     public static Tensor wrap(MemorySegment segment, DType dtype, long... shape) {
         Spec spec = new Spec(dtype, Shape.of(shape), Device.cpu());
@@ -115,7 +115,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return new Tensor(storage, spec, spec.shape().contiguousStrides(), 0, ThreadState.current());
     }
 
-    /** Makes a tensor with a copy of the elements in {@code source}, a segment of any kind, on the current device. */
+    /** Makes a tensor on the current device from a copy of the elements in {@code source}, a segment of any kind. */
     public static Tensor copyOf(MemorySegment source, DType dtype, long... shape) {
         Spec spec = new Spec(dtype, Shape.of(shape), Device.current());
         if (source.byteSize() != spec.bytes()) {
@@ -170,7 +170,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return full(DType.F32, value);
     }
 
-    /** Makes a tensor of {@code value}s on the current device. */
+    /** Makes a tensor on the current device whose elements all equal {@code value}. */
     public static Tensor full(DType dtype, double value, long... shape) {
         return Creation.full(new Spec(dtype, Shape.of(shape), Device.current()), value);
     }
@@ -185,11 +185,11 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return full(DType.F32, 1, shape);
     }
 
-    // ---- the gate ----
+    // ---- operations ----
 
     /**
-     * Carries out an operation: checks operands, infers the outputs' specs, runs on the operands' device, and tells the
-     * {@link Recorder} in force.
+     * Carries out an operation: checks the operands, infers the outputs' specs, runs the operation on the operands'
+     * device, and passes it to the {@link Recorder} that is bound to the thread.
      *
      * @throws TensorException if the operands do not fit, live on different devices, or are closed
      */
@@ -210,13 +210,13 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /**
-     * Carries out updates of one device in their order, as {@link #apply} would one by one; a GPU does them at once.
-     * All are checked before any is carried out. No update may read what another one changes.
+     * Carries out updates on one device, in order, as one {@link #apply} each would; a GPU runs them together. All are
+     * checked before the first is carried out. No update may read a tensor that another one changes.
      *
-     * @param operands of each operation
-     * @param guard {@code []} of a floating type on the same device, or {@code null}; where it is infinite or NaN,
-     *     nothing is changed, and nobody is told: whoever wants to know reads it. The host need not wait for it
-     * @throws TensorException if operands do not fit, live on different devices, or are closed; nothing is changed then
+     * @param operands the operands of each update
+     * @param guard {@code []} of a floating type on the same device, or {@code null}. If it is infinite or NaN, no
+     *     update changes anything and no error is reported: the caller reads the guard. The host need not wait for it
+     * @throws TensorException if operands do not fit, are on different devices, or are closed; nothing is changed then
      */
     public static void applyAll(Update[] ops, Tensor[][] operands, Tensor guard) {
         Operands.check(ops, operands, guard);
@@ -224,7 +224,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             return;
         }
         if (guard != null) {
-            guard.tellRead();
+            guard.notifyRead();
         }
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         operands[0][0].device().backend().updateAll(ops, operands, guard);
@@ -248,17 +248,17 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         }
         ThreadState thread = ThreadState.current();
         if (thread.interceptor != null) {
-            thread.interceptor.ran(op, inputs, outputs);
+            thread.interceptor.onOperation(op, inputs, outputs);
         }
         Reference.reachabilityFence(inputs);
     }
 
-    /** Carries out an operation of one output; see {@link #apply}. */
+    /** Carries out an operation with one output; see {@link #apply}. */
     public static Tensor compute(Op op, Tensor... inputs) {
         return apply(op, inputs)[0];
     }
 
-    /** Returns this tensor, which an operation is given, if it is open. */
+    /** Returns this operand of {@code op}, after a check that it is open. */
     Tensor open(Op op) {
         if (storage.isClosed()) {
             throw closed(op.name());
@@ -268,11 +268,11 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     private TensorException closed(String op) {
         return new TensorException(TensorException.Problem.CLOSED, op, List.of(spec),
-                "tensor " + (name == null ? "#" + id : name) + " was closed with " + storage.closedBy,
+                "tensor " + (name == null ? "#" + id : name) + " was closed by " + storage.closedBy,
                 "move it out with Scope.keep before its scope closes");
     }
 
-    // ---- what it is ----
+    // ---- properties ----
 
     /** Returns type, shape and device. */
     public Spec spec() {
@@ -289,7 +289,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return spec.dtype();
     }
 
-    /** Returns where the elements live. */
+    /** Returns the device that holds the elements. */
     public Device device() {
         return spec.device();
     }
@@ -309,23 +309,23 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return spec.shape().count();
     }
 
-    /** Returns the strides in elements. The array is shared: read it only. */
+    /** Returns the strides in elements. The array is shared and must not be changed. */
     public long[] strides() {
         return strides;
     }
 
-    /** Returns where in its memory the first element lies, in elements. */
+    /** Returns the position of the first element in the underlying memory, in elements. */
     public long offset() {
         return offset;
     }
 
-    /** Returns a number that no other tensor of this process has. */
+    /** Returns a number that is unique among the tensors of this process. */
     public long id() {
         return id;
     }
 
     /**
-     * Returns the address of the first element: for backends and zero-copy exchange; valid while the tensor is open.
+     * Returns the address of the first element, for backends and zero-copy exchange; valid while the tensor is open.
      */
     public long address() {
         if (storage.isClosed()) {
@@ -334,7 +334,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return storage.address() + offset * spec.dtype().bytes();
     }
 
-    /** Tells whether the elements lie in row-major order without gaps. */
+    /** Returns whether the elements are in row-major order without gaps. */
     public boolean isContiguous() {
         long[] dense = spec.shape().contiguousStrides();
         if (strides == dense) {
@@ -348,33 +348,33 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return true;
     }
 
-    /** Tells whether this tensor's memory was given back. */
+    /** Returns whether this tensor's memory was freed. */
     public boolean isClosed() {
         return storage.isClosed();
     }
 
-    /** Tells whether two tensors look at the same memory. */
+    /** Returns whether two tensors share memory. */
     public boolean sharesMemoryWith(Tensor other) {
         return storage == other.storage;
     }
 
-    /** Returns how often the memory was changed in place: for recorders that must notice. */
+    /** Returns how often the memory was changed in place, so that recorders can detect it. */
     public int version() {
         return storage.version;
     }
 
-    /** Counts a change in place that did not pass the gate: for those who let a device change memory at one command. */
+    /** Counts a change in place that did not pass through {@link #apply}, as in a replay by the device itself. */
     public void changed() {
         storage.version++;
     }
 
-    /** Names this tensor for error messages and returns it. */
+    /** Sets the name that error messages show, and returns this tensor. */
     public Tensor named(String label) {
         name = label;
         return this;
     }
 
-    /** Returns the name given with {@link #named}, or {@code null}. */
+    /** Returns the name set with {@link #named}, or {@code null}. */
     public String name() {
         return name;
     }
@@ -384,32 +384,32 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /**
-     * Counts one more holder of the memory, for those who pass tensors on before their scope ends, as a tape does with
-     * gradients. Returns how many there are.
+     * Counts one more holder of the memory and returns the number of holders. For code that passes tensors on before
+     * their scope closes, as a tape does with gradients.
      */
     public int hold() {
         return ++storage.holds;
     }
 
-    /** Counts one holder less, and gives the memory back with the last; does nothing where nobody holds. */
+    /** Removes one holder and frees the memory when none is left; has no effect on memory without holders. */
     public void drop() {
         if (storage.holds > 0 && --storage.holds == 0) {
             storage.close("the last drop()");
         }
     }
 
-    /** Returns how many holders the memory has. */
+    /** Returns the number of holders of the memory. */
     public int holds() {
         return storage.holds;
     }
 
-    /** Forgets the holders: the memory lives until its scope ends. */
+    /** Removes all holders: the memory lives until its scope closes. */
     public Tensor unhold() {
         storage.holds = 0;
         return this;
     }
 
-    /** Gives the memory back before the scope does, for this tensor and all its views. */
+    /** Frees the memory before its scope does, for this tensor and all its views. */
     @Override
     public void close() {
         storage.close("close()");
@@ -417,7 +417,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     // ---- host access ----
 
-    /** Returns this tensor on another device: itself if it is there already. Gradients flow back. */
+    /** Returns this tensor on another device, or this tensor itself if it is already there. Gradients flow back. */
     public Tensor to(Device target) {
         return target == spec.device() ? this : compute(new Transfer(target), this);
     }
@@ -436,10 +436,10 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return result;
     }
 
-    /** Returns this tensor where the host can read it, in row-major order: itself if it is so already. */
+    /** Returns this tensor in row-major order in host memory: itself if it is already so. */
     Tensor onHost() {
         address();
-        tellRead();
+        notifyRead();
         Tensor host = device().backend().hostVisible() ? this : to(Device.cpu());
         return host.contiguous();
     }
@@ -447,21 +447,21 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /**
      * Returns the elements' memory without a copy; valid while the tensor is open.
      *
-     * @throws TensorException if the tensor is not on the host or not contiguous
+     * @throws TensorException if the tensor is not in host memory or not contiguous
      */
     public MemorySegment segment() {
-        tellRead();
+        notifyRead();
         if (!isContiguous() || !device().backend().hostVisible()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(spec),
-                    "the tensor must be contiguous and on the host", "call to(Device.cpu()).contiguous() first");
+                    "the tensor must be contiguous and in host memory", "call to(Device.cpu()).contiguous() first");
         }
         return HostMemory.ALL.asSlice(address(), spec.bytes());
     }
 
-    private void tellRead() {
+    private void notifyRead() {
         ThreadState thread = ThreadState.current();
         if (thread.interceptor != null) {
-            thread.interceptor.read(this);
+            thread.interceptor.onRead(this);
         }
     }
 

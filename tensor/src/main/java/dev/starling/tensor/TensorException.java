@@ -3,17 +3,19 @@ package dev.starling.tensor;
 import dev.starling.errors.StarlingException;
 import java.util.List;
 
-/** A request that an operation cannot fulfil: names the operation, what it requires, what came, and the remedy. */
+/**
+ * A request that an operation cannot fulfil. Names the operation, its requirement, the actual operands and a remedy.
+ */
 public final class TensorException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
-    /** What is wrong. */
+    /** The kind of problem. */
     public enum Problem {
         /** Sizes do not fit. */
         SHAPE,
         /** Element types do not fit. */
         DTYPE,
-        /** Operands live on different devices, or the device is not there. */
+        /** Operands are on different devices, or the device does not exist. */
         DEVICE,
         /** An index is out of range. */
         INDEX,
@@ -25,9 +27,9 @@ public final class TensorException extends StarlingException {
         VERSION,
         /** Any other argument. */
         ARGUMENT,
-        /** A file does not hold what it should. */
+        /** A file is malformed. */
         DATA,
-        /** A NaN or infinity came up where anomalies are looked for. */
+        /** A NaN or an infinity occurred while anomaly detection was on. */
         ANOMALY
     }
 
@@ -40,7 +42,7 @@ public final class TensorException extends StarlingException {
     /**
      * Makes an exception.
      *
-     * @param relation what must hold and does not
+     * @param relation the requirement that is violated
      * @param remedy what the caller can do
      */
     public TensorException(Problem problem, String op, List<Spec> operands, String relation, String remedy) {
@@ -52,12 +54,12 @@ public final class TensorException extends StarlingException {
         this.remedy = remedy;
     }
 
-    /** Makes an exception for an argument that is not a tensor. */
+    /** Makes an exception about an argument that is not a tensor. */
     public static TensorException argument(String op, String relation, String remedy) {
         return new TensorException(Problem.ARGUMENT, op, List.of(), relation, remedy);
     }
 
-    /** Returns what is wrong. */
+    /** Returns the kind of problem. */
     public Problem problem() {
         return problem;
     }
@@ -67,12 +69,12 @@ public final class TensorException extends StarlingException {
         return op;
     }
 
-    /** Returns the operands' specs; empty where none is to blame. */
+    /** Returns the operands' specs; empty if the problem is not in an operand. */
     public List<Spec> operands() {
         return operands == null ? List.of() : operands;
     }
 
-    /** Returns what must hold and does not. */
+    /** Returns the requirement that is violated. */
     public String relation() {
         return relation;
     }

@@ -4,21 +4,21 @@ import dev.starling.tensor.cpu.Parallel;
 import java.util.function.Supplier;
 
 /**
- * How many threads an operation on the CPU may use: all processors unless the system property {@code starling.threads}
- * or one of these methods says otherwise. A run repeats bit for bit on the same number; on another, sums may round
- * differently. Idle threads sleep.
+ * The number of threads that an operation on the CPU may use. The default is the number of processors; the system
+ * property {@code starling.threads} and the methods of this class change it. A run repeats bit for bit with the same
+ * number of threads; with another number, sums may round differently. Idle threads sleep.
  */
 public final class Threads {
     private Threads() {
     }
 
-    /** Returns how many threads an operation of the current thread may use. */
+    /** Returns the number of threads that an operation of the current thread may use. */
     public static int count() {
         return Parallel.threads();
     }
 
     /**
-     * Sets the number for the whole process.
+     * Sets the number of threads for the whole process.
      *
      * @throws TensorException if {@code count} is not 1 to 1024
      */
@@ -27,7 +27,7 @@ public final class Threads {
     }
 
     /**
-     * Runs {@code body} on this thread with a number of its own.
+     * Runs {@code body} with a number of threads that applies to this thread only.
      *
      * @throws TensorException if {@code count} is not 1 to 1024
      */

@@ -35,7 +35,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What a caller can get wrong is a typed error, before anything runs: operation, operands, requirement, remedy. */
+/** A caller's mistake is a typed error before anything runs, with operation, operands, requirement and remedy. */
 class BadInputTest {
     private static final Shape MATRIX = Shape.of(2, 3);
 
@@ -43,9 +43,9 @@ class BadInputTest {
      * A request that must be refused.
      *
      * @param call the request
-     * @param problem what the error says is wrong
-     * @param op which operation it names
-     * @param parts what its message must hold, beside the operation
+     * @param problem the kind of problem in the error
+     * @param op the operation that the error names
+     * @param parts what the message must contain, beside the operation
      */
     private record Bad(Supplier<?> call, Problem problem, String op, String... parts) {
         @Override
@@ -239,7 +239,7 @@ class BadInputTest {
         return Tensor.compute(op, operands);
     }
 
-    /** What fused gradients get from outside must be what the forward operation took and gave. */
+    /** The operands of fused gradients must have the specs of the forward operation's operands and results. */
     static Stream<Bad> gradients() {
         Op layer = new Normalization.LayerNormGradient();
         Op batch = new Normalization.BatchNormGradient(Epilogue.NONE);
@@ -253,11 +253,11 @@ class BadInputTest {
                 shape(() -> compute(batch, ones(4, 3), ones(4, 3), ones(3), ones(4, 3), ones(1), ones(3)),
                         "batchNormGradient", "[3]", "f32[1]"),
                 shape(() -> compute(batch, ones(4, 3), ones(4, 3), ones(3), ones(1, 3), ones(3), ones(3)),
-                        "batchNormGradient", "one shape"),
+                        "batchNormGradient", "same shape"),
                 shape(() -> compute(loss, ones(1), ones(4, 3), ones(4, 2), whole(4)), "crossEntropyGradient", "[4]"),
                 shape(() -> compute(loss, ones(4), ones(4, 3), ones(4, 2), whole(2)), "crossEntropyGradient", "[4]"),
                 shape(() -> compute(loss, ones(4), ones(4), ones(4, 2), whole(4)), "crossEntropyGradient", "rank 2"),
-                shape(() -> compute(softmax, ones(4, 3), ones(1)), "softmaxGradient", "one shape"),
+                shape(() -> compute(softmax, ones(4, 3), ones(1)), "softmaxGradient", "same shape"),
                 argument(() -> compute(new Selection.TakeGradient(-1, 3), ones(2, 3), whole(2)), "takeGradient", "-1"),
                 argument(() -> compute(new Selection.TakeGradient(0, -3), ones(2, 3), whole(2)), "takeGradient", "-3"),
                 argument(() -> compute(new Activation.ReluGradient(), ones(4)), "reluGradient", "2 operands"),
@@ -265,7 +265,7 @@ class BadInputTest {
                         ones(3, 2), ones(3, 2), ones(2, 2), ones(2)), "attentionGradient", "g and y"));
     }
 
-    /** The wrong number of operands, and dimensions counted from the end, which records do not take. */
+    /** The wrong number of operands, and dimensions counted from the end, which records do not accept. */
     static Stream<Bad> records() {
         return Stream.of(
                 argument(() -> compute(new Unary.Neg()), "neg", "1 operands, got 0"),
@@ -294,7 +294,7 @@ class BadInputTest {
                 shape(() -> ones(4).lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
                 shape(() -> ones(4).lend(square, new long[] {1}), "lend", "strides"),
                 shape(() -> ones(1).expand(4).lend(square, new long[] {2, 1}), "lend", "large enough"),
-                shape(() -> ones(8).narrow(0, 4, 4).lend(square, new long[] {2, 1}), "lend", "beginning"),
+                shape(() -> ones(8).narrow(0, 4, 4).lend(square, new long[] {2, 1}), "lend", "offset 0"),
                 shape(() -> ones(4).view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
                 shape(() -> ones(4).view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
                 shape(() -> ones(4).view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
@@ -319,7 +319,7 @@ class BadInputTest {
 
     @ParameterizedTest
     @MethodSource("lengths")
-    void shouldRefuseLengthsThatNoSequenceHas(Device device, DType type, long length) {
+    void refusesLengthsOutOfRange(Device device, DType type, long length) {
         try (Scope scope = Scope.open()) {
             Tensor[] at = Device.with(device, () -> new Tensor[] {ones(3, 2, 4), ones(5, 4), ones(5, 5),
                 Tensor.of(new long[] {1, length}).to(type)});
@@ -335,7 +335,7 @@ class BadInputTest {
     }
 
     @Test
-    void shouldRollByTheLeastAndGreatestDistances() {
+    void rollsByExtremeDistances() {
         Tensor x = Creation.arange(5);
         assertThat(x.roll(0, Long.MIN_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
         assertThat(x.roll(0, Long.MAX_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
@@ -344,7 +344,7 @@ class BadInputTest {
     @ParameterizedTest
     @MethodSource({"shapes", "types", "devices", "arguments", "places", "amounts", "numbers", "gradients", "records",
         "hooks"})
-    void isATypedError(Bad bad) {
+    void throwsATypedError(Bad bad) {
         try (Scope scope = Scope.open()) {
             assertThatThrownBy(bad.call::get).isInstanceOfSatisfying(TensorException.class, e -> {
                 assertThat(e.problem()).as(e.getMessage()).isEqualTo(bad.problem);

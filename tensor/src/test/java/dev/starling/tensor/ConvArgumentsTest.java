@@ -14,21 +14,21 @@ import java.util.function.Supplier;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 
-/** Strides, paddings, dilations, groups and kernels of any size: a right result or a typed error. */
+/** Strides, paddings, dilations, groups and kernels of any size give a correct result or a typed error. */
 class ConvArgumentsTest {
     private static final int[] EXTREMES = {Integer.MIN_VALUE, -1, 0, 1, 2, 3, 1 << 20, 1 << 29, 1 << 30,
         (1 << 30) + 1, Integer.MAX_VALUE};
-    private static final long MOST_ELEMENTS = 1 << 20;
+    private static final long MAX_ELEMENTS = 1 << 20;
 
     @Test
-    void shouldConvolveOrRefuseExtremeGeometries() {
+    void convolvesOrRefusesExtremeGeometries() {
         int right = 0;
         for (int stride : EXTREMES) {
             for (int padding : EXTREMES) {
                 for (int dilation : EXTREMES) {
                     Geometry geometry = Geometry.of(1, stride, padding, dilation, 1);
                     Shape y = output(geometry, Shape.of(2, 3, 5), Shape.of(4, 3, 3));
-                    if (y != null && y.count() < MOST_ELEMENTS) {
+                    if (y != null && y.count() < MAX_ELEMENTS) {
                         check(geometry, y);
                         right++;
                     }
@@ -73,7 +73,7 @@ class ConvArgumentsTest {
     }
 
     @Test
-    void shouldRefuseGroupsThatDoNotDivide() {
+    void refusesGroupsThatDoNotDivide() {
         for (int groups : new int[] {Integer.MIN_VALUE, -1, 0, 3, 1 << 30, Integer.MAX_VALUE}) {
             assertRefused("conv: ", () -> Convolutions.conv1d(ones(1, 4, 5), ones(4, 4, 3), null, 1, 1, 1, groups));
             assertRefused("conv", () -> Convolutions.convTranspose1d(ones(1, 4, 5), ones(4, 4, 3), null, 1, 1, 0, 1,
@@ -82,12 +82,12 @@ class ConvArgumentsTest {
     }
 
     @Test
-    void shouldRefuseGeometriesOfOtherRanks() {
+    void refusesGeometriesOfOtherRanks() {
         Geometry uneven = new Geometry(new int[] {1, 1}, new int[] {0}, new int[] {1, 1}, 1);
         Geometry four = new Geometry(new int[] {1, 1, 1, 1}, new int[4], new int[] {1, 1, 1, 1}, 1);
         Geometry none = new Geometry(new int[0], new int[0], new int[0], 1);
-        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(4, 1, 0, 1, 1));
-        assertRefused("convolution: there must be 1 to 3", () -> Geometry.of(-1, 1, 0, 1, 1));
+        assertRefused("convolution: the number of spatial dimensions", () -> Geometry.of(4, 1, 0, 1, 1));
+        assertRefused("convolution: the number of spatial dimensions", () -> Geometry.of(-1, 1, 0, 1, 1));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2), ones(1, 1, 2, 2), null, uneven,
                 Epilogue.NONE));
         assertRefused("conv: needs", () -> Convolutions.conv(ones(1, 1, 2, 2, 2, 2), ones(1, 1, 2, 2, 2, 2), null,
@@ -98,12 +98,12 @@ class ConvArgumentsTest {
     }
 
     @Test
-    void shouldTransposeOrRefuseExtremeGeometries() {
+    void transposesOrRefusesExtremeGeometries() {
         for (int stride : EXTREMES) {
             for (int padding : EXTREMES) {
                 for (int outputPadding : EXTREMES) {
                     long size = stride - 2L * padding + 3 + outputPadding;
-                    if (size >= MOST_ELEMENTS && size <= Integer.MAX_VALUE && stride > 0 && padding >= 0) {
+                    if (size >= MAX_ELEMENTS && size <= Integer.MAX_VALUE && stride > 0 && padding >= 0) {
                         continue;
                     }
                     assertRefusedOrSmall(() -> Convolutions.convTranspose1d(ones(1, 1, 2), ones(1, 1, 3), null, stride,
@@ -113,12 +113,12 @@ class ConvArgumentsTest {
         }
         assertRefused("convTranspose: 0 <= output padding < stride", () -> Convolutions.convTranspose1d(ones(1, 1, 2),
                 ones(1, 1, 3), null, 2, 0, 2, 1, 1));
-        assertRefused("convTranspose: the output must be shorter", () -> Convolutions.convTranspose2d(ones(1, 1, 3, 3),
+        assertRefused("convTranspose: the output's size must be", () -> Convolutions.convTranspose2d(ones(1, 1, 3, 3),
                 ones(1, 1, 3, 3), null, Integer.MAX_VALUE, 0, 0, 1, 1));
     }
 
     @Test
-    void shouldPoolOrRefuseExtremeWindows() {
+    void poolsOrRefusesExtremeWindows() {
         for (int kernel : EXTREMES) {
             for (int stride : EXTREMES) {
                 for (int padding : EXTREMES) {
@@ -139,7 +139,7 @@ class ConvArgumentsTest {
     }
 
     @Test
-    void shouldRefuseAdaptiveSizesThatAreOutOfProportion() {
+    void refusesAdaptiveSizesThatAreOutOfProportion() {
         Tensor x = ones(1, 2, 5, 4);
         for (int size : new int[] {Integer.MIN_VALUE, -1, 0, 1 << 20, 1 << 30, Integer.MAX_VALUE}) {
             assertRefused("adaptiveAvgPool: ", () -> Pools.adaptiveAvgPool(x, size, 1));
@@ -161,7 +161,7 @@ class ConvArgumentsTest {
         List<Tensor> results = new ArrayList<>();
         try (Scope _ = Scope.open()) {
             results.add(call.get());
-            assertThat(results.getFirst().count()).isLessThan(MOST_ELEMENTS);
+            assertThat(results.getFirst().count()).isLessThan(MAX_ELEMENTS);
             assertThat(Arrays.stream(results.getFirst().toDoubles()).allMatch(v -> v >= 0 && v <= 3)).isTrue();
         } catch (TensorException e) {
             assertThat(e.remedy()).isNotEmpty();

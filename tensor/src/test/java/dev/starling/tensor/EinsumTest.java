@@ -8,7 +8,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Contractions against what NumPy 2.4 gives for the same equation and operands. */
+/** Contractions against NumPy 2.4's results for the same equation and operands. */
 class EinsumTest {
     private static long[] shape(long... dims) {
         return dims;

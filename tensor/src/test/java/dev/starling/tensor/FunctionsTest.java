@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Neural operations against plain loops over their definitions, carried out in Python in double precision. */
+/** Neural operations against plain loops over their definitions, computed in Python in double precision. */
 class FunctionsTest {
     private DType dtype;
 
@@ -40,43 +40,43 @@ class FunctionsTest {
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void denseGiveTheDefinition(String device, DType dtype) {
+    void denseLayersMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::dense);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void convolutionsGiveTheDefinition(String device, DType dtype) {
+    void convolutionsMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::convolutions);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void poolsGiveTheDefinition(String device, DType dtype) {
+    void poolsMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::pools);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void adaptivePoolsGiveTheDefinition(String device, DType dtype) {
+    void adaptivePoolsMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::adaptivePools);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void normsGiveTheDefinition(String device, DType dtype) {
+    void normsMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::norms);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void lossesGiveTheDefinition(String device, DType dtype) {
+    void lossesMatchTheDefinition(String device, DType dtype) {
         on(device, dtype, this::losses);
     }
 
     @ParameterizedTest
     @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
-    void attentionGiveTheDefinition(String device, DType dtype) {
+    void attentionMatchesTheDefinition(String device, DType dtype) {
         on(device, dtype, this::attention);
     }
 

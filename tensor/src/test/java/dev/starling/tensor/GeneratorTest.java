@@ -27,7 +27,7 @@ class GeneratorTest {
     }
 
     @Test
-    void drawsAreThoseOfTheDefinitionOnEveryDevice() {
+    void drawsMatchTheDefinitionOnEveryDevice() {
         for (Device device : new Device[] {Device.reference(), Device.cpu()}) {
             Device.with(device, () -> {
                 Generator g = Generator.seeded(-42);
@@ -70,7 +70,7 @@ class GeneratorTest {
     }
 
     @Test
-    void momentsAreThoseOfTheDistributions() {
+    void momentsMatchTheDistributions() {
         int n = 200_000;
         Generator g = Generator.seeded(5);
         Spec f64 = new Spec(DType.F64, Shape.of(n), Device.cpu());

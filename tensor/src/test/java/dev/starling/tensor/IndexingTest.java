@@ -16,7 +16,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Indexing against what NumPy 2.4 gives for the same brackets. */
+/** Indexing against NumPy 2.4's results for the same brackets. */
 class IndexingTest {
     private static void on(String device, Runnable body) {
         Device.with(Device.of(device, 0), () -> {
@@ -132,7 +132,7 @@ class IndexingTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"reference", "cpu"})
-    void rangesAndPlacesAreViews(String device) {
+    void rangesAndPositionsAreViews(String device) {
         on(device, () -> {
             Tensor x = fresh();
             Tensor view = x.get(range(OPEN, OPEN, -1), newAxis(), at(1), range(3, 0, -2));

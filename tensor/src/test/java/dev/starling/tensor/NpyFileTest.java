@@ -21,12 +21,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** NPY files against the bytes that NumPy 2.4 writes, and against files that do not hold together. */
+/** NPY files against the bytes that NumPy 2.4 writes, and malformed files. */
 class NpyFileTest {
     private static final String VERSION_1 = "934e554d505901007600";
     private static final String VERSION_2 = "934e554d5059020074000000";
     private static final String VERSION_3 = "934e554d5059030074000000";
-    /** What numpy.savez_compressed(f, w=arange(3) as f4, step=int64(7)) writes. */
+    /** The output of numpy.savez_compressed(f, w=arange(3) as f4, step=int64(7)). */
     private static final String ARCHIVE =
             "UEsDBC0AAAAIAAAAIQC2jIZT//////////8FABQAdy5ucHkBABAAjAAAAAAAAABLAAAAAAAAAJvsF+obEMnIUMZQrZ"
             + "6SWpxcpG6loG6TZqKuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GsY6mjoKtQoUAC4GMGiwBxIOAFBLAwQt"
@@ -49,7 +49,7 @@ class NpyFileTest {
         scope.close();
     }
 
-    /** Returns the bytes of a file whose start, header and elements together are laid out as NumPy does. */
+    /** Returns the bytes of a file whose start, header and elements are laid out as NumPy does. */
     private static byte[] bytes(String start, String header, String elements) {
         String text = header + " ".repeat(128 - start.length() / 2 - header.length() - 1) + "\n";
         String hex = start + HexFormat.of().formatHex(text.getBytes(StandardCharsets.ISO_8859_1)) + elements;

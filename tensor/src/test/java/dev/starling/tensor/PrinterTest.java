@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import org.junit.jupiter.api.Test;
 
-/** Printing against what NumPy 2.4 prints, but for {@code true} and {@code false}, which are Java's. */
+/** Printing against NumPy 2.4's output, except {@code true} and {@code false}, which are Java's. */
 class PrinterTest {
     private static void check(Tensor tensor, String elements) {
         assertThat(tensor).hasToString(tensor.spec() + "\n" + elements);

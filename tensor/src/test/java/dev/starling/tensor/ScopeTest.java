@@ -14,7 +14,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldGiveMemoryBackAtClose() {
+    void freesMemoryAtClose() {
         long before = live();
         try (Scope scope = Scope.open()) {
             Tensor.zeros(1000);
@@ -26,7 +26,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldNameTensorAndScopeInUseAfterClose() {
+    void namesTensorAndScopeInUseAfterClose() {
         Tensor t;
         try (Scope scope = Scope.open("step 7")) {
             t = Tensor.ones(3).named("logits");
@@ -40,7 +40,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldMoveAResultWithItsViewsOut() {
+    void movesAResultWithItsViewsOut() {
         try (Scope outer = Scope.open("outer")) {
             Tensor kept;
             Tensor view;
@@ -56,7 +56,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldReturnTheResultOfABodyAndFreeTheRest() {
+    void returnsTheResultOfABodyAndFreesTheRest() {
         try (Scope scope = Scope.open()) {
             Tensor sum = Scope.run(() -> Tensor.ones(100).add(2).sum());
             assertThat(sum.item()).isEqualTo(300);
@@ -65,7 +65,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldLeaveDetachedTensorsAlone() {
+    void leavesDetachedTensorsAlone() {
         Tensor parameter;
         try (Scope scope = Scope.open()) {
             parameter = Scope.detached(() -> Tensor.ones(5));
@@ -77,7 +77,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldRefuseToCloseOutOfOrderOrOnAnotherThread() throws InterruptedException {
+    void refusesToCloseOutOfOrderOrOnAnotherThread() throws InterruptedException {
         Scope outer = Scope.open("outer");
         Scope inner = Scope.open("inner");
         assertThatThrownBy(outer::close).isInstanceOf(TensorException.class).hasMessageContaining("innermost first");
@@ -98,7 +98,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldReuseMemoryInSteadyState() {
+    void reusesMemoryInSteadyState() {
         for (int i = 0; i < 3; i++) {
             step();
         }
@@ -116,7 +116,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldCountTheHighWaterMark() {
+    void countsTheHighWaterMark() {
         long before = Device.cpu().memory().live();
         try (Scope scope = Scope.open()) {
             Tensor.zeros(1 << 20);
@@ -125,7 +125,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldReportALeakWithTheStackOfItsAllocation() throws InterruptedException {
+    void reportsALeakWithTheStackOfItsAllocation() throws InterruptedException {
         LinkedBlockingQueue<Leaks.Leak> leaks = new LinkedBlockingQueue<>();
         Leaks.listen(leaks::add);
         try {
@@ -148,7 +148,7 @@ class ScopeTest {
     }
 
     @Test
-    void shouldKeepMemoryWhileSomeoneHoldsIt() {
+    void keepsMemoryWhileItIsHeld() {
         try (Scope scope = Scope.open()) {
             Tensor t = Tensor.ones(4);
             t.hold();

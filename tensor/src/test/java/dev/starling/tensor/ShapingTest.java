@@ -7,7 +7,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Rearrangements against what NumPy 2.4 gives. */
+/** Rearrangements against NumPy 2.4's results. */
 class ShapingTest {
     private static void check(Tensor actual, String shape, long... elements) {
         assertThat(actual.shape()).hasToString(shape);

@@ -16,7 +16,7 @@ import java.nio.ByteOrder;
  */
 public record RegionKey(long region, long token, long bytes, long process, int descriptor, byte[] remote) {
     private static final int FIXED = 40;
-    private static final int MOST_REMOTE = 4096;
+    private static final int MAX_REMOTE = 4096;
 
     /** Returns the key as bytes. */
     public byte[] encode() {
@@ -38,7 +38,7 @@ public record RegionKey(long region, long token, long bytes, long process, int d
             long process = in.getLong();
             int descriptor = in.getInt();
             int length = in.getInt();
-            if (bytes < 0 || process < 0 || descriptor < 0 || length != in.remaining() || length > MOST_REMOTE) {
+            if (bytes < 0 || process < 0 || descriptor < 0 || length != in.remaining() || length > MAX_REMOTE) {
                 throw new TransportException(TransportException.Problem.ARGUMENT, "not the key of a memory region", "");
             }
             byte[] remote = new byte[length];

@@ -39,8 +39,8 @@ import org.agrona.concurrent.Agent;
 public final class Transport implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport");
     private static final int MESSAGES_AT_ONCE = 32;
-    private static final int MOST_STRANGERS = 32;
-    private static final int MOST_REFUSALS = 4;
+    private static final int MAX_STRANGERS = 32;
+    private static final int MAX_REFUSALS = 4;
     /** Of the silence that loses a peer, the share that a stranger has to prove himself while others wait. */
     private static final int PROOFS_IN_SILENCE = 10;
     /** Of the silence that loses a peer, the share that goodbyes may wait for room. */
@@ -265,12 +265,12 @@ public final class Transport implements Agent, AutoCloseable {
         if (!hello.proven()) {
             counters.refusedStrangers++;
             log("refused " + hello.address() + ": it does not know the cluster's secret");
-            if (!wire.opensAtOnce(hello.address()) || count(Endpoint::isStranger) >= MOST_REFUSALS) {
+            if (!wire.opensAtOnce(hello.address()) || count(Endpoint::isStranger) >= MAX_REFUSALS) {
                 return;
             }
         } else if (!makeRoom()) {
             counters.refusedStrangers++;
-            log("refused " + hello.address() + ": " + MOST_STRANGERS + " others have yet to prove who they are");
+            log("refused " + hello.address() + ": " + MAX_STRANGERS + " others have yet to prove who they are");
             return;
         }
         try {
@@ -288,7 +288,7 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Returns whether one more may begin to prove who it is. Whoever took long gives way, so that floods end. */
     private boolean makeRoom() {
-        if (count(Endpoint::isUnproven) < MOST_STRANGERS) {
+        if (count(Endpoint::isUnproven) < MAX_STRANGERS) {
             return true;
         }
         Endpoint oldest = endpoints.stream().filter(Endpoint::isUnproven).findFirst().orElseThrow();

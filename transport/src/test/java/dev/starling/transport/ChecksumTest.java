@@ -16,7 +16,7 @@ class ChecksumTest {
     }
 
     @Test
-    void shouldAgreeWithTheSpecification() {
+    void agreesWithTheSpecification() {
         assertThat(of(0, "")).isEqualTo(0xEF46DB3751D8E999L);
         assertThat(of(0, "a")).isEqualTo(0xD24EC4F1A98C6E5BL);
         assertThat(of(0, "abc")).isEqualTo(0x44BC2CF5AD770999L);
@@ -24,7 +24,7 @@ class ChecksumTest {
     }
 
     @Test
-    void shouldSumABodyAlikeWhereverItLies() {
+    void sumsABodyAlikeWhereverItLies() {
         BodyChecksum bodies = new BodyChecksum();
         byte[] bytes = new byte[100_000];
         new SplittableRandom(3).nextBytes(bytes);
@@ -49,7 +49,7 @@ class ChecksumTest {
     }
 
     @Test
-    void shouldNoticeAnyFlippedBitOfALongBody() {
+    void noticesAnyFlippedBitOfALongBody() {
         BodyChecksum bodies = new BodyChecksum();
         UnsafeBuffer body = new UnsafeBuffer(ByteBuffer.allocateDirect(1000));
         long expected = bodies.of(1, body, 0, 1000);

@@ -36,7 +36,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldAgreeOnAKeyThatNoOtherSessionHas() {
+    void agreesOnAKeyThatNoOtherSessionHas() {
         assertThat(read(SECRET, hello).proven()).isTrue();
         assertThat(accept(a, challenge, 1, "a")).isEqualTo(2);
         assertThat(a.peerAddress()).isEqualTo("b");
@@ -51,7 +51,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldRefuseWhoeverKnowsAnotherSecret() {
+    void refusesWhoeverKnowsAnotherSecret() {
         assertThat(read(OTHER, hello).proven()).isFalse();
         Handshake stranger = new Handshake(OTHER);
         assertThat(accept(a, stranger.challenge(read(SECRET, hello), 2, "b"), 1, "a")).isZero();
@@ -60,7 +60,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldNoticeAChangeOfAnyByte() {
+    void noticesAChangeOfAnyByte() {
         for (int i = 0; i < hello.length; i++) {
             Handshake.Hello read = read(SECRET, changed(hello, i));
             assertThat(read == null || !read.proven()).as("byte %d of HELLO", i).isTrue();
@@ -76,7 +76,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldRefuseWhatWasSaidInAnotherSession() {
+    void refusesWhatWasSaidInAnotherSession() {
         accept(a, challenge, 1, "a");
         byte[] proof = a.proof(GREETING);
         Handshake again = new Handshake(SECRET);
@@ -89,7 +89,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldRefuseASubstitutedAddress() {
+    void refusesASubstitutedAddress() {
         // Somebody between them says that he is at another place, or sends a's words on as if from there.
         assertThat(accept(a, challenge, 1, "mallory")).isZero();
         Handshake.Hello real = read(SECRET, hello);
@@ -99,7 +99,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldRefuseItsOwnWordsSentBack() {
+    void refusesItsOwnWordsSentBack() {
         // b's challenge cannot serve as a's proof, nor one role's words as another's.
         byte[] mac = Arrays.copyOfRange(challenge, 40, 72);
         assertThat(accept(b, mac)).isNull();
@@ -115,7 +115,7 @@ class HandshakeTest {
     }
 
     @Test
-    void shouldRefuseWhatIsTooLongOrTooShort() {
+    void refusesWhatIsTooLongOrTooShort() {
         accept(a, challenge, 1, "a");
         assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING]))).hasSize(Handshake.MAX_GREETING);
         assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING + 1]))).isNull();

@@ -68,7 +68,7 @@ class LinkFailureTest {
     }
 
     @Test
-    void shouldLoseThePeerAndSayWhyAndKeepTheOthers() {
+    void losesThePeerAndSaysWhyAndKeepsTheOthers() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(4));
         Set<String> full = new HashSet<>();
         List<String> lost = new ArrayList<>();

@@ -14,7 +14,7 @@ class LocalTransportTest {
     private static final Duration SOON = Duration.ofSeconds(5);
 
     @Test
-    void shouldConnectSendAndPut() {
+    void connectsSendsAndPuts() {
         Secret secret = Secret.random();
         for (boolean shared : new boolean[] {true, false}) {
             TransportConfig config = TransportConfig.of("local", secret).sharedMemory(shared);
@@ -59,7 +59,7 @@ class LocalTransportTest {
     }
 
     @Test
-    void shouldTellAPeerThatWasTooLongSilentWhyItWasLost() {
+    void tellsAPeerThatWasTooLongSilentWhyItWasLost() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(1));
         try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
             List<Endpoint> accepted = new ArrayList<>();

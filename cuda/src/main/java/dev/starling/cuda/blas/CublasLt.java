@@ -42,7 +42,7 @@ public final class CublasLt implements Blas {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     /** What NVIDIA recommends for compute capability 9.0. */
     private static final long WORKSPACE_BYTES = 32L << 20;
-    private static final int MOST_PLANS = 4096;
+    private static final int MAX_PLANS = 4096;
     private static final String OMITTED = "starling.cuda.epilogues.omitted";
 
     private final Gpu gpu;
@@ -75,7 +75,7 @@ public final class CublasLt implements Blas {
      * @param memory tells when a graph is being made
      */
     public CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        this(gpu, stream, memory, MOST_PLANS);
+        this(gpu, stream, memory, MAX_PLANS);
     }
 
     /** Makes it, for so many algorithms. */

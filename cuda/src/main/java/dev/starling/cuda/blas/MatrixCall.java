@@ -25,7 +25,7 @@ import java.util.Set;
  */
 public record MatrixCall(DType type, long m, long n, long k, Operand left, Operand right, int batches,
         long resultBatch, boolean bias, After after, int alignment) {
-    private static final int MOST_ALIGNED = 256;
+    private static final int MAX_ALIGNED = 256;
     /** What the distance of columns of a side matrix of bits, and of one of numbers, must be a multiple of. */
     private static final int BITS = 128;
     private static final int NUMBERS = 8;
@@ -145,7 +145,7 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
 
     /** Returns the call for all of a product's innermost batch dimension; both operands must be taken. */
     public static MatrixCall of(Product p, DType type, boolean bias, After after, long... addresses) {
-        long bits = MOST_ALIGNED;
+        long bits = MAX_ALIGNED;
         for (long address : addresses) {
             bits |= address;
         }

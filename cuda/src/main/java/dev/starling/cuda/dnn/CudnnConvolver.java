@@ -13,7 +13,7 @@ import dev.starling.tensor.DType;
  */
 public final class CudnnConvolver implements Convolver {
     private static final String INSTEAD = "kernels of our own convolve, which are slower";
-    private static final long MOST_WORKSPACE_BYTES = 1L << 30;
+    private static final long MAX_WORKSPACE_BYTES = 1L << 30;
 
     private final Cudnn cudnn;
     private CudnnGraphs graphs;
@@ -62,7 +62,7 @@ public final class CudnnConvolver implements Convolver {
     }
 
     static GraphPlan.Demands demands(boolean fullPrecision, boolean sameBits) {
-        return new GraphPlan.Demands(sameBits, fullPrecision, MOST_WORKSPACE_BYTES);
+        return new GraphPlan.Demands(sameBits, fullPrecision, MAX_WORKSPACE_BYTES);
     }
 
     /** Returns the graph of a work: of images, weight, results and, if there is one, bias. */

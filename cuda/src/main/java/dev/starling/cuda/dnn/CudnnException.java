@@ -16,7 +16,7 @@ import java.nio.charset.StandardCharsets;
 /** What cuDNN reported, and what its statuses mean to us. */
 final class CudnnException extends GpuException {
     private static final long serialVersionUID = 1L;
-    private static final int MOST_BYTES = 512;
+    private static final int MAX_BYTES = 512;
 
     private final int status;
 
@@ -31,7 +31,7 @@ final class CudnnException extends GpuException {
 
     /** Says what failed, with the status by number and name, and what the library told of it last. */
     static String words(String what, int status) {
-        byte[] text = new byte[MOST_BYTES];
+        byte[] text = new byte[MAX_BYTES];
         cudnnGetLastErrorString(text, text.length);
         String told = new String(text, StandardCharsets.UTF_8);
         told = told.substring(0, Math.max(0, told.indexOf('\0'))).strip();

@@ -24,8 +24,8 @@ import java.util.function.Supplier;
  */
 final class CudnnGraphs {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
-    private static final int MOST_PLANS = 512;
-    private static final int MOST_TRIES = 8;
+    private static final int MAX_PLANS = 512;
+    private static final int MAX_TRIES = 8;
     private static final int TIMED_RUNS = 3;
     /** Until when the engines of one graph are compared, from the beginning of its planning. */
     private static final long GRAPH_NS = 2_000_000_000L;
@@ -38,7 +38,7 @@ final class CudnnGraphs {
     private final Workspaces memory;
     private final String instead;
     private final GraphPlan.Target target;
-    private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MOST_TRIES : 1;
+    private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MAX_TRIES : 1;
     private final long tuningNs = Long.getLong("starling.cuda.autotune.seconds", 60) * NANOS;
     private final LastUsed<Record, Planned> plans;
     private boolean toldRefusal;
@@ -68,7 +68,7 @@ final class CudnnGraphs {
      * @param instead who computes what the library does not, and at what price
      */
     CudnnGraphs(Cudnn cudnn, String instead) {
-        this(cudnn, instead, MOST_PLANS);
+        this(cudnn, instead, MAX_PLANS);
     }
 
     CudnnGraphs(Cudnn cudnn, String instead, int mostPlans) {

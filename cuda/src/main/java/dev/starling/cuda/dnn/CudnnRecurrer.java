@@ -31,14 +31,14 @@ public final class CudnnRecurrer implements Recurrer {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final IntPointer NO_LENGTHS = null;
     private static final String INSTEAD = "kernels of our own run recurrent layers";
-    private static final int MOST_CALLS = 1024;
+    private static final int MAX_CALLS = 1024;
 
     private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Allocator memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final LastUsed<Call, State> states = new LastUsed<>(MOST_CALLS, s -> s.plans.size() == s.planned);
+    private final LastUsed<Call, State> states = new LastUsed<>(MAX_CALLS, s -> s.plans.size() == s.planned);
     private final RawPointer[] pointers = new RawPointer[14];
     private boolean toldRefusal;
 

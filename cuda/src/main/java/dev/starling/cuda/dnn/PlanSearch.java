@@ -34,8 +34,8 @@ import java.util.List;
 
 /** Asks cuDNN for plans of one graph. */
 final class PlanSearch {
-    private static final int MOST_ENGINES = 64;
-    private static final int MOST_NOTES = 32;
+    private static final int MAX_ENGINES = 64;
+    private static final int MAX_NOTES = 32;
 
     private final GraphPlan.Target target;
     private final Graph graph;
@@ -108,12 +108,12 @@ final class PlanSearch {
         List<Descriptor> engines = new ArrayList<>();
         int used = 0;
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment addresses = arena.allocate(ValueLayout.JAVA_LONG, MOST_ENGINES);
-            for (int i = 0; i < MOST_ENGINES; i++) {
+            MemorySegment addresses = arena.allocate(ValueLayout.JAVA_LONG, MAX_ENGINES);
+            for (int i = 0; i < MAX_ENGINES; i++) {
                 addresses.setAtIndex(ValueLayout.JAVA_LONG, i,
                         Descriptor.make(engines, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).address());
             }
-            int found = adviser.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES,
+            int found = adviser.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_ENGINES,
                     addresses);
             while (used < found && offer.plans().size() < most
                     && (offer.plans().isEmpty() || System.nanoTime() - endNs < 0)) {
@@ -150,8 +150,8 @@ final class PlanSearch {
             Descriptor engine = Descriptor.make(made, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
             configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                     arena.allocateFrom(ValueLayout.JAVA_LONG, engine.address()));
-            MemorySegment notes = arena.allocate(ValueLayout.JAVA_INT, MOST_NOTES);
-            int count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, notes);
+            MemorySegment notes = arena.allocate(ValueLayout.JAVA_INT, MAX_NOTES);
+            int count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, notes);
             for (int i = 0; i < count; i++) {
                 if (!demands.bears(notes.getAtIndex(ValueLayout.JAVA_INT, i))) {
                     return false;

@@ -14,7 +14,7 @@ import dev.starling.tensor.Tensor;
  */
 final class AdditiveMask implements AutoCloseable {
     /** What it takes at most; beyond that kernels of our own read the mask as it is. */
-    private static final long MOST_BYTES = 1L << 28;
+    private static final long MAX_BYTES = 1L << 28;
     private static final int UNIT = 8;
     private static final int WARP = 32;
 
@@ -42,7 +42,7 @@ final class AdditiveMask implements AutoCloseable {
         long head = Math.multiplyExact(queries, row);
         long heads = stride(mask, 3) == 0 ? 1 : mask.size(mask.rank() - 3);
         long batch = stride(mask, 4) == 0 ? 1 : mask.size(mask.rank() - 4);
-        return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MOST_BYTES ? null
+        return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MAX_BYTES ? null
                 : new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row);
     }
 

@@ -18,9 +18,9 @@ import java.util.Arrays;
 public final class AttentionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
-    private static final int MOST_ROWS_OF_BLOCKS = 65_535;
+    private static final int MAX_ROWS_OF_BLOCKS = 65_535;
     /** Tiles of a result's columns that a block makes at most; more do not fit into registers. */
-    private static final int MOST_CHUNKS = 2;
+    private static final int MAX_CHUNKS = 2;
     private static final int WARP = 32;
 
     private final Launcher launcher;
@@ -173,11 +173,11 @@ public final class AttentionKernels {
     }
 
     private static int heads(Layout heads) {
-        return (int) Math.min(heads.count(), MOST_ROWS_OF_BLOCKS);
+        return (int) Math.min(heads.count(), MAX_ROWS_OF_BLOCKS);
     }
 
     private static int chunks(long width) {
-        return Math.clamp(Math.ceilDiv(width, (long) TILE), 1, MOST_CHUNKS);
+        return Math.clamp(Math.ceilDiv(width, (long) TILE), 1, MAX_CHUNKS);
     }
 
     private static int blocks(long width, int chunks) {

@@ -22,7 +22,7 @@ import dev.starling.tensor.op.Reduction;
 public final class ContractionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
-    private static final int MOST_ROWS_OF_BLOCKS = 65535;
+    private static final int MAX_ROWS_OF_BLOCKS = 65535;
     /** What libraries read a bias by. */
     private static final int VECTOR_BYTES = 16;
 
@@ -229,6 +229,6 @@ public final class ContractionKernels {
         launcher.launch(new ContractionKernel("product", y.dtype(), relu)).tensor(y).tensor(a).tensor(b).tensor(bias)
                 .i64(p.m()).i64(p.n()).i64(p.k()).i64(p.aRow()).i64(p.aColumn()).i64(p.bRow()).i64(p.bColumn())
                 .i64(bias == null ? 0 : bias.strides()[0]).layout(batches, 2)
-                .grid(Math.toIntExact(tiles), (int) Math.min(p.batches(), MOST_ROWS_OF_BLOCKS), 1, TILE_THREADS);
+                .grid(Math.toIntExact(tiles), (int) Math.min(p.batches(), MAX_ROWS_OF_BLOCKS), 1, TILE_THREADS);
     }
 }

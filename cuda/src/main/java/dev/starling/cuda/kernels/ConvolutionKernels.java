@@ -22,7 +22,7 @@ public final class ConvolutionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     /** Least pixels that make a share of a weight's gradient worth a block. */
-    private static final long LEAST_SHARE = 256;
+    private static final long MIN_SHARE = 256;
     /** The set of the dimension that holds channels. */
     private static final int CHANNELS = 1 << 1;
 
@@ -114,7 +114,7 @@ public final class ConvolutionKernels {
         long columns = w.count() / w.size(0);
         long pixels = Math.max(1, g.count() / g.size(1));
         long blocks = Math.ceilDiv(rows, (long) TILE) * Math.ceilDiv(columns, (long) TILE) * groups;
-        long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, LEAST_SHARE));
+        long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, MIN_SHARE));
         long share = Math.ceilDiv(pixels, shares);
         shares = Math.ceilDiv(pixels, share);
         DType wide = w.dtype() == DType.F64 ? DType.F64 : DType.F32;

@@ -20,7 +20,7 @@ public final class ElementwiseKernels {
     private static final int TURNS = 2;
     private static final int LONG_VECTOR = 16;
     /** Parameters that every kernel has, used or not. */
-    private static final int LEAST_PARAMETERS = 2;
+    private static final int MIN_PARAMETERS = 2;
 
     private final Launcher launcher;
 
@@ -105,7 +105,7 @@ public final class ElementwiseKernels {
         DType b = operands.length > 2 ? operands[2].dtype() : null;
         DType c = operands.length > 3 ? operands[3].dtype() : null;
         ElementwiseKernel kernel = new ElementwiseKernel(expression, a, b, c, operands[0].dtype(),
-                Math.max(LEAST_PARAMETERS, parameters.length), width, flat);
+                Math.max(MIN_PARAMETERS, parameters.length), width, flat);
         Launch launch = launcher.launch(kernel);
         for (int k = 0; k < 4; k++) {
             launch.i64(k < operands.length ? address(operands[k], offsets[k]) : 0);

@@ -22,7 +22,7 @@ final class Fold {
     private static final int ROWS = THREADS / COLUMNS;
     private static final int MAX_WIDTH_OF_COLUMNS = 4;
     /** How many vectors a thread should take at least before a line is cut. */
-    private static final int LEAST_WORK = 8;
+    private static final int MIN_WORK = 8;
     private static final int MAX_PIECES = 1024;
     private static final int VECTOR_BYTES = 16;
 
@@ -129,13 +129,13 @@ final class Fold {
             width = Math.min(width, MAX_WIDTH_OF_COLUMNS);
             width = areNeighbours(kept, fold, width, false) ? width : 1;
             long blocks = (outputs + COLUMNS * width - 1) / (COLUMNS * width);
-            return cut(true, THREADS, width, blocks, count, (long) ROWS * LEAST_WORK);
+            return cut(true, THREADS, width, blocks, count, (long) ROWS * MIN_WORK);
         }
         width = fold.rank() == 1 && areNeighbours(fold, kept, width, true) ? width : 1;
         long vectors = count / width;
         int group = vectors <= 16 ? 4 : vectors <= 512 ? 32 : THREADS;
         long blocks = (outputs * group + THREADS - 1) / THREADS;
-        return cut(false, group, width, blocks, count, group == THREADS ? (long) group * width * LEAST_WORK : count);
+        return cut(false, group, width, blocks, count, group == THREADS ? (long) group * width * MIN_WORK : count);
     }
 
     /** Cuts lines into pieces of {@code least} elements or more, as many as fill the device. */

@@ -19,7 +19,7 @@ record Rows(int group, int items, int width) {
     private static final int WARP = 32;
     /** Elements that a thread keeps. */
     private static final int KEPT = 32;
-    private static final int LARGEST_BLOCK = 1024;
+    private static final int MAX_BLOCK = 1024;
     private static final int BLOCK_OF_LONGEST = 512;
     private static final int VECTOR_BYTES = 16;
 
@@ -27,9 +27,9 @@ record Rows(int group, int items, int width) {
     static Rows of(long n, DType type, boolean vectors) {
         int vector = VECTOR_BYTES / type.bytes();
         int width = vectors && n % vector == 0 ? vector : 1;
-        int group = n <= WARP * KEPT ? WARP : n <= 4096 ? 128 : n <= 8192 ? 256 : LARGEST_BLOCK;
+        int group = n <= WARP * KEPT ? WARP : n <= 4096 ? 128 : n <= 8192 ? 256 : MAX_BLOCK;
         long turns = (n + (long) group * width - 1) / ((long) group * width);
-        if (group == LARGEST_BLOCK && turns * width * type.bytes() > 64) {
+        if (group == MAX_BLOCK && turns * width * type.bytes() > 64) {
             return new Rows(BLOCK_OF_LONGEST, 0, width);
         }
         return new Rows(group, Integer.highestOneBit(Math.max((int) turns * 2 - 1, 1)), width);

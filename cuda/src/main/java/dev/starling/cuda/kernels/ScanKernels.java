@@ -14,8 +14,8 @@ import dev.starling.tensor.op.Scan;
  */
 public final class ScanKernels {
     private static final int THREADS = 256;
-    private static final int LEAST_COLUMNS = 32;
-    private static final int LEAST_PIECE = 4096;
+    private static final int MIN_COLUMNS = 32;
+    private static final int MIN_PIECE = 4096;
     private static final int MAX_PIECES = 1024;
 
     private final Launcher launcher;
@@ -56,11 +56,11 @@ public final class ScanKernels {
         Tensor firsts = Rows.firsts(y, axis);
         Layout lines = Layout.of(firsts.shape(), firsts, Rows.firsts(x, axis));
         long count = lines.count();
-        if (count >= LEAST_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
+        if (count >= MIN_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
             ends(launch("columns", x, y), axis, reverse, y, x).i32((int) size).layout(lines, 2).threads(count);
             return new Tensor[] {y};
         }
-        long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / LEAST_PIECE);
+        long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / MIN_PIECE);
         int pieces = Math.clamp(wanted, 1, MAX_PIECES);
         int length = (int) ((size + pieces - 1) / pieces);
         Tensor totals = pieces == 1 ? null : Tensor.allocate(new Spec(sumType(x.dtype()), Shape.of(count * pieces),

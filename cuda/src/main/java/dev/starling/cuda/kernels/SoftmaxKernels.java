@@ -12,7 +12,7 @@ import dev.starling.tensor.op.Softmax;
  * exponentials are found together. Where lines are neighbours, each has a thread, which reads its line twice.
  */
 public final class SoftmaxKernels {
-    private static final int LEAST_COLUMNS = 32;
+    private static final int MIN_COLUMNS = 32;
 
     private final Launcher launcher;
 
@@ -58,8 +58,8 @@ public final class SoftmaxKernels {
         Layout lines = Layout.of(firsts[0].shape(), firsts);
         long size = y.size(axis);
         long count = lines.count();
-        boolean columns = count >= LEAST_COLUMNS && Math.abs(lines.stride(0, lines.rank() - 1)) < y.strides()[axis];
-        Rows rows = columns ? new Rows(LEAST_COLUMNS, 0, 1) : Rows.of(size, y.dtype(), vectors(lines, axis, operands));
+        boolean columns = count >= MIN_COLUMNS && Math.abs(lines.stride(0, lines.rank() - 1)) < y.strides()[axis];
+        Rows rows = columns ? new Rows(MIN_COLUMNS, 0, 1) : Rows.of(size, y.dtype(), vectors(lines, axis, operands));
         Launch launch = launcher.launch(new SoftmaxKernel(logarithms, n, y.dtype(), columns, rows));
         launch.tensor(y).tensor(inputs[0]).tensor(inputs[n - 1]);
         launch.i64(y.strides()[axis]).i64(inputs[0].strides()[axis]).i64(inputs[n - 1].strides()[axis]);

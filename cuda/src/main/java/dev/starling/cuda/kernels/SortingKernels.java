@@ -9,8 +9,8 @@ import dev.starling.tensor.op.Sorting;
 
 /** Kernels of {@link Sorting} operations; all sort whole lines, also where few elements are asked for. */
 public final class SortingKernels {
-    private static final int LEAST_RUN = 64;
-    private static final int MOST_RUN = 2048;
+    private static final int MIN_RUN = 64;
+    private static final int MAX_RUN = 2048;
 
     private final Launcher launcher;
 
@@ -86,7 +86,7 @@ public final class SortingKernels {
     }
 
     private static int run(int n) {
-        return Math.clamp(Integer.highestOneBit(Math.max(n - 1, 1)) * 2L, LEAST_RUN, MOST_RUN);
+        return Math.clamp(Integer.highestOneBit(Math.max(n - 1, 1)) * 2L, MIN_RUN, MAX_RUN);
     }
 
     /** Lays out where the lines along a dimension begin. */

@@ -11,10 +11,10 @@ final class UpdateTable {
     static final int MOST = 96;
 
     private static final int FEW = 16;
-    private static final int MOST_OPERANDS = 4;
+    private static final int MAX_OPERANDS = 4;
     private static final ThreadLocal<UpdateTable> MINE = ThreadLocal.withInitial(UpdateTable::new);
 
-    private final long[][] at = new long[MOST_OPERANDS][MOST];
+    private final long[][] at = new long[MAX_OPERANDS][MOST];
     private final int[] count = new int[MOST];
     private final int[] first = new int[MOST];
     private int operands;

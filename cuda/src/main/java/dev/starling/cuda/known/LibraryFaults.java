@@ -29,7 +29,7 @@ public final class LibraryFaults {
     private static final String BACKWARD = "cudnn-frontend, node/scaled_dot_product_flash_attention.h";
     private static final String PYTORCH = "PyTorch, transformers/cuda/sdp_utils.cpp";
     private static final long INDEX = 1L << 31;
-    private static final int MOST_BLOCKS = 65_535;
+    private static final int MAX_BLOCKS = 65_535;
     private static final int BLACKWELL = 10;
 
     private static final List<LibraryFault> ALL = List.of(
@@ -39,7 +39,7 @@ public final class LibraryFaults {
             attention(0, STILL, a -> a.keys() == 1, DECLINE,
                     "one key is not supported, nor the gradient of one query and one key",
                     PYTORCH + ", check_cudnn_tensor_shapes; " + BACKWARD),
-            attention(0, STILL, a -> a.batch() > MOST_BLOCKS || a.heads() > MOST_BLOCKS, DECLINE,
+            attention(0, STILL, a -> a.batch() > MAX_BLOCKS || a.heads() > MAX_BLOCKS, DECLINE,
                     "more than 65535 sequences or heads are not supported", PYTORCH + ", check_cudnn_tensor_shapes"),
             attention(0, STILL, a -> a.capability() < 80, DECLINE, "attention needs compute capability 8.0", FORWARD),
             attention(0, 92200, a -> isWide(a) && !isMixed(a), DECLINE,

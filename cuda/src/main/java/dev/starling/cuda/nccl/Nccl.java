@@ -20,7 +20,7 @@ import org.bytedeco.cuda.nccl.ncclUniqueId;
 /** NVIDIA's NCCL, which sums over GPUs by the links between them, on a stream of its own beside a device's kernels. */
 public final class Nccl implements DeviceCollectives {
     /** The first that can join and sum without making the caller wait. */
-    private static final int LEAST_VERSION = 21400;
+    private static final int MIN_VERSION = 21400;
 
     private final Gpu gpu;
     private final Gpu.Stream compute;
@@ -44,7 +44,7 @@ public final class Nccl implements DeviceCollectives {
         System.Logger log = System.getLogger("dev.starling.cuda");
         try {
             int version = version();
-            if (version < LEAST_VERSION) {
+            if (version < MIN_VERSION) {
                 log.log(System.Logger.Level.WARNING, "NCCL {0} is too old, gradients go through the host''s memory: "
                         + "{1}", words(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
                 return null;
@@ -70,7 +70,7 @@ public final class Nccl implements DeviceCollectives {
 
     /** Tells whether it has what is needed; throws a {@link LinkageError} where there is none. */
     public static boolean isNewEnough() {
-        return version() >= LEAST_VERSION;
+        return version() >= MIN_VERSION;
     }
 
     private static String words(int version) {

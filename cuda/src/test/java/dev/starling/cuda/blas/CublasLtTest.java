@@ -43,7 +43,7 @@ class CublasLtTest {
     private final Told told = new Told();
 
     @BeforeEach
-    void shouldOpen() {
+    void opens() {
         assertThat(library.isOpen()).isTrue();
     }
 
@@ -79,7 +79,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldAskAgainAfterAFailureThatMayPass() {
+    void asksAgainAfterAFailureThatMayPass() {
         PlayedLibraries.failToMultiply(CUBLAS_STATUS_ALLOC_FAILED, 2);
         assertThat(run(3)).isNaN();
         assertThat(run(4)).isNaN();
@@ -89,7 +89,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldNotAskAgainForWhatIsNotOffered() {
+    void doesNotAskAgainForWhatIsNotOffered() {
         PlayedLibraries.failToMultiply(CUBLAS_STATUS_NOT_SUPPORTED, 1);
         assertThat(run(3)).isNaN();
         assertThat(run(3)).isNaN();
@@ -97,7 +97,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldTakeReluThatLetsNanPass() {
+    void takesReluThatLetsNanPass() {
         for (float x : new float[] {3, -3, Float.NaN}) {
             operands.set(ValueLayout.JAVA_FLOAT, 0, x);
             assertThat(isRun(2, MatrixCall.After.RELU)).isTrue();
@@ -106,7 +106,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldNotTakeReluThatHidesNan() {
+    void doesNotTakeReluThatHidesNan() {
         PlayedLibraries.hideNan(true);
         assertThat(isRun(2, MatrixCall.After.RELU)).isFalse();
         PlayedLibraries.hideNan(false);
@@ -115,7 +115,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldNotTryReluWhileAGraphIsMade() {
+    void doesNotTryReluWhileAGraphIsMade() {
         memory.beginKeeping();
         assertThat(isRun(2, MatrixCall.After.RELU)).isFalse();
         memory.endKeeping();
@@ -126,7 +126,7 @@ class CublasLtTest {
 
     /** The property is read when the library is made. */
     @Test
-    void shouldLeaveOutEpilogues() {
+    void leavesOutEpilogues() {
         System.setProperty("starling.cuda.epilogues.omitted", "relu, column_sums");
         try {
             CublasLt without = new CublasLt(gpu, stream, memory, MOST);
@@ -143,7 +143,7 @@ class CublasLtTest {
 
     /** A virtual thread that waits goes on in a system thread where another one has used another GPU meanwhile. */
     @Test
-    void shouldMultiplyOnItsOwnGpuWhereLogsMakeThreadsWait() throws Exception {
+    void multipliesOnItsOwnGpuWhereLogsMakeThreadsWait() throws Exception {
         Logger logger = Logger.getLogger("dev.starling.cuda");
         Level level = logger.getLevel();
         Handler waiting = new Handler() {
@@ -196,7 +196,7 @@ class CublasLtTest {
     }
 
     @Test
-    void shouldGiveBackWhatWasUsedLongestAgo() {
+    void givesBackWhatWasUsedLongestAgo() {
         long before = PlayedLibraries.products();
         for (int k = 1; k <= 5 * MOST; k++) {
             assertThat(run(k)).isEqualTo(6);

@@ -93,7 +93,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldPlanAgainWhenMemoryIsFreed() {
+    void plansAgainWhenMemoryIsFreed() {
         CudnnGraphs graphs = graphs();
         PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, PLANNED);
         assertThat(run(graphs, 5)).isEqualTo(6);
@@ -103,7 +103,7 @@ class CudnnGraphsTest {
 
     /** A better engine may have been the one that found no memory. */
     @Test
-    void shouldPlanAgainWhenOnlyTheFirstEngineFindsNoMemory() {
+    void plansAgainWhenOnlyTheFirstEngineFindsNoMemory() {
         CudnnGraphs graphs = graphs();
         long before = PlayedLibraries.planned();
         PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, 1);
@@ -112,7 +112,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldAskAgainAtTheNextCallAndTellOnce() {
+    void asksAgainAtTheNextCallAndTellsOnce() {
         CudnnGraphs graphs = graphs();
         PlayedLibraries.failToPlan(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, 4 * PLANNED);
         assertThat(run(graphs, 5)).isNaN();
@@ -124,7 +124,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldAskEverLessOften() {
+    void asksEverLessOften() {
         CudnnGraphs graphs = graphs();
         PlayedLibraries.failToPlan(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, Integer.MAX_VALUE);
         long before = PlayedLibraries.planned();
@@ -137,7 +137,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldNotAskAgainWhereThereIsNoEngine() {
+    void doesNotAskAgainWhereThereIsNoEngine() {
         CudnnGraphs graphs = graphs();
         PlayedLibraries.failToPlan(CUDNN_STATUS_NOT_SUPPORTED, PLANNED);
         long before = PlayedLibraries.planned();
@@ -149,7 +149,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldGiveBackWhatWasUsedLongestAgo() {
+    void givesBackWhatWasUsedLongestAgo() {
         CudnnGraphs graphs = graphs();
         long before = PlayedLibraries.descriptors();
         for (int side = 1; side <= MOST; side++) {
@@ -168,7 +168,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldKeepWhatAProgramRuns() {
+    void keepsWhatAProgramRuns() {
         CudnnGraphs graphs = graphs();
         run(graphs, 1);
         memory.beginKeeping();
@@ -192,7 +192,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldCompareEnginesWhileThereIsTime() {
+    void comparesEnginesWhileThereIsTime() {
         System.setProperty("starling.cuda.autotune", "true");
         try {
             double seconds = PlanningTime.seconds();
@@ -220,7 +220,7 @@ class CudnnGraphsTest {
 
     /** The families share it. */
     @Test
-    void shouldMakeOneHandleWhenItIsFirstAsked() {
+    void makesOneHandleWhenItIsFirstAsked() {
         long before = PlayedLibraries.handles();
         Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
         CudnnConvolver convolver = new CudnnConvolver(other);
@@ -234,7 +234,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldNotUseWhatWasBuiltForAnotherCuda() {
+    void doesNotUseWhatWasBuiltForAnotherCuda() {
         PlayedLibraries.build(12080, 0);
         try {
             Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
@@ -248,7 +248,7 @@ class CudnnGraphsTest {
     }
 
     @Test
-    void shouldNameWhatIsTooOldForAttention() {
+    void namesWhatIsTooOldForAttention() {
         PlayedLibraries.version(90501);
         try {
             CudnnAttender attender = new CudnnAttender(cudnn, gpu);

@@ -25,7 +25,7 @@ class OfferedGraphsTest {
 
     @Test
     @Timeout(value = 1, unit = TimeUnit.HOURS)
-    void shouldFindAnEngineForEachGraph(@TempDir Path folder) throws Exception {
+    void findsAnEngineForEachGraph(@TempDir Path folder) throws Exception {
         Path source = folder.resolve("driver.cpp");
         try (InputStream in = PlayedLibraries.class.getResourceAsStream("driver.cpp")) {
             Files.copy(in, source);

@@ -38,7 +38,7 @@ class EmulatorTest {
     }
 
     @Test
-    void shouldRefuseVectorsThatAreNotAligned() {
+    void refusesVectorsThatAreNotAligned() {
         String copy = "*(Four*) (y + 4 * threadIdx.x % 128) = Four {1, 2, 3, 4};";
         assertThat(run(1, copy)).startsWith(1, 2, 3, 4, 1);
         assertThatThrownBy(() -> run(1, copy, 4, 8)).isInstanceOf(GpuException.class)
@@ -46,14 +46,14 @@ class EmulatorTest {
     }
 
     @Test
-    void shouldRefuseArgumentsOfAnotherSize() {
+    void refusesArgumentsOfAnotherSize() {
         assertThatThrownBy(() -> run(1, "*y = 1;", 0, 12)).isInstanceOf(GpuException.class)
                 .hasMessageContaining("take 8 bytes, the launch has 12");
     }
 
     /** Two warps meet in one word without a barrier: which one is last depends on the seed, and on nothing else. */
     @Test
-    void shouldRunWarpsInAnOrderOfTheSeed() {
+    void runsWarpsInAnOrderOfTheSeed() {
         Set<Integer> last = new HashSet<>();
         for (int seed = 1; seed <= 16; seed++) {
             int[] words = run(seed, "*y = threadIdx.x;");
@@ -65,7 +65,7 @@ class EmulatorTest {
 
     /** A warp's lanes, too, run in no order that a kernel may count on. */
     @Test
-    void shouldFindReadersThatDoNotWait() {
+    void findsReadersThatDoNotWait() {
         String turn = "__shared__ unsigned at[128]; at[threadIdx.x] = threadIdx.x; %s"
                 + " y[threadIdx.x] = at[threadIdx.x ^ %d];";
         for (int distance : new int[] {1, 64}) {
@@ -83,7 +83,7 @@ class EmulatorTest {
     }
 
     @Test
-    void shouldLeaveNothingInSharedMemory() {
+    void leavesNothingInSharedMemory() {
         String stale = "__shared__ unsigned at[128]; y[threadIdx.x] = at[threadIdx.x]; at[threadIdx.x] = 7;";
         assertThat(run(1, stale)).startsWith(-1, -1, -1);
     }

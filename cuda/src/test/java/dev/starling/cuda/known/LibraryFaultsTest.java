@@ -53,7 +53,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldAskForAttentionFromTheFirstSoundVersionOn() {
+    void asksForAttentionFromTheFirstSoundVersionOn() {
         for (Call call : List.of(new Call(), gradient())) {
             assertThat(isDeclined(90900, call.asked())).isTrue();
             assertThat(isDeclined(91000, call.asked())).isTrue();
@@ -64,7 +64,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldNotAskForOneKeyNorForTheGradientOfOneQuery() {
+    void doesNotAskForOneKeyNorForTheGradientOfOneQuery() {
         Call call = new Call();
         call.queries = 1;
         assertThat(isDeclined(NEW, call.asked())).isFalse();
@@ -79,7 +79,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldNotAskForMoreSequencesOrHeadsThanBlocks() {
+    void doesNotAskForMoreSequencesOrHeadsThanBlocks() {
         Call call = new Call();
         call.batch = 65_535;
         call.heads = 65_535;
@@ -92,7 +92,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldNotAskOnOldGpus() {
+    void doesNotAskOnOldGpus() {
         Call call = new Call();
         call.capability = 75;
         assertThat(isDeclined(NEW, call.asked())).isTrue();
@@ -101,7 +101,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldAskForWideHeadsWhereTheyAreSound() {
+    void asksForWideHeadsWhereTheyAreSound() {
         Call call = new Call();
         call.width = 256;
         call.depth = 256;
@@ -120,7 +120,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldNotAskForTheSameBitsOnBlackwellBeforeTheyAreOffered() {
+    void doesNotAskForTheSameBitsOnBlackwellBeforeTheyAreOffered() {
         Call call = gradient();
         call.sameBits = true;
         call.capability = 100;
@@ -134,7 +134,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldPadGradientsOfKeysThat128DoesNotDivide() {
+    void padsGradientsOfKeysThat128DoesNotDivide() {
         for (long keys : new long[] {64, 100, 129, 1000}) {
             Call call = gradient();
             call.keys = keys;
@@ -150,7 +150,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldPadGradientsThatAreNotPlainCausal() {
+    void padsGradientsThatAreNotPlainCausal() {
         Call call = gradient();
         assertThat(isPadded(NEW, call)).isFalse();
         call.masked = true;
@@ -164,14 +164,14 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldAskForRecurrentLayersInBf16FromTheFirstVersionOnThatHasThem() {
+    void asksForRecurrentLayersInBf16FromTheFirstVersionOnThatHasThem() {
         assertThat(isDeclined(91299, new Asked.Recurrence(DType.BF16))).isTrue();
         assertThat(isDeclined(91300, new Asked.Recurrence(DType.BF16))).isFalse();
         assertThat(isDeclined(91299, new Asked.Recurrence(DType.F16))).isFalse();
     }
 
     @Test
-    void shouldNotAskForProductsOfFarOperands() {
+    void doesNotAskForProductsOfFarOperands() {
         Predicate<Asked.Product> declined =
                 p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
         assertThat(declined).accepts(new Asked.Product(DType.F32, 1L << 31))
@@ -181,7 +181,7 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void shouldNameSymptomAndSourceInEachRow() {
+    void namesSymptomAndSourceInEachRow() {
         assertThat(LibraryFaults.all()).allSatisfy(fault -> {
             assertThat(fault.first()).isLessThanOrEqualTo(fault.last());
             assertThat(fault.symptom()).isNotBlank();

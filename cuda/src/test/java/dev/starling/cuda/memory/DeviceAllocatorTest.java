@@ -46,7 +46,8 @@ class DeviceAllocatorTest {
         assertThat(memory.use().cached()).isZero();
         assertThatThrownBy(() -> memory.allocate(5 * MEBIBYTE)).isInstanceOfSatisfying(TensorException.class, e -> {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-            assertThat(e).hasMessageContaining("asked for 5242880 bytes with 8388608 live and 0 cached on queued GPU, "
+            assertThat(e).hasMessageContaining("cannot allocate 5242880 bytes with 8388608 bytes in use "
+                    + "and 0 cached on queued GPU, "
                     + "which has 2097152 bytes free");
         });
         memory.free(large);
@@ -75,7 +76,8 @@ class DeviceAllocatorTest {
             assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
             assertThat(small.capacity()).isEqualTo(1000);
             assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("asked for 8388608 bytes with 3146728 live and 0 cached on queued GPU");
+                    .hasMessageContaining("cannot allocate 8388608 bytes with 3146728 bytes in use and 0 cached "
+                            + "on queued GPU");
             memory.free(small);
             memory.free(large);
             assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);

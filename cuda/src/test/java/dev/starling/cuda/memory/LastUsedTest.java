@@ -8,7 +8,7 @@ import org.junit.jupiter.api.Test;
 
 class LastUsedTest {
     @Test
-    void shouldGiveUpWhatWasUsedLongestAgo() {
+    void givesUpWhatWasUsedLongestAgo() {
         LastUsed<Integer, String> map = new LastUsed<>(3, value -> true);
         for (int i = 0; i < 3; i++) {
             map.put(i, "value " + i);
@@ -22,7 +22,7 @@ class LastUsedTest {
     }
 
     @Test
-    void shouldGiveUpSeveralAtOnce() {
+    void givesUpSeveralAtOnce() {
         LastUsed<Integer, Integer> map = new LastUsed<>(17, value -> true);
         List<Integer> gone = new ArrayList<>();
         for (int i = 0; i < 18; i++) {
@@ -34,7 +34,7 @@ class LastUsedTest {
     }
 
     @Test
-    void shouldKeepWhatMayNotGoAndTheLast() {
+    void keepsWhatMayNotGoAndTheLast() {
         LastUsed<Integer, Integer> map = new LastUsed<>(1, value -> value > 1);
         map.put(1, 1);
         map.put(2, 2);

@@ -7,7 +7,7 @@ enum { CU_OK, CU_INVALID = 1, CU_MEMORY = 2, CU_NO_DEVICE = 100, CU_CONTEXT = 20
     CU_NOT_FOUND = 500, CU_REGISTERED = 712, CU_LAUNCH = 719, CU_CAPTURED = 900, CU_INVALIDATED = 901,
     CU_ISOLATION = 905 };
 
-static const int MOST_DEVICES = 2;
+static const int MAX_DEVICES = 2;
 static const long PLENTY = LONG_MAX / 2;
 static const long LOADED_BYTES = 1 << 20; // of a module, and of a graph that is ready
 
@@ -28,7 +28,7 @@ struct Stream { Context* context; Captured* capture; };
 struct Executable { std::vector<Node*> nodes; std::vector<Node> copies; };
 struct KernelParameters { Function* function; Grid grid; void** parameters; void** extra; };
 
-static Context contexts[MOST_DEVICES];
+static Context contexts[MAX_DEVICES];
 static thread_local Context* current;
 static std::mutex device_lock; // guards all below
 static int device_count;

@@ -26,7 +26,7 @@ public final class Engine implements AutoCloseable {
     private static final int ABORT = 2;
     static final int NETWORK = 3;
     static final int POINT_TO_POINT = 4;
-    private static final int MOST_BLOB = 16 << 10;
+    private static final int MAX_BLOB = 16 << 10;
     private static final long LINE = 64;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
@@ -75,8 +75,8 @@ public final class Engine implements AutoCloseable {
 
     /** Starts an exchange of blobs. */
     public Task exchange(byte[] blob) {
-        if (blob.length > MOST_BLOB) {
-            throw TensorException.argument("exchange", "at most " + MOST_BLOB + " bytes can be exchanged, got "
+        if (blob.length > MAX_BLOB) {
+            throw TensorException.argument("exchange", "at most " + MAX_BLOB + " bytes can be exchanged, got "
                     + blob.length, "send less");
         }
         Task task = new Task(null, null, 0, null, blob.clone());

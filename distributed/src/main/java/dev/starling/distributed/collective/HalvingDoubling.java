@@ -21,11 +21,11 @@ import dev.starling.transport.RemoteRegion;
  */
 final class HalvingDoubling {
     /** Most bytes that take this way. */
-    static final int MOST_BYTES = 256 << 10;
+    static final int MAX_BYTES = 256 << 10;
 
-    private static final int MOST_RANKS = 64;
+    private static final int MAX_RANKS = 64;
     private static final int LINE = 64;
-    private static final long AREA = 2 * MOST_BYTES + 64 * LINE;
+    private static final long AREA = 2 * MAX_BYTES + 64 * LINE;
     static final long SCRATCH_BYTES = 2 * AREA;
 
     /** Immediate values: the sign, 15 bits of the epoch, 40 of the collective's number, 8 of the round's. */
@@ -77,7 +77,7 @@ final class HalvingDoubling {
 
     /** Returns whether a collective takes this way; all ranks agree. */
     static boolean takes(CollectiveCall call, int world) {
-        return call.kind() == Kind.ALL_REDUCE && world > 2 && world <= MOST_RANKS && call.bytes() <= MOST_BYTES
+        return call.kind() == Kind.ALL_REDUCE && world > 2 && world <= MAX_RANKS && call.bytes() <= MAX_BYTES
                 && !ReduceKernels.needsWide(call.dtype(), call.op());
     }
 
@@ -214,7 +214,7 @@ final class HalvingDoubling {
         if (isFolding()) {
             return area;
         }
-        return area + 2L * MOST_BYTES - (MOST_BYTES >> halving()) + (long) halving() * LINE;
+        return area + 2L * MAX_BYTES - (MAX_BYTES >> halving()) + (long) halving() * LINE;
     }
 
     /** Reduces what has come in the order of the ranks; results are where they belong already. */

@@ -44,7 +44,7 @@ final class NetworkCollectives implements Algorithm {
     private final HeardCalls calls = new HeardCalls();
     private final HeardCalls readies = new HeardCalls();
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(
-            Engine.HEADER + BODY + CollectiveCall.MAX_TEXT + SmallGather.MOST_PAYLOAD));
+            Engine.HEADER + BODY + CollectiveCall.MAX_TEXT + SmallGather.MAX_PAYLOAD));
 
     private CollectiveCall call;
     private long own;

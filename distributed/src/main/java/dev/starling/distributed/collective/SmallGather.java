@@ -16,9 +16,9 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 final class SmallGather implements AutoCloseable {
     /** Most bytes in a message, whatever the wire. */
-    static final int MOST_PAYLOAD = 24 << 10;
+    static final int MAX_PAYLOAD = 24 << 10;
 
-    private static final int MOST_BYTES = 16 << 10;
+    private static final int MAX_BYTES = 16 << 10;
 
     private final int rank;
     private final int world;
@@ -52,7 +52,7 @@ final class SmallGather implements AutoCloseable {
     }
 
     private static int mostBytes(int world) {
-        return Math.min(MOST_BYTES, MOST_PAYLOAD / Math.max(1, world / 2) / 64 * 64);
+        return Math.min(MAX_BYTES, MAX_PAYLOAD / Math.max(1, world / 2) / 64 * 64);
     }
 
     /** Returns whether a collective is small; all ranks agree. */

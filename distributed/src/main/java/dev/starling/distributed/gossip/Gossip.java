@@ -48,7 +48,7 @@ public final class Gossip implements DistributionStrategy {
     private static final int DONE = 4;
     private static final int LAST = 5;
     private static final int NOTES_AT = 16;
-    private static final double LEAST_MASS = 1e-6;
+    private static final double MIN_MASS = 1e-6;
 
     private final Group group;
     private final int period;
@@ -353,7 +353,7 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private void publish() {
-        if (mass < LEAST_MASS) {
+        if (mass < MIN_MASS) {
             return;
         }
         for (int i = 0; i < peers.size(); i++) {
@@ -482,7 +482,7 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private void takeNews(Peer peer, DirectBuffer buffer, int offset, int length) {
-        double sent = length < 8 || length > Notes.MOST_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
+        double sent = length < 8 || length > Notes.MAX_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
         if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.arrived) {
             LOG.log(Level.WARNING, "refused malformed news from rank {0}", peer.member.rank());
             return;

@@ -7,7 +7,7 @@ import java.util.Map;
 /** How far a run is, as it travels with weights to start with: a line for each note. */
 final class Notes {
     static final byte[] NONE = new byte[0];
-    static final int MOST_BYTES = 16 << 10;
+    static final int MAX_BYTES = 16 << 10;
 
     private Notes() { }
 

@@ -21,7 +21,7 @@ import java.util.concurrent.TimeoutException;
 /** Processes that a {@link Launcher} started, until the last of them is gone. Safe for use by several threads. */
 public final class Launch implements AutoCloseable {
     private static final long NEVER = Long.MAX_VALUE;
-    private static final Duration LONGEST_BACKOFF = Duration.ofSeconds(30);
+    private static final Duration MAX_BACKOFF = Duration.ofSeconds(30);
     private static final int NOT_FOUND = 127;
     /** A killed process is gone as soon as the kernel lets go of it. */
     private static final long KILLED_NS = TimeUnit.SECONDS.toNanos(5);
@@ -378,7 +378,7 @@ public final class Launch implements AutoCloseable {
 
     private void restart(RankProcess process) {
         Duration wait = how.backoff.multipliedBy(1L << Math.min(starts[process.rank] - 1, 20));
-        wait = wait.compareTo(LONGEST_BACKOFF) > 0 ? LONGEST_BACKOFF : wait;
+        wait = wait.compareTo(MAX_BACKOFF) > 0 ? MAX_BACKOFF : wait;
         restartsLeft--;
         startAtNs[process.rank] = System.nanoTime() + wait.toNanos();
         process.consequence = "it is started again in " + wait.toMillis() + " ms, restart "

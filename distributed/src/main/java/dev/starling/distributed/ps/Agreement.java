@@ -19,7 +19,7 @@ import java.util.stream.DoubleStream;
  */
 final class Agreement {
     /** The most numbers that are summed at a time. */
-    static final int MOST_SUMMED = 1024;
+    static final int MAX_SUMMED = 1024;
 
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
 
@@ -139,8 +139,8 @@ final class Agreement {
     /** Adds numbers up over workers, in place. */
     void sum(double[] values) {
         tally();
-        for (int from = 0; from < values.length; from += MOST_SUMMED) {
-            int n = Math.min(MOST_SUMMED, values.length - from);
+        for (int from = 0; from < values.length; from += MAX_SUMMED) {
+            int n = Math.min(MAX_SUMMED, values.length - from);
             client.askSum(values, from, n);
             System.arraycopy(client.total("for a sum over workers"), 0, values, from, n);
         }

@@ -502,8 +502,8 @@ public final class ParameterServer implements DistributionStrategy {
                     "use Consistency.Synchronous, or leave proportional() away");
             require(!proportional || !ownData, "proportional() divides batches by speed, but with ownData() each worker"
                     + " takes its own rows", "leave one of them out");
-            require(!proportional || workers < Agreement.MOST_SUMMED, "proportional() needs workers < "
-                    + Agreement.MOST_SUMMED + ", got " + workers, "use fewer, or leave it away");
+            require(!proportional || workers < Agreement.MAX_SUMMED, "proportional() needs workers < "
+                    + Agreement.MAX_SUMMED + ", got " + workers, "use fewer, or leave it away");
             return new ParameterServer(group, this);
         }
 

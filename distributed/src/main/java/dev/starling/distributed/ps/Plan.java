@@ -25,11 +25,11 @@ import java.util.zip.CRC32C;
 record Plan(int servers, int workers, int blockLength, Consistency consistency, List<Dense> dense,
         List<Table> tables) {
     /** The least elements of a part. */
-    private static final int LEAST_PART = 1024;
+    private static final int MIN_PART = 1024;
     private static final int ALIGNMENT = 16;
     private static final int VERSION = 2;
     /** The most elements that are kept for a row: three times those of a message, and one. */
-    static final int MOST_STRIDE = 1 << 17;
+    static final int MAX_STRIDE = 1 << 17;
 
     /** A parameter. */
     record Dense(String name, long count, ServerOptimizer rule) { }
@@ -75,7 +75,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         long[] load = new long[servers];
         for (int p = 0; p < dense.size(); p++) {
             long count = dense.get(p).count;
-            if (count < (long) LEAST_PART * servers) {
+            if (count < (long) MIN_PART * servers) {
                 int least = 0;
                 for (int s = 1; s < servers; s++) {
                     least = load[s] < load[least] ? s : least;

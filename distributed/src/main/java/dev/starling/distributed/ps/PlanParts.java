@@ -10,7 +10,7 @@ import org.agrona.DirectBuffer;
 /** Plans that arrive in parts: of each, its length, where the part begins, and the bytes. */
 final class PlanParts {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int MOST_BYTES = 64 << 20;
+    private static final int MAX_BYTES = 64 << 20;
 
     private final Map<Endpoint, byte[]> arriving = new HashMap<>();
 
@@ -23,7 +23,7 @@ final class PlanParts {
     byte[] add(Endpoint from, DirectBuffer buffer, int offset, int length) throws IOException {
         int total = length < 8 ? -1 : buffer.getInt(offset, ORDER);
         int at = total < 0 ? -1 : buffer.getInt(offset + 4, ORDER);
-        if (total < 1 || total > MOST_BYTES || at < 0 || length - 8 > total - at) {
+        if (total < 1 || total > MAX_BYTES || at < 0 || length - 8 > total - at) {
             throw new IOException("a plan of " + total + " bytes is malformed");
         }
         byte[] bytes = at == 0 ? new byte[total] : arriving.get(from);

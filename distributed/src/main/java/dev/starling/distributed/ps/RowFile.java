@@ -18,7 +18,7 @@ import java.util.List;
  */
 final class RowFile implements Closeable {
     private static final long MAGIC = 0x31_57_4f_52_4c_52_54_53L;
-    private static final int MOST_TABLES = 1 << 16;
+    private static final int MAX_TABLES = 1 << 16;
     private static final int END = -1;
 
     /** A table as the file has it. */
@@ -93,7 +93,7 @@ final class RowFile implements Closeable {
             server = in.getInt();
             servers = in.getInt();
             int n = in.getInt();
-            if (n < 0 || n > MOST_TABLES) {
+            if (n < 0 || n > MAX_TABLES) {
                 throw damaged();
             }
             for (int t = 0; t < n; t++) {
@@ -102,7 +102,7 @@ final class RowFile implements Closeable {
             rows = new byte[n][];
             for (int t = 0; t < n; t++) {
                 Table each = tables.get(t);
-                if (each.width < 1 || each.slots < 0 || each.slots > 2 || each.stride() > Plan.MOST_STRIDE) {
+                if (each.width < 1 || each.slots < 0 || each.slots > 2 || each.stride() > Plan.MAX_STRIDE) {
                     throw damaged();
                 }
                 rows[t] = new byte[4 * each.stride()];

@@ -15,7 +15,7 @@ import java.util.regex.Pattern;
 final class RowTasks {
     /** A server writes nothing else at the wish of others. */
     private static final Pattern PART = Pattern.compile("step-\\d{1,18}-[0-9a-f]{8}-\\d{1,9}\\.rows");
-    private static final int MOST_PARTS = 1 << 16;
+    private static final int MAX_PARTS = 1 << 16;
 
     private RowTask task;
     private long asked;
@@ -44,7 +44,7 @@ final class RowTasks {
             }
         } else if (what == RowTask.RESTORE) {
             int n = in.readInt();
-            if (n < 1 || n > MOST_PARTS) {
+            if (n < 1 || n > MAX_PARTS) {
                 return;
             }
             List<RowRestoring.Source> parts = new ArrayList<>();

@@ -16,7 +16,7 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 final class TablePart {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int MOST_IN_FLIGHT = 8;
+    private static final int MAX_IN_FLIGHT = 8;
 
     private final ServerLink server;
     /** Number on the server. */
@@ -105,7 +105,7 @@ final class TablePart {
 
     /** Sends what there is room for. */
     void pump() {
-        int most = isSynchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MOST_IN_FLIGHT;
+        int most = isSynchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MAX_IN_FLIGHT;
         int end = asked == Message.JOIN ? done + 1 : messages;
         while (asked != 0 && sent < end && sent - done < most && send()) {
             sent++;

@@ -26,14 +26,14 @@ import java.util.zip.CRC32;
  * @param checks of paths and types of its tensors, several tensors to one if there are many
  */
 record Standing(boolean fresh, long step, int epoch, int batch, Map<String, String> notes, int[] checks) {
-    private static final int MOST_CHECKS = 2048;
+    private static final int MAX_CHECKS = 2048;
 
     static Standing of(TrainingState state, boolean fresh) {
         List<String> tensors = describe(state);
-        int[] checks = new int[Math.min(MOST_CHECKS, tensors.size())];
+        int[] checks = new int[Math.min(MAX_CHECKS, tensors.size())];
         for (int i = 0; i < checks.length; i++) {
             CRC32 crc = new CRC32();
-            for (int k = i; k < tensors.size(); k += MOST_CHECKS) {
+            for (int k = i; k < tensors.size(); k += MAX_CHECKS) {
                 crc.update(tensors.get(k).getBytes(StandardCharsets.UTF_8));
             }
             checks[i] = (int) crc.getValue();

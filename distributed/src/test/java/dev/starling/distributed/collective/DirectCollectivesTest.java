@@ -85,7 +85,7 @@ class DirectCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 7})
-    void shouldReduceEveryRankAgainAndAgain(int world) throws Exception {
+    void reducesEveryRankAgainAndAgain(int world) throws Exception {
         map(world, 4L * 300_001 + 128);
         run(world, (rank, collectives) -> {
             Random pauses = new Random(rank);
@@ -113,7 +113,7 @@ class DirectCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 5})
-    void shouldScatterGatherAndBroadcast(int world) throws Exception {
+    void scattersGathersAndBroadcasts(int world) throws Exception {
         int chunk = 40_003;
         int count = chunk * world;
         map(world, 4L * count);
@@ -153,7 +153,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldGiveAllRanksTheSameBits() throws Exception {
+    void givesAllRanksTheSameBits() throws Exception {
         int world = 4;
         int count = 100_000;
         map(world, 4L * count);
@@ -171,7 +171,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldLetNoRankPassTheBarrierBeforeAllHaveCome() {
+    void letsNoRankPassTheBarrierBeforeAllHaveCome() {
         map(2, 64);
         DirectCollectives first = new DirectCollectives(0, controls);
         DirectCollectives second = new DirectCollectives(1, controls);
@@ -187,7 +187,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldFinishForARankThatHasNoCore() {
+    void finishesForARankThatHasNoCore() {
         map(3, 4L << 20);
         CollectiveCall call = CollectiveCall.allReduce(DType.F32, ReduceOp.SUM, 1 << 20, "");
         DirectCollectives[] ranks = new DirectCollectives[3];
@@ -203,7 +203,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldNameBothCallsThatDiffer() {
+    void namesBothCallsThatDiffer() {
         map(2, 1 << 20);
         DirectCollectives first = new DirectCollectives(0, controls);
         DirectCollectives second = new DirectCollectives(1, controls);
@@ -217,7 +217,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldNotMistakeTheNextCallOfARankThatIsAhead() {
+    void doesNotMistakeTheNextCallOfARankThatIsAhead() {
         map(2, 1 << 20);
         DirectCollectives first = new DirectCollectives(0, controls);
         DirectCollectives second = new DirectCollectives(1, controls);
@@ -236,7 +236,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void shouldDoOneAfterTheOther() {
+    void doesOneAfterTheOther() {
         map(2, 64);
         DirectCollectives one = new DirectCollectives(0, controls);
         one.begin(CollectiveCall.barrier(""), memories, 0);

@@ -47,7 +47,7 @@ class EngineTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void shouldRefuseWhatCannotBeDoneAndGoOn(boolean direct) {
+    void refusesWhatCannotBeDoneAndGoesOn(boolean direct) {
         cluster(2, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(BYTES)) {
@@ -83,7 +83,7 @@ class EngineTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void shouldBeginWhenElementsAreThereAndInOrder(boolean direct) {
+    void beginsWhenElementsAreThereAndInOrder(boolean direct) {
         cluster(3, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(2 * BYTES)) {
@@ -113,7 +113,7 @@ class EngineTest {
     }
 
     @Test
-    void shouldTellAllWhenOneCannotGoOn() {
+    void tellsAllWhenOneCannotGoOn() {
         CountDownLatch told = new CountDownLatch(3);
         List<DistributedException> ends = cluster(3, false).run(group -> {
             // A slow rank may learn of it before it has its buffer.
@@ -142,7 +142,7 @@ class EngineTest {
 
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
-    void shouldNameBuffersThatRanksUseInDifferentOrders(String hosts, int count) {
+    void namesBuffersThatRanksUseInDifferentOrders(String hosts, int count) {
         CountDownLatch told = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
@@ -161,7 +161,7 @@ class EngineTest {
 
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
-    void shouldNameOffsetsThatDiffer(String hosts, int count) {
+    void namesOffsetsThatDiffer(String hosts, int count) {
         CountDownLatch told = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
@@ -189,7 +189,7 @@ class EngineTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void shouldNameSizesThatDifferAndGoOn(boolean direct) {
+    void namesSizesThatDifferAndGoesOn(boolean direct) {
         cluster(3, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer before = all.symmetric(BYTES)) {

@@ -47,8 +47,8 @@ class NetworkCollectivesTest {
     /** Of three works on two ranks. */
     private static final long LESS_THAN_AN_OBJECT_EACH = 2 * 3 * WORKS * 16;
     /** Nothing, one element, odd ones, either side of what is small, of what is halved, and of all scratch memory. */
-    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, HalvingDoubling.MOST_BYTES / 4,
-        HalvingDoubling.MOST_BYTES / 4 + 1, 32_768 * 3 + 5,
+    private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, HalvingDoubling.MAX_BYTES / 4,
+        HalvingDoubling.MAX_BYTES / 4 + 1, 32_768 * 3 + 5,
         (int) (Ring.SCRATCH_BYTES / 4) + 33};
 
     private static Cluster cluster(int world) {
@@ -115,7 +115,7 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 7})
-    void shouldReduceAllTypesInAllWays(int world) {
+    void reducesAllTypesInAllWays(int world) {
         cluster(world).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(8L * 40_000 + OFFSET)) {
@@ -157,13 +157,13 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 7})
-    void shouldDoAllKindsInAllLengths(int world) {
+    void doesAllKindsInAllLengths(int world) {
         doAllKinds(cluster(world), world, COUNTS);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"aab", "aabb", "abab", "aaab", "abcab", "abc"})
-    void shouldDoAllKindsByHost(String hosts) {
+    void doesAllKindsByHost(String hosts) {
         doAllKinds(hosted(hosts), hosts.length(), COUNTS);
     }
 
@@ -216,7 +216,7 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"ab", "abc", "abcde", "aabb", "aabcc"})
-    void shouldGiveTheSameBitsToAll(String hosts) {
+    void givesTheSameBitsToAll(String hosts) {
         for (int count : new int[] {500, 30_001, 300_001}) {
             List<Integer> hashes = hosted(hosts).run(group -> {
                 SplittableRandom random = new SplittableRandom(group.rank());
@@ -249,7 +249,7 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"ab", "abc", "abcd", "abcdefg", "aabb", "aabbc"})
-    void shouldRoundSumsOfShortFloatsOnce(String hosts) {
+    void roundsSumsOfShortFloatsOnce(String hosts) {
         int world = hosts.length();
         roundOnce(hosted(hosts), world, 10 * world, 16_000 * world, 900_001 / world * world);
     }
@@ -295,7 +295,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldGoOnForLong() {
+    void goesOnForLong() {
         cluster(3).run(group -> {
             try (SymmetricBuffer buffer = group.collectives().symmetric(4096 * 8)) {
                 MemorySegment memory = buffer.memory();
@@ -320,7 +320,7 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"abcd", "aabb"})
-    void shouldNameBothCallsOfAMismatchOnAllRanks(String hosts) {
+    void namesBothCallsOfAMismatchOnAllRanks(String hosts) {
         CountDownLatch all = new CountDownLatch(hosts.length());
         List<String> messages = hosted(hosts).run(group -> {
             try {
@@ -343,7 +343,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldNoticeThatSizesDiffer() {
+    void noticesThatSizesDiffer() {
         for (int[] counts : new int[][] {{3, 4}, {1_000, 2_000}, {500, 500_000}}) {
             assertThatThrownBy(() -> cluster(2).run(group -> {
                 SymmetricBuffer buffer = group.collectives().symmetric(4 << 20);
@@ -355,7 +355,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldSayWhoHasNotCome() {
+    void saysWhoHasNotCome() {
         assertThatThrownBy(() -> cluster(3).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
             if (group.rank() == 1) {
@@ -370,7 +370,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldSendAndReceive() {
+    void sendsAndReceives() {
         for (int world : new int[] {2, 3}) {
             cluster(world).run(group -> {
                 int rank = group.rank();
@@ -400,7 +400,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldNoticeThatTransfersDiffer() {
+    void noticesThatTransfersDiffer() {
         CountDownLatch both = new CountDownLatch(2);
         List<String> messages = cluster(2).run(group -> {
             MemorySegment memory = MemorySegment.ofArray(new byte[10 + group.rank()]);
@@ -420,7 +420,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldNameWhoFellSilentInTheMiddle() throws Exception {
+    void namesWhoFellSilentInTheMiddle() throws Exception {
         // Some at a time: all that takes long is the silence.
         try (ExecutorService some = Executors.newFixedThreadPool(KINDS / 2 + 1)) {
             List<Future<?>> all = new ArrayList<>();
@@ -473,7 +473,7 @@ class NetworkCollectivesTest {
         Collectives all = group.collectives();
         return switch (kind) {
             case 0, 5 -> all.allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
-            case 6 -> all.allReduce(buffer, 0, HalvingDoubling.MOST_BYTES / 4, DType.F32, ReduceOp.SUM);
+            case 6 -> all.allReduce(buffer, 0, HalvingDoubling.MAX_BYTES / 4, DType.F32, ReduceOp.SUM);
             case 1 -> all.reduceScatter(buffer, 0, count, DType.F32, ReduceOp.SUM);
             case 2 -> all.allGather(buffer, 0, count, DType.F32);
             case 3 -> all.broadcast(buffer, 0, count, DType.F32, 0);
@@ -482,7 +482,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldTellAllThatSomebodyLeftWhoIsNeeded() {
+    void tellsAllThatSomebodyLeftWhoIsNeeded() {
         CountDownLatch told = new CountDownLatch(3);
         List<String> ends = cluster(4).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 22);
@@ -504,7 +504,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldReduceInTheEpochAfterALoss() {
+    void reducesInTheEpochAfterALoss() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2))
                 .sharedMemory(false);
         CountDownLatch told = new CountDownLatch(2);
@@ -540,7 +540,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void shouldAllocateNothing() {
+    void allocatesNothing() {
         Cluster.awaitEarlier();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         AtomicLong least = new AtomicLong(Long.MAX_VALUE);

@@ -36,7 +36,7 @@ class PieceCursorTest {
         "2, 64, false, 1, true", "2, 10000, false, 1, true", "3, 10000, false, 1, true", "4, 8192, true, 1, true",
         "5, 7777, false, 3, true", "4, 100, false, 1, true", "3, 9000, true, 2, false", "4, 10000, false, 2, false",
         "4, 10000, false, 1000000, false", "5, 700, false, 2, true"})
-    void shouldWalkAlikeOnAllRanks(int world, long bytes, boolean equal, int segment, boolean overlap) {
+    void walksAlikeOnAllRanks(int world, long bytes, boolean equal, int segment, boolean overlap) {
         int steps = 2 * (world - 1);
         List<Rank> ranks = new ArrayList<>();
         for (int rank = 0; rank < world; rank++) {

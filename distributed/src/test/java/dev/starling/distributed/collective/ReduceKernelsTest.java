@@ -84,17 +84,17 @@ class ReduceKernelsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 8, 9})
-    void shouldReduceInPlaceEveryTypeWithEveryOperation(int sources) {
+    void reducesInPlaceEveryTypeWithEveryOperation(int sources) {
         for (DType type : TYPES) {
             for (ReduceOp op : ReduceOp.values()) {
                 for (int count : COUNTS) {
-                    shouldReduceInPlace(type, op, sources, count);
+                    reducesInPlace(type, op, sources, count);
                 }
             }
         }
     }
 
-    private void shouldReduceInPlace(DType type, ReduceOp op, int sources, int count) {
+    private void reducesInPlace(DType type, ReduceOp op, int sources, int count) {
         try (Arena arena = Arena.ofConfined()) {
             List<MemorySegment> memories = new ArrayList<>();
             for (int s = 0; s < sources; s++) {
@@ -125,7 +125,7 @@ class ReduceKernelsTest {
 
     @ParameterizedTest
     @EnumSource(ReduceOp.class)
-    void shouldReduceFloatsInTheOrderOfSources(ReduceOp op) {
+    void reducesFloatsInTheOrderOfSources(ReduceOp op) {
         int count = 1003;
         Random random = new Random(5);
         for (int sources : new int[] {2, 3, 4, 7}) {
@@ -170,7 +170,7 @@ class ReduceKernelsTest {
     }
 
     @Test
-    void shouldRoundSumsOfBrainFloatsToTheNearestOnce() {
+    void roundsSumsOfBrainFloatsToTheNearestOnce() {
         int count = 4099;
         Random random = new Random(7);
         for (int sources : new int[] {2, 3, 4, 6}) {
@@ -222,7 +222,7 @@ class ReduceKernelsTest {
     }
 
     @Test
-    void shouldReadAndRoundHalfFloatsAsTheLanguageDoes() {
+    void readsAndRoundsHalfFloatsAsTheLanguageDoes() {
         int count = (1 << 16) + 5;
         Random random = new Random(9);
         try (Arena arena = Arena.ofConfined()) {
@@ -255,7 +255,7 @@ class ReduceKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F16", "BF16"})
-    void shouldGoOnFromPartialResultsAsIfReducedAtOnce(DType type) {
+    void goesOnFromPartialResultsAsIfReducedAtOnce(DType type) {
         Random random = new Random(11);
         for (ReduceOp op : List.of(ReduceOp.SUM, ReduceOp.AVERAGE, ReduceOp.PRODUCT)) {
             for (int count : COUNTS) {
@@ -284,7 +284,7 @@ class ReduceKernelsTest {
     }
 
     @Test
-    void shouldRefuseTypesThatCannotBeReduced() {
+    void refusesTypesThatCannotBeReduced() {
         assertThatThrownBy(() -> kernels.reduce(DType.BOOL, ReduceOp.SUM, new long[1], new long[1], 0, 1))
             .isInstanceOf(TensorException.class).hasMessageContaining("bool").hasMessageContaining("i32");
     }

@@ -32,12 +32,12 @@ class SimulatedCollectivesTest {
     private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
     /** What is gathered, halved, and goes around the ring. */
-    private static final int[] COUNTS = {100, HalvingDoubling.MOST_BYTES / 8 + 3, HalvingDoubling.MOST_BYTES / 4 + 9};
+    private static final int[] COUNTS = {100, HalvingDoubling.MAX_BYTES / 8 + 3, HalvingDoubling.MAX_BYTES / 4 + 9};
     private static final int ROUNDS = 6;
     private static final int SCHEDULES = 60;
 
     @Test
-    void shouldReduceRightlyOrEndUnderAllFaults() {
+    void reducesRightlyOrEndUnderAllFaults() {
         int whole = 0;
         for (long seed = 1; seed <= SCHEDULES; seed++) {
             List<String> names = new ArrayList<>(List.of("coordinator"));

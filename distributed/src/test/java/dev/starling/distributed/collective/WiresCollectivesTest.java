@@ -39,14 +39,14 @@ class WiresCollectivesTest {
     /** What is gathered, what is halved between three or more, and what goes around in pieces, the last a short one. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "aeron, 4", "ucx, 2", "ucx, 3", "ucx, 4"})
-    void shouldDoAllKinds(String provider, int world) {
-        NetworkCollectivesTest.doAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MOST_BYTES / 4 - 3,
+    void doesAllKinds(String provider, int world) {
+        NetworkCollectivesTest.doAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MAX_BYTES / 4 - 3,
                 (PIECES - 1) * world * (Ring.PIECE / 4) + 33 * world + 1);
     }
 
     @ParameterizedTest
     @CsvSource({"aeron, 3", "ucx, 3", "ucx, 4"})
-    void shouldRoundSumsOfShortFloatsOnce(String provider, int world) {
+    void roundsSumsOfShortFloatsOnce(String provider, int world) {
         NetworkCollectivesTest.roundOnce(cluster(provider, world), world,
                 ((PIECES - 1) * (Ring.PIECE / 4) + 33) * world);
     }
@@ -54,7 +54,7 @@ class WiresCollectivesTest {
     /** Pieces come while a rank has not begun, or in the middle of it, and are partly written and partly taken. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "ucx, 2", "ucx, 3"})
-    void shouldReduceWhateverComesBeforeARankBegins(String provider, int world) {
+    void reducesWhateverComesBeforeARankBegins(String provider, int world) {
         cluster(provider, world).run(group -> {
             SplittableRandom random = new SplittableRandom(group.rank());
             int count = world * (Ring.PIECE / 4);
@@ -75,7 +75,7 @@ class WiresCollectivesTest {
     /** A rank stands still, and those before it have to hold back what it has no slots for. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "ucx, 3", "ucx, 4"})
-    void shouldHoldBackWhatARankHasNoSlotsFor(String provider, int world) {
+    void holdsBackWhatARankHasNoSlotsFor(String provider, int world) {
         cluster(provider, world).run(group -> {
             int chunk = 4 * PIECES * (Ring.PIECE / 4);
             try (SymmetricBuffer buffer = group.collectives().symmetric(4L * chunk * world)) {

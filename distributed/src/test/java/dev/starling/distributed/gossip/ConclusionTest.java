@@ -94,7 +94,7 @@ class ConclusionTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void shouldEndWithTheMeanOfAllThoughOneIsSlow(boolean shared) {
+    void endsWithTheMeanOfAllThoughOneIsSlow(boolean shared) {
         List<Float> ends = cluster(shared).run(group -> constant(group, before(STEPS - 1, () -> {
             if (group.rank() == 1) {
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(300));
@@ -108,7 +108,7 @@ class ConclusionTest {
     }
 
     @Test
-    void shouldEndWithoutOneThatIsTooSlow() {
+    void endsWithoutOneThatIsTooSlow() {
         CountDownLatch ended = new CountDownLatch(2);
         List<Float> ends = cluster(true).patience(Duration.ofSeconds(2)).run(group -> {
             float end = constant(group, before(STEPS - 1, () -> {
@@ -124,7 +124,7 @@ class ConclusionTest {
     }
 
     @Test
-    void shouldEndWithoutOneThatIsLost() {
+    void endsWithoutOneThatIsLost() {
         List<Float> ends = cluster(true).run(group -> {
             // Those who are left are numbered anew.
             int rank = group.rank();

@@ -81,7 +81,7 @@ class GossipTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void shouldAgreeOnTheLine(boolean shared) {
+    void agreesOnTheLine(boolean shared) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
                 .sharedMemory(shared);
         assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(GossipTest::fit));
@@ -89,7 +89,7 @@ class GossipTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1})
-    void shouldWaitForAWorkerThatBeginsLate(int late) {
+    void waitsForAWorkerThatBeginsLate(int late) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
         assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             if (group.rank() == late) {
@@ -164,7 +164,7 @@ class GossipTest {
     }
 
     @Test
-    void shouldGoOnFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
+    void goesOnFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
         // Each of two workers takes 30 steps in an epoch, each of three 20.
         Way saved = save(config, 2, directory);
@@ -186,7 +186,7 @@ class GossipTest {
 
     /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
     @Test
-    void shouldGoOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) {
+    void goesOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
         Way saved = save(config, 1, directory);
         AtomicInteger rest = new AtomicInteger(1);
@@ -208,7 +208,7 @@ class GossipTest {
 
     /** The group goes on after the training; members that come and go then are no business of the strategy's. */
     @Test
-    void shouldMeetNobodyAfterTheEnd() {
+    void meetsNobodyAfterTheEnd() {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group -> {
             AtomicInteger heard = new AtomicInteger();

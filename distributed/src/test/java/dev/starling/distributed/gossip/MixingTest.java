@@ -91,7 +91,7 @@ class MixingTest {
      */
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void shouldWeighWhatItHearsByItsMass(boolean shared) {
+    void weighsWhatItHearsByItsMass(boolean shared) {
         int times = 12;
         AtomicIntegerArray heard = new AtomicIntegerArray(1);
         mix(shared, new double[] {-2, 6}, new int[] {1, NEVER}, (gossip, model) -> {
@@ -116,7 +116,7 @@ class MixingTest {
 
     /** Nothing of what all know together is lost or counted twice, however often each one speaks. */
     @Test
-    void shouldAgreeOnTheMean() {
+    void agreesOnTheMean() {
         double[] values = {0, 3, 12};
         double apart = 1e-3;
         AtomicLongArray present = new AtomicLongArray(3);
@@ -218,7 +218,7 @@ class MixingTest {
      */
     @ParameterizedTest
     @ValueSource(ints = {1, 3})
-    void shouldEndAtTheMeanOfWhatShardsSay(int period) {
+    void endsAtTheMeanOfWhatShardsSay(int period) {
         List<double[]> lines = fitInSimulation(period);
         int steps = EPOCHS * EXAMPLES / BATCH;
         for (int i = 0; i < 2; i++) {

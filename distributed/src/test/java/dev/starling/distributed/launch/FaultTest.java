@@ -65,7 +65,7 @@ class FaultTest {
     }
 
     @AfterEach
-    void shouldLeaveNoFile() {
+    void leavesNoFile() {
         others.forEach(Process::destroyForcibly);
         String own = "starling-aeron-" + ProcessHandle.current().pid() + "-";
         Set<String> left = files();
@@ -98,7 +98,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldTrainOverUcx() throws Exception {
+    void trainsOverUcx() throws Exception {
         assumeTrue(Transport.providers().get("ucx").availability() instanceof Availability.Ready, "no UCX here");
         try (Launch launch = started(training("ring", "ucx", 2, SILENCE, LONGEST).start())) {
             eventually(() -> steps(0) > 100);
@@ -108,7 +108,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldTellAllOfAKilledWorker() throws Exception {
+    void tellsAllOfAKilledWorker() throws Exception {
         try (Launch launch = started(training("ring", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(1), Signals.KILL);
@@ -121,7 +121,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldGoOnWithoutAKilledWorker() throws Exception {
+    void goesOnWithoutAKilledWorker() throws Exception {
         try (Launch launch = started(training("elastic", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(1), Signals.KILL);
@@ -132,7 +132,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldTellAllOfAStoppedWorkerAndItOfThem() throws Exception {
+    void tellsAllOfAStoppedWorkerAndItOfThem() throws Exception {
         try (Launch launch = started(training("ring", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), STOP);
@@ -149,7 +149,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWithoutAStoppedWorkerAndTellIt() throws Exception {
+    void goesOnWithoutAStoppedWorkerAndTellsIt() throws Exception {
         try (Launch launch = started(training("elastic", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(0), STOP);
@@ -164,13 +164,13 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldTrainOnWithoutAStoppedWorkerThatIsNotToFallBehindAndTakeItBack() throws Exception {
+    void trainsOnWithoutAStoppedWorkerThatIsNotToFallBehindAndTakesItBack() throws Exception {
         trainOnWithoutAStoppedWorker("ps-stale");
     }
 
     @Test
     @Tag("stress")
-    void shouldTrainOnWithoutAStoppedWorkerThatNobodyWaitsForAndTakeItBack() throws Exception {
+    void trainsOnWithoutAStoppedWorkerThatNobodyWaitsForAndTakesItBack() throws Exception {
         trainOnWithoutAStoppedWorker("ps");
     }
 
@@ -199,7 +199,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWhenAStoppedServerIsBack() throws Exception {
+    void goesOnWhenAStoppedServerIsBack() throws Exception {
         try (Launch launch = started(training("ps", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), STOP);
@@ -215,7 +215,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGossipWithoutAStoppedWorkerAndTakeItBack() throws Exception {
+    void gossipsWithoutAStoppedWorkerAndTakesItBack() throws Exception {
         try (Launch launch = started(training("gossip", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3 && steps(2) > 3);
             Signals.send(launch.pid(2), STOP);
@@ -239,7 +239,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldWaitForAServerThatIsStoppedForAMoment() throws Exception {
+    void waitsForAServerThatIsStoppedForAMoment() throws Exception {
         try (Launch launch = started(training("ps", "aeron", 3, Duration.ofSeconds(20), LONGEST).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), STOP);
@@ -257,7 +257,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldTellWorkersOfAServerThatStaysStopped() throws Exception {
+    void tellsWorkersOfAServerThatStaysStopped() throws Exception {
         Duration patience = Duration.ofSeconds(6);
         try (Launch launch = started(training("ps", "aeron", 3, SILENCE, patience).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
@@ -284,7 +284,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldTakeAReplacementIn() throws Exception {
+    void takesAReplacementIn() throws Exception {
         try (Launch launch = started(training("elastic", 3).restarts(1).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
@@ -298,7 +298,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGossipWithoutAKilledWorkerAndWithItsReplacement() throws Exception {
+    void gossipsWithoutAKilledWorkerAndWithItsReplacement() throws Exception {
         try (Launch launch = started(training("gossip", 3).restarts(1).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
@@ -314,7 +314,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWhenAKilledServerIsBack() throws Exception {
+    void goesOnWhenAKilledServerIsBack() throws Exception {
         try (Launch launch = started(training("ps", 3).restarts(1).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
@@ -330,7 +330,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWithoutACoordinatorUntilALoss() throws Exception {
+    void goesOnWithoutACoordinatorUntilALoss() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 3, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -351,7 +351,7 @@ class FaultTest {
     @ParameterizedTest
     @ValueSource(strings = {"gossip", "ps"})
     @Tag("stress")
-    void shouldGoOnWithoutACoordinatorWhateverIsLost(String strategy) throws Exception {
+    void goesOnWithoutACoordinatorWhateverIsLost(String strategy) throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.REFORM, 3, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -377,7 +377,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void shouldRefuseAStrangerAndLetNobodyNotice() throws Exception {
+    void refusesAStrangerAndLetsNobodyNotice() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 2, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -396,7 +396,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldNameAPortInUse() throws Exception {
+    void namesAPortInUse() throws Exception {
         try (DatagramChannel taken = DatagramChannel.open().bind(new InetSocketAddress("127.0.0.1", 0))) {
             int port = ((InetSocketAddress) taken.getLocalAddress()).getPort();
             Process coordinator = coordinator(Secret.random(), OnLoss.END, 2, port);
@@ -408,7 +408,7 @@ class FaultTest {
     }
 
     @Test
-    void shouldNameFullSharedMemory() throws Exception {
+    void namesFullSharedMemory() throws Exception {
         Path unshare = Path.of("/usr/bin/unshare");
         assumeTrue(Files.isExecutable(unshare), "unshare is not installed");
         assumeTrue("root".equals(System.getProperty("user.name")), "only root may mount a small /dev/shm");

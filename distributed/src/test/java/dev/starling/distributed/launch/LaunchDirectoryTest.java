@@ -26,13 +26,13 @@ class LaunchDirectoryTest {
 
     /** What {@code du} counts while so many workers train over Aeron with a coordinator; quadratic, not linear. */
     @Test
-    void shouldAskForRoomForAllAndTheirLinks() {
+    void asksForRoomForAllAndTheirLinks() {
         assertThat(LaunchDirectory.roomBytes(2) >> 10).isBetween(70_708L, 70_708L * 11 / 10);
         assertThat(LaunchDirectory.roomBytes(4) >> 10).isBetween(179_324L, 179_324L * 11 / 10);
     }
 
     @Test
-    void shouldTakeMemoryWhereThereIsRoomForAll() throws IOException {
+    void takesMemoryWhereThereIsRoomForAll() throws IOException {
         assertThat(Files.getFileStore(directory).getUsableSpace()).isBetween(LaunchDirectory.roomBytes(1),
                 LaunchDirectory.roomBytes(TOO_MANY));
         try (LaunchDirectory one = LaunchDirectory.make(null, directory, 1);
@@ -47,7 +47,7 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void shouldMakeAFolderWhereItIsTold() throws IOException {
+    void makesAFolderWhereItIsTold() throws IOException {
         Path named = directory.resolve("a/b");
         try (LaunchDirectory made = LaunchDirectory.make(named.toString(), TOO_MANY)) {
             assertThat(made.path()).hasParent(named);
@@ -61,7 +61,7 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void shouldGiveProcessesAFolderOfTheirOwnWhereTheBuilderSays() {
+    void givesProcessesAFolderOfTheirOwnWhereTheBuilderSays() {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         int status = Launcher.of(List.of("/bin/sh", "-c", "echo $STARLING_DIRECTORY; ls $STARLING_DIRECTORY"))
                 .environment("STARLING_DIRECTORY", directory.toString()).output(out, out).run();
@@ -72,7 +72,7 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void shouldGiveProcessesAFolderOfTheirOwnWhereTheEnvironmentSays() throws Exception {
+    void givesProcessesAFolderOfTheirOwnWhereTheEnvironmentSays() throws Exception {
         ProcessBuilder builder = new ProcessBuilder(JavaCommand.of(LaunchingProgram.class, List.of("/bin/sh", "-c",
                 "echo it is $STARLING_DIRECTORY"))).redirectError(ProcessBuilder.Redirect.INHERIT);
         builder.environment().put("STARLING_DIRECTORY", directory.toString());

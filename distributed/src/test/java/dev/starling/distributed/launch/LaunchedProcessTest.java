@@ -22,7 +22,7 @@ class LaunchedProcessTest {
     Path dir;
 
     @Test
-    void shouldReadWhatTheLauncherSets() throws IOException {
+    void readsWhatTheLauncherSets() throws IOException {
         Path file = Files.writeString(dir.resolve("secret"), HEX + "\n");
         Map<String, String> variables = Map.of("STARLING_RANK", "4", "STARLING_WORLD", "6", "STARLING_SERVERS", "2",
                 "STARLING_LOCAL_WORLD", "3", "STARLING_COORDINATOR", "node7:4711", "STARLING_COORDINATOR_RANK", "none",
@@ -45,7 +45,7 @@ class LaunchedProcessTest {
     }
 
     @Test
-    void shouldReadWhatOtherToolsSet() {
+    void readsWhatOtherToolsSet() {
         Map<String, String> mine = Map.of("STARLING_COORDINATOR", "node7:4711", "STARLING_SECRET", HEX);
         for (Map<String, String> theirs : List.of(
                 Map.of("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3", "OMPI_COMM_WORLD_LOCAL_RANK", "2"),
@@ -65,7 +65,7 @@ class LaunchedProcessTest {
 
     /** Five processes: two services that start workers and servers each count from 0. */
     @Test
-    void shouldCountEachRoleFromZero() {
+    void countsEachRoleFromZero() {
         Map<String, String> variables = new HashMap<>(Map.of("STARLING_COORDINATOR", "node7:4711", "STARLING_SECRET",
                 HEX, "STARLING_WORLD", "5", "STARLING_SERVERS", "2", "JOB_COMPLETION_INDEX", "1"));
         assertThat(LaunchedProcess.from(variables).orElseThrow().rank()).isEqualTo(1);
@@ -82,14 +82,14 @@ class LaunchedProcessTest {
     }
 
     @Test
-    void shouldNotTakeAProcessForLaunchedThatIsNot() {
+    void doesNotTakeAProcessForLaunchedThatIsNot() {
         assertThat(LaunchedProcess.from(Map.of())).isEmpty();
         // A Slurm job that trains alone.
         assertThat(LaunchedProcess.from(Map.of("SLURM_PROCID", "0", "SLURM_NTASKS", "1"))).isEmpty();
     }
 
     @Test
-    void shouldNameTheVariableThatMakesNoSense() {
+    void namesTheVariableThatMakesNoSense() {
         assertRefused(Map.of("STARLING_RANK", "0"), "STARLING_WORLD");
         assertRefused(Map.of("STARLING_RANK", "one", "STARLING_WORLD", "3", "STARLING_SECRET", HEX), "STARLING_RANK");
         assertRefused(Map.of("STARLING_RANK", "3", "STARLING_WORLD", "3", "STARLING_SECRET", HEX), "STARLING_RANK");

@@ -38,7 +38,7 @@ class LauncherTest {
     Path dir;
 
     @AfterEach
-    void shouldLeaveNothing() {
+    void leavesNothing() {
         launchers.forEach(Process::destroyForcibly);
         eventually(() -> marked().isEmpty(), () -> "still there: " + marked());
         eventually(() -> threads().isEmpty(), () -> "still there: " + threads());
@@ -49,7 +49,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldTellEachProcessWhatItIs() {
+    void tellsEachProcessWhatItIs() {
         int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR;"
                 + "echo bad $MORE >&2").processes(11).servers(1).coordinator("here:1")
                 .environment("MORE", "news").run();
@@ -59,7 +59,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldHandTheSecretOverWhereOnlyThisUserSeesIt() throws IOException {
+    void handsTheSecretOverWhereOnlyThisUserSeesIt() throws IOException {
         Path copy = dir.resolve("copy");
         try (Launch launch = shell("cat $STARLING_SECRET_FILE > " + copy + "; stat -c %a $STARLING_SECRET_FILE;"
                 + " stat -c %a $STARLING_DIRECTORY; sleep 1; ps -o args= -e").start()) {
@@ -75,7 +75,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldEndAllWhenOneFailsAndTellWhich() {
+    void endsAllWhenOneFailsAndTellsWhich() {
         LaunchException e = failure(shell("[ $STARLING_RANK = 2 ] || exec sleep 100; "
                 + "for i in $(seq 30); do echo line $i; done; echo the reason >&2; exit 7").processes(4));
         assertThat(e.rank()).isEqualTo(2);
@@ -86,7 +86,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldTellOfAKilledProcess() {
+    void tellsOfAKilledProcess() {
         LaunchException e;
         try (Launch launch = shell("echo here; exec sleep 100").processes(3).start()) {
             eventually(() -> lines(out).size() == 3, () -> text(out));
@@ -99,7 +99,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldKillWhatDoesNotEnd() {
+    void killsWhatDoesNotEnd() {
         long begin = System.nanoTime();
         LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then " + AFTER_THE_OTHER + "exit 3; fi; "
                 + "trap '' TERM; touch $STARLING_DIRECTORY/ready; while true; do sleep 0.1; done").processes(2)
@@ -110,7 +110,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldEndWhatAProcessStarted() {
+    void endsWhatAProcessStarted() {
         LaunchException e = failure(shell("sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
                 + " & sleep 0.3; exit 5").grace(Duration.ofMillis(300)));
         assertThat(e.status()).isEqualTo(5);
@@ -118,7 +118,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldKeepLinesWholeAndInOrderInAFlood() {
+    void keepsLinesWholeAndInOrderInAFlood() {
         int lines = 100_000;
         assertThat(shell("seq -f \"line $STARLING_RANK %.0f" + " and much more of it".repeat(3) + "\" " + lines)
                 .processes(3).run()).isZero();
@@ -132,14 +132,14 @@ class LauncherTest {
     }
 
     @Test
-    void shouldBreakALineWithoutEnd() {
+    void breaksALineWithoutEnd() {
         assertThat(shell("head -c 1000000 /dev/zero | tr '\\0' x").run()).isZero();
         assertThat(lines(out)).hasSize(16).allMatch(line -> line.length() <= OutputPump.LINE_LIMIT + 4);
         assertThat(text(out).chars().filter(c -> c == 'x').count()).isEqualTo(1_000_000);
     }
 
     @Test
-    void shouldShowTheFirstRankAsItIsAndOthersOnlyIfTheyFail() {
+    void showsTheFirstRankAsItIsAndOthersOnlyIfTheyFail() {
         LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then printf 'a\\rb'; "
                 + "touch $STARLING_DIRECTORY/ready; sleep 100; fi; echo why >&2;" + AFTER_THE_OTHER + "exit 9")
                 .processes(2).output(Launcher.Output.FIRST_RANK));
@@ -149,7 +149,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldRefuseACommandThatIsNotThere() {
+    void refusesACommandThatIsNotThere() {
         for (String name : new String[] {"no-such-command-here", "/etc/passwd", dir.toString()}) {
             assertThatThrownBy(() -> Launcher.of(List.of(name)).run()).isInstanceOf(LaunchException.class)
                     .hasMessageContaining(name).extracting(e -> ((LaunchException) e).status()).isEqualTo(127);
@@ -157,7 +157,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldStartAgainUpToALimit() {
+    void startsAgainUpToALimit() {
         String script = "echo start $STARLING_RESTART; [ $STARLING_RANK = 0 ] || exit 0;"
                 + " [ $STARLING_RESTART = 2 ] || exit 4";
         assertThat(shell(script).processes(2).restarts(2).backoff(Duration.ofMillis(50)).run()).isZero();
@@ -167,7 +167,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldGoOnWithoutThoseThatMayFail() {
+    void goesOnWithoutThoseThatMayFail() {
         String script = "[ $STARLING_RANK = 0 ] || exit 6; sleep 0.5; echo done";
         assertThat(shell(script).processes(3).tolerate(2).run()).isZero();
         assertThat(lines(out)).containsExactly("[0] done");
@@ -178,7 +178,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldEndServersAfterTheWorkers() {
+    void endsServersAfterTheWorkers() {
         String script = "if [ $STARLING_RANK -lt 2 ]; then sleep 0.2; exit 0; fi;"
                 + " trap 'echo served; exit 0' TERM; while true; do sleep 0.1; done";
         assertThat(shell(script).processes(3).servers(1).grace(Duration.ofSeconds(2)).run()).isZero();
@@ -186,14 +186,14 @@ class LauncherTest {
     }
 
     @Test
-    void shouldLetServersEndByThemselvesFirst() {
+    void letsServersEndByThemselvesFirst() {
         String script = "if [ $STARLING_RANK = 0 ]; then exit 0; fi; sleep 1; echo served";
         assertThat(shell(script).processes(2).servers(1).run()).isZero();
         assertThat(lines(out)).containsExactly("[1] served");
     }
 
     @Test
-    void shouldEndWhenNobodyReads() {
+    void endsWhenNobodyReads() {
         OutputStream full = new OutputStream() {
             @Override
             public void write(int b) throws IOException {
@@ -204,7 +204,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldStartJavaAsThisJvmWasStarted() {
+    void startsJavaAsThisJvmWasStarted() {
         int status = Launcher.ofJava(Told.class, "an argument").output(out, err).processes(2).run();
         assertThat(status).isZero();
         assertThat(lines(out)).contains("[1] 1 an argument " + System.getProperty("java.class.path").hashCode());
@@ -222,7 +222,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldForwardSignals() throws Exception {
+    void forwardsSignals() throws Exception {
         for (int signal : new int[] {Signals.INT, Signals.TERM, Signals.HUP}) {
             if (isIgnored(signal)) {
                 continue;
@@ -241,7 +241,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldEndAllWhenTheJvmIsToldTo() throws Exception {
+    void endsAllWhenTheJvmIsToldTo() throws Exception {
         Process launcher = launcher(false,
                 "trap 'echo heard; exit 1' TERM; echo ready; while true; do sleep 0.05; done");
         Path directory = ready(launcher);
@@ -252,7 +252,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldLeaveNothingWhenTheLauncherIsKilled() throws Exception {
+    void leavesNothingWhenTheLauncherIsKilled() throws Exception {
         Process launcher = launcher(true, "trap '' TERM; sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
                 + " & echo ready; while true; do sleep 0.1; done");
         Path directory = ready(launcher);
@@ -263,7 +263,7 @@ class LauncherTest {
     }
 
     @Test
-    void shouldCloseOnce() throws Exception {
+    void closesOnce() throws Exception {
         Launch launch = shell("exec sleep 100").processes(2).start();
         launch.close();
         launch.close();

@@ -138,13 +138,13 @@ class BadNetworkTest {
     // ---- a bad network ----
 
     @Test
-    void shouldTrainByRingAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsByRingAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
         trainByRingOverALossyNetwork("aeron");
     }
 
     @Test
     @Tag("stress")
-    void shouldTrainByRingOverUcxWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsByRingOverUcxWhenOneInAHundredPacketsIsLost() throws Exception {
         trainByRingOverALossyNetwork("ucx");
     }
 
@@ -159,7 +159,7 @@ class BadNetworkTest {
     }
 
     @Test
-    void shouldAgreeByGossipWhenOneInAHundredPacketsIsLost() throws Exception {
+    void agreesByGossipWhenOneInAHundredPacketsIsLost() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
@@ -173,7 +173,7 @@ class BadNetworkTest {
 
     /** Two workers and a server. */
     @Test
-    void shouldTrainWithAServerAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsWithAServerAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
@@ -188,7 +188,7 @@ class BadNetworkTest {
 
     @Test
     @Tag("stress")
-    void shouldLearnWithAServerThatNobodyWaitsForWhenOneInAHundredPacketsIsLost() throws Exception {
+    void learnsWithAServerThatNobodyWaitsForWhenOneInAHundredPacketsIsLost() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
@@ -206,7 +206,7 @@ class BadNetworkTest {
     }
 
     @Test
-    void shouldTrainByRingAsAloneWhenPacketsAreDelayedAndOvertakeEachOther() throws Exception {
+    void trainsByRingAsAloneWhenPacketsAreDelayedAndOvertakeEachOther() throws Exception {
         List<String> ways = new ArrayList<>();
         for (int to = 0; to < WORLD; to++) {
             ways.add(RELAY_PORT + to + "=" + HostNetwork.address(to) + ':' + PORT);
@@ -232,13 +232,13 @@ class BadNetworkTest {
     // ---- a rank is cut off ----
 
     @Test
-    void shouldTellEachRankWhoIsCutOff() throws Exception {
+    void tellsEachRankWhoIsCutOff() throws Exception {
         tellWhoIsCutOff("aeron");
     }
 
     @Test
     @Tag("stress")
-    void shouldTellEachRankWhoIsCutOffOverUcx() throws Exception {
+    void tellsEachRankWhoIsCutOffOverUcx() throws Exception {
         tellWhoIsCutOff("ucx");
     }
 
@@ -267,13 +267,13 @@ class BadNetworkTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWithoutACutOffRankAndTakeAReplacementIn() throws Exception {
+    void goesOnWithoutACutOffRankAndTakesAReplacementIn() throws Exception {
         goOnWithoutACutOffRankAndTakeAReplacementIn("elastic");
     }
 
     @Test
     @Tag("stress")
-    void shouldGossipWithoutACutOffRankAndTakeAReplacementIn() throws Exception {
+    void gossipsWithoutACutOffRankAndTakesAReplacementIn() throws Exception {
         goOnWithoutACutOffRankAndTakeAReplacementIn("gossip");
     }
 
@@ -315,7 +315,7 @@ class BadNetworkTest {
 
     @Test
     @Tag("stress")
-    void shouldGoOnWithoutACutOffWorkerOfAServerAndTakeAReplacementIn() throws Exception {
+    void goesOnWithoutACutOffWorkerOfAServerAndTakesAReplacementIn() throws Exception {
         long silenceMs = 2 * SILENCE_MS;
         List<Program> ranks = ranks("aeron", "ps", silenceMs, FOR_EVER);
         Program stays = ranks.getFirst();
@@ -337,7 +337,7 @@ class BadNetworkTest {
     }
 
     @Test
-    void shouldWaitForAServerThatIsCutOffForAWhile() throws Exception {
+    void waitsForAServerThatIsCutOffForAWhile() throws Exception {
         List<Program> ranks = ranks("aeron", "ps", PATIENT_MS, FOR_EVER);
         List<Program> workers = ranks.subList(0, 2);
         for (Program worker : workers) {
@@ -358,7 +358,7 @@ class BadNetworkTest {
     // ---- others ----
 
     @Test
-    void shouldLetNeitherAStrangerNorASecondAtThePortDisturb() throws Exception {
+    void letsNeitherAStrangerNorASecondAtThePortDisturb() throws Exception {
         List<Program> ranks = ranks("aeron", "ring", PATIENT_MS, FOR_EVER);
         Program stranger = rank("aeron", "ring", 1, WORLD, PORT, PATIENT_MS, STEPS, hex());
         for (Program rank : ranks) {

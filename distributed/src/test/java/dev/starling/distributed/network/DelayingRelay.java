@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
  * {@value #TELL_EVERY} that were overtaken how many that are, and of how many.
  */
 final class DelayingRelay {
-    private static final long LEAST_NS = TimeUnit.MICROSECONDS.toNanos(200);
+    private static final long MIN_NS = TimeUnit.MICROSECONDS.toNanos(200);
     private static final int JITTER_NS = (int) TimeUnit.MILLISECONDS.toNanos(3);
     private static final int TELL_EVERY = 100;
     private static final int LONGEST = 65_536;
@@ -101,7 +101,7 @@ final class DelayingRelay {
             } else {
                 way = (Way) key.attachment();
             }
-            delayed.add(new Delayed(System.nanoTime() + LEAST_NS + random.nextInt(JITTER_NS), count++, bytes, way));
+            delayed.add(new Delayed(System.nanoTime() + MIN_NS + random.nextInt(JITTER_NS), count++, bytes, way));
         }
     }
 

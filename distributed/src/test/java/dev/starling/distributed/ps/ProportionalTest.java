@@ -133,7 +133,7 @@ class ProportionalTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2})
-    void shouldGiveASlowWorkerLessAndTrainAsOneProcessDoes(int servers) {
+    void givesASlowWorkerLessAndTrainsAsOneProcessDoes(int servers) {
         Run alone = train(new SingleProcess(), rows -> { });
         List<Run> runs = simulate(servers, 1, 2, 4);
         for (int step = 0; step < STEPS; step++) {
@@ -162,7 +162,7 @@ class ProportionalTest {
     }
 
     @Test
-    void shouldTrainInThreadsAsOneProcessDoes() {
+    void trainsInThreadsAsOneProcessDoes() {
         Run alone = train(new SingleProcess(), rows -> { });
         List<Run> runs = Cluster.local(3).run(group -> {
             if (group.rank() == 2) {
@@ -195,7 +195,7 @@ class ProportionalTest {
     }
 
     @Test
-    void shouldStayEvenUnlessTold() {
+    void staysEvenUnlessTold() {
         List<Run> runs = Cluster.local(3).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
@@ -209,7 +209,7 @@ class ProportionalTest {
 
     @ParameterizedTest
     @ValueSource(ints = {-1, 0, 3})
-    void shouldRefuseWhereWorkersTakeBatchesOfTheirOwn(int bound) {
+    void refusesWhereWorkersTakeBatchesOfTheirOwn(int bound) {
         Consistency apart = bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound);
         assertThatThrownBy(() -> Cluster.local(1).run(group -> ParameterServer.worker(group, 0).workers(2)
                 .consistency(apart).proportional().build())).isInstanceOf(TensorException.class)
@@ -219,7 +219,7 @@ class ProportionalTest {
     }
 
     @Test
-    void shouldRefuseWorkersThatDivideDifferently() {
+    void refusesWorkersThatDivideDifferently() {
         assertThatThrownBy(() -> Cluster.local(3).patience(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());

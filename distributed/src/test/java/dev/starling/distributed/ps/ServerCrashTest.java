@@ -22,7 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 class ServerCrashTest {
     private static final int KILLS = 4;
     /** What is heard of each server before it is killed, however slow the machine is. */
-    private static final int LEAST_WORDS = 100;
+    private static final int MIN_WORDS = 100;
 
     @TempDir
     Path directory;
@@ -61,7 +61,7 @@ class ServerCrashTest {
                     told[slot] = known;
                 }
                 long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(300 + random.nextInt(700));
-                for (int words = 0; words < LEAST_WORDS || System.nanoTime() < end; words++) {
+                for (int words = 0; words < MIN_WORDS || System.nanoTime() < end; words++) {
                     int slot = in.readInt();
                     told[slot] = Math.max(told[slot], in.readLong());
                 }

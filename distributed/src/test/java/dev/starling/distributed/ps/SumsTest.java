@@ -6,7 +6,7 @@ import org.junit.jupiter.api.Test;
 
 class SumsTest {
     @Test
-    void shouldAddUpRoundByRound() {
+    void addsUpRoundByRound() {
         Sums sums = new Sums(2);
         for (int round = 0; round < 3; round++) {
             assertThat(sums.add(1, round, new double[] {1, round})).isFalse();
@@ -19,7 +19,7 @@ class SumsTest {
     }
 
     @Test
-    void shouldLeaveOutWhatIsOfAnotherRound() {
+    void leavesOutWhatIsOfAnotherRound() {
         Sums sums = new Sums(2);
         sums.add(0, 0, new double[] {1});
         sums.add(1, 0, new double[] {1});

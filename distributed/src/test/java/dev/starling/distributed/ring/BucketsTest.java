@@ -106,7 +106,7 @@ class BucketsTest {
     }
 
     @Test
-    void shouldBeginABucketAsSoonAsItIsFull() {
+    void beginsABucketAsSoonAsItIsFull() {
         Recorder[] made = new Recorder[1];
         try (Scope scope = Scope.open("test")) {
             Tensor gradient = Tensor.zeros(COUNT);
@@ -132,7 +132,7 @@ class BucketsTest {
 
     /** Two ranks have the sum of one gradient before either has the next. */
     @Test
-    void shouldSendGradientsBeforeTheLastIsThere() {
+    void sendsGradientsBeforeTheLastIsThere() {
         ThreadLocal<LongAdder> counters = ThreadLocal.withInitial(LongAdder::new);
         TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(false);
         Cluster both = new Cluster(local, 2, Coordinator.OnLoss.END);

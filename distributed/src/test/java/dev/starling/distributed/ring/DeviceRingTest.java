@@ -51,7 +51,7 @@ class DeviceRingTest {
 
     @ParameterizedTest
     @ValueSource(ints = {2, 3})
-    void shouldTrainAsOneProcessDoes(int world) {
+    void trainsAsOneProcessDoes(int world) {
         Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
         List<Outcome> all = ring(Cluster.local(world), PlayedDevices::of, r -> r);
         // Two buckets or more in each step.
@@ -63,7 +63,7 @@ class DeviceRingTest {
     }
 
     @Test
-    void shouldSendHalfTheBytes() {
+    void sendsHalfTheBytes() {
         List<Outcome> both = ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::halfPrecision);
         assertThat(PlayedDevices.SUMS.get()).isPositive();
         assertAlike(both.get(1), both.get(0), 0);
@@ -71,7 +71,7 @@ class DeviceRingTest {
     }
 
     @Test
-    void shouldGoThroughTheHostWhereDevicesCannotSum() {
+    void goesThroughTheHostWhereDevicesCannotSum() {
         Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
         List<List<Outcome>> all = List.of(
                 ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::throughHost),
@@ -86,7 +86,7 @@ class DeviceRingTest {
     }
 
     @Test
-    void shouldWarnOfRanksThatShareADevice() {
+    void warnsOfRanksThatShareADevice() {
         List<String> said = new CopyOnWriteArrayList<>();
         Handler ear = new Handler() {
             @Override
@@ -115,7 +115,7 @@ class DeviceRingTest {
     }
 
     @Test
-    void shouldEndWhenARankIsLost() {
+    void endsWhenARankIsLost() {
         TrainingListener leaves = new TrainingListener() {
             @Override
             public void stepEnded(Progress progress) {
@@ -133,7 +133,7 @@ class DeviceRingTest {
 
     /** The group goes on after the training, and tells of changes. */
     @Test
-    void shouldNotHearOfChangesAfterTheEnd() {
+    void doesNotHearOfChangesAfterTheEnd() {
         Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()), 2, Coordinator.OnLoss.REFORM);
         cluster.run(group -> {
             Device.with(PlayedDevices.of(group.rank()), () -> Runs.train(Runs::cnn,

@@ -162,7 +162,7 @@ class ElasticTest {
 
     @ParameterizedTest
     @CsvSource({"0, 17", "1, 17", "2, 0", "2, 11", "1, 109"})
-    void shouldGoOnWithoutALostRank(int lost, long step) throws Exception {
+    void goesOnWithoutALostRank(int lost, long step) throws Exception {
         Outcome alone = alone();
         gather(3, Coordinator.OnLoss.REFORM);
         List<FutureTask<Outcome>> ranks = new ArrayList<>();
@@ -177,7 +177,7 @@ class ElasticTest {
 
     /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
     @Test
-    void shouldGoOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) throws Exception {
+    void goesOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) throws Exception {
         Runs.train(Runs::mlp, new SingleProcess(), b -> b.epochs(4).checkpoints(directory));
         gather(2, Coordinator.OnLoss.REFORM);
         CountDownLatch isOther = new CountDownLatch(1);
@@ -204,7 +204,7 @@ class ElasticTest {
     }
 
     @Test
-    void shouldGoOnAlone() throws Exception {
+    void goesOnAlone() throws Exception {
         gather(3, Coordinator.OnLoss.REFORM);
         FutureTask<Outcome> zero = start(0, true, dyingIn(30));
         FutureTask<Outcome> one = start(1, true, dyingIn(31));
@@ -216,7 +216,7 @@ class ElasticTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
-    void shouldGoOnWheneverARankIsLost(long seed, @TempDir Path directory) throws Exception {
+    void goesOnWheneverARankIsLost(long seed, @TempDir Path directory) throws Exception {
         checkpoints = directory;
         Random random = new Random(seed);
         Outcome alone = alone();
@@ -274,7 +274,7 @@ class ElasticTest {
     }
 
     @Test
-    void shouldTakeInANewcomer() throws Exception {
+    void takesInANewcomer() throws Exception {
         Outcome alone = alone();
         gather(2, Coordinator.OnLoss.REFORM);
         CountDownLatch reached = new CountDownLatch(1);
@@ -308,7 +308,7 @@ class ElasticTest {
     }
 
     @Test
-    void shouldReplaceALostRank() throws Exception {
+    void replacesALostRank() throws Exception {
         Outcome alone = alone();
         gather(2, Coordinator.OnLoss.REFORM);
         FutureTask<Outcome> zero = start(0, true, new Fate() {
@@ -336,7 +336,7 @@ class ElasticTest {
     }
 
     @Test
-    void shouldEndEverywhereWithTheLostRankUnlessElastic() throws Exception {
+    void endsEverywhereWithTheLostRankUnlessElastic() throws Exception {
         gather(3, Coordinator.OnLoss.END);
         Map<Integer, Long> ended = new ConcurrentHashMap<>();
         List<FutureTask<Outcome>> ranks = new ArrayList<>();

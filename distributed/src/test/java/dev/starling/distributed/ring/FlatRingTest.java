@@ -151,13 +151,13 @@ class FlatRingTest {
     }
 
     @Test
-    void shouldTakeNoMemoryStepByStep() {
+    void takesNoMemoryStepByStep() {
         assertFlat(200);
     }
 
     @Test
     @Tag("stress")
-    void shouldTakeNoMemoryInTenThousandSteps() {
+    void takesNoMemoryInTenThousandSteps() {
         assertFlat(1000);
     }
 

@@ -54,7 +54,7 @@ class ParameterChangesTest {
     }
 
     @Test
-    void shouldTrainAsOneProcessDoesWhereAllRanksFreeze() {
+    void trainsAsOneProcessDoesWhereAllRanksFreeze() {
         Outcome alone = train(new SingleProcess(), true, false);
         List<Outcome> all = Cluster.local(WORLD).run(group ->
                 train(RingAllReduce.over(group).bucketBytes(512).build(), true, group.rank() > 0));
@@ -67,7 +67,7 @@ class ParameterChangesTest {
     }
 
     @Test
-    void shouldRefuseAParameterThatIsFrozenOnOneRankOnly() {
+    void refusesAParameterThatIsFrozenOnOneRankOnly() {
         List<Throwable> all = failures(strategy -> train(strategy, strategy.rank() == 1, false));
         for (Throwable each : all) {
             assertThat(each).isInstanceOf(DistributedException.class)
@@ -76,7 +76,7 @@ class ParameterChangesTest {
     }
 
     @Test
-    void shouldRefuseAStepOnAllRanksWhereTheGradientOfOneIsNotFinite() {
+    void refusesAStepOnAllRanksWhereTheGradientOfOneIsNotFinite() {
         List<float[]> weights = new ArrayList<>();
         List<Throwable> all = failures(strategy -> {
             int[] passes = new int[1];

@@ -80,19 +80,19 @@ class RingAllReduceTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4})
-    void shouldTrainAPerceptronAsOneProcessDoes(int world) {
+    void trainsAPerceptronAsOneProcessDoes(int world) {
         assertEquivalent(world, Runs::mlp);
     }
 
     @ParameterizedTest
     @ValueSource(ints = {2, 3, 4})
-    void shouldTrainAConvolutionalNetworkAsOneProcessDoes(int world) {
+    void trainsAConvolutionalNetworkAsOneProcessDoes(int world) {
         assertEquivalent(world, Runs::cnn);
     }
 
     @ParameterizedTest
     @CsvSource({"local, 2", "local, 3", "aeron, 2", "aeron, 3", "ucx, 2"})
-    void shouldTrainAsOneProcessDoesWithoutSharedMemory(String wire, int world) {
+    void trainsAsOneProcessDoesWithoutSharedMemory(String wire, int world) {
         Outcome alone = alone(Runs::cnn);
         List<Outcome> all = withoutSharedMemory(wire, world);
         assertAlike(all.getFirst(), alone, ROUNDING);
@@ -109,7 +109,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldAccumulate() {
+    void accumulates() {
         Outcome alone = alone(Runs::mlp);
         List<Outcome> both = Cluster.local(2).run(group -> Runs.train(Runs::mlp, Runs.BATCH / 4,
                 RingAllReduce.over(group).build(), b -> b.accumulate(4)));
@@ -118,7 +118,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldSendHalfTheBytes() {
+    void sendsHalfTheBytes() {
         // Of each gradient either rank sends one half to be added up and the other as a sum; all else is little.
         double elements = 2.0 * Runs.STEPS * WIDE;
         assertThat(bytesSent(r -> r) / elements).isBetween(4.0, 4.3);
@@ -136,7 +136,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldLearnWithHalfTheBytes() {
+    void learnsWithHalfTheBytes() {
         Outcome alone = alone(Runs::mlp);
         List<Outcome> both = ring(2, Runs::mlp, RingAllReduce.Builder::halfPrecision, b -> { });
         assertAlike(both.get(1), both.get(0), 0);
@@ -146,7 +146,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldAgreeOnRunningStatistics() {
+    void agreesOnRunningStatistics() {
         List<Outcome> all = ring(3, Runs::normed, r -> r, b -> { });
         assertAlike(all.get(1), all.get(0), 0);
         assertAlike(all.get(2), all.get(0), 0);
@@ -173,7 +173,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldLeaveParametersAloneThatNobodyUses() {
+    void leavesParametersAloneThatNobodyUses() {
         Function<Generator, Layer> network = g -> new Idle(Linear.of(36, 4, g), Linear.of(36, 4, g), false);
         Outcome alone = alone(network);
         List<Outcome> both = ring(2, network, r -> r.bucketBytes(512), b -> { });
@@ -182,7 +182,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldCountGradientsThatSomeRanksLackAsZeros() {
+    void countsGradientsThatSomeRanksLackAsZeros() {
         List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Idle(Linear.of(36, 4, g),
                 Linear.of(36, 4, g), group.rank() == 1), RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
         assertAlike(both.get(1), both.get(0), 0);
@@ -205,7 +205,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldStopTogether() {
+    void stopsTogether() {
         List<Outcome> all = Cluster.local(3).run(group -> Runs.train(Runs::mlp, RingAllReduce.over(group).build(),
                 b -> b.listeners(stopAt(group.rank() == 1 ? 25 : 1000))));
         assertThat(all).allSatisfy(each -> {
@@ -215,7 +215,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldGoOnFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) {
+    void goesOnFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) {
         Outcome alone = alone(Runs::cnn);
         ring(3, Runs::cnn, r -> r, b -> b.checkpoints(directory, 10).listeners(stopAt(37)));
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(38);
@@ -231,14 +231,14 @@ class RingAllReduceTest {
     // ---- mistakes ----
 
     @Test
-    void shouldRefuseRanksWithDifferentModels() {
+    void refusesRanksWithDifferentModels() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> Runs.train(group.rank() == 0 ? Runs::mlp : Runs::cnn,
                 RingAllReduce.over(group).build(), b -> { }))).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("rank 1 trains another model than rank 0");
     }
 
     @Test
-    void shouldLeaveInTheMidstOfAStep() {
+    void leavesInTheMidstOfAStep() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
             try (Scope scope = Scope.open();
                     Layer net = Runs.mlp(Generator.seeded(1));
@@ -275,7 +275,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldGiveASlowRankLess() {
+    void givesASlowRankLess() {
         List<int[]> rows = Cluster.local(2).run(group -> {
             RingAllReduce ring = RingAllReduce.over(group).proportional().build();
             Outcome[] outcome = new Outcome[1];
@@ -296,7 +296,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void shouldTrainAsOneProcessDoesWithUnequalParts() {
+    void trainsAsOneProcessDoesWithUnequalParts() {
         Outcome alone = alone(g -> new Slow(Runs.mlp(g), 0));
         List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Slow(Runs.mlp(g),
                 group.rank() == 0 ? 20_000 : 80_000), RingAllReduce.over(group).proportional().build(), b -> { }));

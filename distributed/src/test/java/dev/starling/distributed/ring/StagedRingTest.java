@@ -58,7 +58,7 @@ class StagedRingTest {
     /** The same bits as where all is on the host, for the devices compute as that does. */
     @ParameterizedTest
     @CsvSource({"2, true, false", "3, true, false", "2, false, false", "3, false, true", "2, true, true"})
-    void shouldTrainAsRanksOfTheHostDo(int world, boolean shared, boolean half) {
+    void trainsAsRanksOfTheHostDo(int world, boolean shared, boolean half) {
         TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(shared)
                 .silence(Duration.ofSeconds(5));
         UnaryOperator<RingAllReduce.Builder> how = r -> half ? r.halfPrecision() : r;
@@ -73,7 +73,7 @@ class StagedRingTest {
     }
 
     @Test
-    void shouldTrainBesideRanksOfTheHost() {
+    void trainsBesideRanksOfTheHost() {
         List<Outcome> expected = ring(Cluster.local(2), _ -> Device.cpu(), r -> r);
         List<Outcome> both = ring(Cluster.local(2), rank -> rank == 0 ? Device.cpu() : ApartDevices.of(1), r -> r);
         assertAlike(both.get(0), expected.get(0), 0);
@@ -81,7 +81,7 @@ class StagedRingTest {
     }
 
     @Test
-    void shouldEndWhenARankIsLost() {
+    void endsWhenARankIsLost() {
         TrainingListener leaves = new TrainingListener() {
             @Override
             public void stepEnded(Progress progress) {
@@ -98,7 +98,7 @@ class StagedRingTest {
     }
 
     @Test
-    void shouldGoOnWithThoseWhoAreLeft() {
+    void goesOnWithThoseWhoAreLeft() {
         Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10)), 3,
                 Coordinator.OnLoss.REFORM);
         List<Outcome> all = cluster.run(group -> {
@@ -148,7 +148,7 @@ class StagedRingTest {
     }
 
     @Test
-    void shouldTellAllRanksOfACopyThatFails() {
+    void tellsAllRanksOfACopyThatFails() {
         for (Throwable thrown : twoSteps(Fault.FAILING, Duration.ofSeconds(10))) {
             assertThat(thrown).isInstanceOf(DistributedException.class).hasMessageContaining("it broke");
         }
@@ -156,7 +156,7 @@ class StagedRingTest {
     }
 
     @Test
-    void shouldNotWaitForeverForACopy() {
+    void doesNotWaitForeverForACopy() {
         for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(2))) {
             assertThat(thrown).isInstanceOf(DistributedException.class)
                     .hasMessageMatching("(?s).*rank [01] gives to .*gradient bucket .*is not there yet.*");

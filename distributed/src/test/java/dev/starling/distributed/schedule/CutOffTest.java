@@ -67,7 +67,7 @@ class CutOffTest {
 
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 2})
-    void shouldComeBack(long rank) {
+    void comesBack(long rank) {
         String one = "rank" + rank;
         Set<String> rest = new HashSet<>(Schedule.names(3));
         rest.remove(one);

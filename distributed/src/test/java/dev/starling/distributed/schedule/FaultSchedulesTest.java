@@ -56,35 +56,35 @@ class FaultSchedulesTest {
     }
 
     @Test
-    void shouldGossip() {
+    void gossips() {
         run(Sweep.some(1306, 2783, 4097, 4682, 6065, 6399), OnLoss.REFORM, Gossip::of, Sweep::finite);
     }
 
     @Test
     @Tag("stress")
-    void shouldGossipForLong() {
+    void gossipsForLong() {
         run(Sweep.many(), OnLoss.REFORM, Gossip::of, Sweep::finite);
     }
 
     @Test
-    void shouldReduce() {
+    void reduces() {
         run(Sweep.some(3008, 4097, 5120, 7682), OnLoss.END, FaultSchedulesTest::ring, Sweep::alike);
     }
 
     @Test
     @Tag("stress")
-    void shouldReduceForLong() {
+    void reducesForLong() {
         run(Sweep.many(), OnLoss.END, FaultSchedulesTest::ring, Sweep::alike);
     }
 
     @Test
-    void shouldReduceElastically() {
+    void reducesElastically() {
         run(Sweep.some(4097), OnLoss.REFORM, FaultSchedulesTest::elasticRing, FaultSchedulesTest::survivorsAlike);
     }
 
     @Test
     @Tag("stress")
-    void shouldReduceElasticallyForLong() {
+    void reducesElasticallyForLong() {
         run(Sweep.many(), OnLoss.REFORM, FaultSchedulesTest::elasticRing, FaultSchedulesTest::survivorsAlike);
     }
 }

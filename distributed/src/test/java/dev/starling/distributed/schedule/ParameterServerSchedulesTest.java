@@ -65,35 +65,35 @@ class ParameterServerSchedulesTest {
     }
 
     @Test
-    void shouldServeWhoDoesNotWait() {
+    void servesWhoDoesNotWait() {
         run(Sweep.some(1474, 2957, 6422, 6838), new Consistency.Asynchronous());
     }
 
     @Test
-    void shouldServeWithABound() {
+    void servesWithABound() {
         run(Sweep.some(1366, 2596, 3293, 8879, 8936, 10426), new Consistency.Stale(1));
     }
 
     @Test
-    void shouldServeInStep() {
+    void servesInStep() {
         run(Sweep.some(1995, 3123, 6346, 8913), new Consistency.Synchronous());
     }
 
     @Test
     @Tag("stress")
-    void shouldServeWhoDoesNotWaitForLong() {
+    void servesWhoDoesNotWaitForLong() {
         run(Sweep.many(), new Consistency.Asynchronous());
     }
 
     @Test
     @Tag("stress")
-    void shouldServeWithABoundForLong() {
+    void servesWithABoundForLong() {
         run(Sweep.many(), new Consistency.Stale(1));
     }
 
     @Test
     @Tag("stress")
-    void shouldServeInStepForLong() {
+    void servesInStepForLong() {
         run(Sweep.many(), new Consistency.Synchronous());
     }
 }

@@ -56,7 +56,7 @@ final class Schedule {
     private static final int EXAMPLES = 48;
     private static final int BATCH = 12;
     private static final int EPOCHS = 8;
-    private static final int MOST_KEPT = 16;
+    private static final int MAX_KEPT = 16;
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
 
     private final FaultPlan plan;
@@ -294,16 +294,16 @@ final class Schedule {
             all = Arrays.copyOf(all, all.length + next.length);
             System.arraycopy(next, 0, all, all.length - next.length, next.length);
         }
-        if (all.length <= MOST_KEPT) {
+        if (all.length <= MAX_KEPT) {
             return all;
         }
-        float[] some = Arrays.copyOf(all, MOST_KEPT + 2);
+        float[] some = Arrays.copyOf(all, MAX_KEPT + 2);
         double sum = 0;
         for (float each : all) {
             sum += each;
         }
-        some[MOST_KEPT] = (float) sum;
-        some[MOST_KEPT + 1] = Arrays.hashCode(all);
+        some[MAX_KEPT] = (float) sum;
+        some[MAX_KEPT + 1] = Arrays.hashCode(all);
         return some;
     }
 

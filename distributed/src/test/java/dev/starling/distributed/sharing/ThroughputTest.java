@@ -34,7 +34,7 @@ class ThroughputTest {
     }
 
     @Test
-    void shouldBeginEvenAndFollowRates() {
+    void beginsEvenAndFollowsRates() {
         Throughput throughput = new Throughput(3);
         assertThat(parts(throughput, 3)).containsExactly(new double[] {1 / 3.0, 1 / 3.0, 1 / 3.0}, within(1e-3));
         assertThat(divide(throughput, 400, 200, 100)).containsExactly(new double[] {4 / 7.0, 2 / 7.0, 1 / 7.0},
@@ -44,7 +44,7 @@ class ThroughputTest {
     }
 
     @Test
-    void shouldLeaveTheSlowestEnoughToBeMeasured() {
+    void leavesTheSlowestEnoughToBeMeasured() {
         double[] parts = divide(new Throughput(2), 1e6, 1);
         // Of rates with mean m, what is counted at least is m/16.
         assertThat(parts[1]).isCloseTo(1 / 33.0, within(1e-3));
@@ -54,14 +54,14 @@ class ThroughputTest {
     }
 
     @Test
-    void shouldTakeThoseForAverageThatComputedNothing() {
+    void takesThoseForAverageThatComputedNothing() {
         assertThat(divide(new Throughput(3), 300, 0, 100)).containsExactly(new double[] {3 / 6.0, 2 / 6.0, 1 / 6.0},
                 within(1e-3));
         assertThat(divide(new Throughput(2), 0, 0)).containsExactly(0.5, 0.5);
     }
 
     @Test
-    void shouldNotDivideAnewForLittle() {
+    void doesNotDivideAnewForLittle() {
         Throughput throughput = new Throughput(2);
         double[] parts = divide(throughput, 300, 100);
         assertThat(divide(throughput, 310, 100)).containsExactly(parts);
@@ -69,7 +69,7 @@ class ThroughputTest {
     }
 
     @Test
-    void shouldMakeUpTheWholeWhateverTheRates() {
+    void makesUpTheWholeWhateverTheRates() {
         Random random = new Random(1);
         for (int trial = 0; trial < 500; trial++) {
             int world = 1 + random.nextInt(40);
@@ -82,7 +82,7 @@ class ThroughputTest {
     }
 
     @Test
-    void shouldMeasureWhileTheClockRuns() {
+    void measuresWhileTheClockRuns() {
         Throughput throughput = new Throughput(2);
         assertThat(throughput.rate()).isZero();
         throughput.resume(1_000_000_000L);

@@ -31,7 +31,7 @@ import java.util.function.LongConsumer;
 final class LongRun {
     private static final int BATCHES = 100;
     private static final int BATCH = 16;
-    private static final long LONGEST_NS = 20_000_000_000L;
+    private static final long MAX_NS = 20_000_000_000L;
 
     private LongRun() { }
 
@@ -73,7 +73,7 @@ final class LongRun {
                 Holdings now = Holdings.of(step, made[1]);
                 made[1] = Long.MAX_VALUE;
                 if (all.size() == 2 && end[0] == Long.MAX_VALUE) {
-                    end[0] = System.nanoTime() + LONGEST_NS;
+                    end[0] = System.nanoTime() + MAX_NS;
                 }
                 if (all.size() < 2 || now.takesNoMoreSince(all.get(1), all.get(0)) || System.nanoTime() > end[0]) {
                     all.add(now);

@@ -49,7 +49,7 @@ class LongRunProcessesTest {
     @Tag("stress")
     @CsvSource({"ring, aeron", "elastic, aeron", "gossip, aeron", "ps async, aeron", "ps stale, aeron",
         "ps sync, aeron"})
-    void shouldBeFlat(String strategy, String wire) throws Exception {
+    void isFlat(String strategy, String wire) throws Exception {
         assertFlat(strategy, wire, 10_000);
     }
 

@@ -50,7 +50,7 @@ class LongRunTest {
     }
 
     @AfterEach
-    void shouldLeaveNothingBehind() throws Exception {
+    void leavesNothingBehind() throws Exception {
         Set<String> after = left();
         // A thread that has told its result is gone a moment later.
         for (long end = System.nanoTime() + 5_000_000_000L; !before.containsAll(after) && System.nanoTime() < end;) {
@@ -87,27 +87,27 @@ class LongRunTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"ring", "elastic", "gossip"})
-    void shouldBeFlat(String strategy) {
+    void isFlat(String strategy) {
         assertFlat("local", strategy, 1_000, null);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @ValueSource(strings = {"ring", "elastic", "gossip"})
-    void shouldBeFlatForLong(String strategy) {
+    void isFlatForLong(String strategy) {
         assertFlat("local", strategy, 10_000, null);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"ps async", "ps stale", "ps sync"})
-    void shouldBeFlatWithAServer(String strategy) {
+    void isFlatWithAServer(String strategy) {
         assertFlat("local", strategy, 1_000, ServerConfig.inMemory());
     }
 
     @ParameterizedTest
     @Tag("stress")
     @ValueSource(strings = {"ps async", "ps stale", "ps sync"})
-    void shouldBeFlatWithAServerForLong(String strategy, @TempDir Path directory) {
+    void isFlatWithAServerForLong(String strategy, @TempDir Path directory) {
         assertFlat("local", strategy, 10_000, ServerConfig.in(directory).journalBytes(1 << 20));
     }
 
@@ -132,14 +132,14 @@ class LongRunTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"elastic", "gossip"})
-    void shouldBeFlatWhenSomebodyComesAndGoes(String strategy) throws Exception {
+    void isFlatWhenSomebodyComesAndGoes(String strategy) throws Exception {
         assertFlatWithGuests(strategy, 10);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @ValueSource(strings = {"elastic", "gossip"})
-    void shouldBeFlatWhenManyComeAndGo(String strategy) throws Exception {
+    void isFlatWhenManyComeAndGo(String strategy) throws Exception {
         assertFlatWithGuests(strategy, 100);
     }
 

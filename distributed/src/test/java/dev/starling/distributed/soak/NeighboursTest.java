@@ -113,7 +113,7 @@ class NeighboursTest {
     @CsvSource({"local, ring, gossip", "local, gossip, ring", "local, ring, ring", "local, ps async, ring",
         "aeron, ring, gossip", "aeron, gossip, ring", "aeron, ring, ps async", "aeron, ps async, gossip",
         "aeron, ps sync, ps async", "ucx, ring, gossip", "ucx, ps async, ring"})
-    void shouldNotNoticeThatTheOtherDies(String wire, String lives, String dies) throws Exception {
+    void doesNotNoticeThatTheOtherDies(String wire, String lives, String dies) throws Exception {
         try (Neighbour one = new Neighbour(wire, lives); Neighbour other = new Neighbour(wire, dies)) {
             one.awaitSteps(STEPS);
             other.awaitSteps(STEPS);
@@ -140,7 +140,7 @@ class NeighboursTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"local", "aeron", "ucx"})
-    void shouldTakeNobodyOfTheOther(String wire) throws Exception {
+    void takesNobodyOfTheOther(String wire) throws Exception {
         try (Neighbour one = new Neighbour(wire, "elastic"); Neighbour other = new Neighbour(wire, "gossip")) {
             one.awaitSteps(STEPS);
             TransportConfig stranger = Cluster.transport(wire);

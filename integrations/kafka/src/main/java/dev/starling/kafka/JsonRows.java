@@ -5,13 +5,13 @@ import java.util.regex.Pattern;
 
 /** Rows as JSON arrays of numbers. */
 record JsonRows(int columns) implements RowCodec {
-    private static final int LONGEST_NUMBER = 64;
+    private static final int MAX_NUMBER = 64;
     private static final Pattern NUMBER = Pattern.compile("-?(0|[1-9]\\d*+)(\\.\\d++)?([eE][+-]?\\d++)?");
 
     @Override
     public void decode(byte[] value, float[] into, int at) {
         String text = new String(value, StandardCharsets.UTF_8).strip();
-        if (value.length > (columns + 1L) * LONGEST_NUMBER || !text.startsWith("[") || !text.endsWith("]")) {
+        if (value.length > (columns + 1L) * MAX_NUMBER || !text.startsWith("[") || !text.endsWith("]")) {
             throw new StreamException("a row must be a JSON array of " + columns + " numbers, got " + excerpt(text));
         }
         String[] numbers = text.substring(1, text.length() - 1).split(",", -1);

@@ -43,7 +43,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  */
 public final class KafkaGossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
-    private static final double LEAST_MASS = 1e-6;
+    private static final double MIN_MASS = 1e-6;
 
     private final KafkaCluster cluster;
     private final String topic;
@@ -268,7 +268,7 @@ public final class KafkaGossip implements DistributionStrategy {
             mass = 1;
         }
         double share = mass / (1 + others);
-        if (sending.get() > 0 || share < LEAST_MASS) {
+        if (sending.get() > 0 || share < MIN_MASS) {
             return;
         }
         Map<String, Parameter> sent = half ? weights.halves() : weights.whole();

@@ -19,7 +19,7 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
     private static final String PART = "starling.part";
     private static final String MASS = "starling.mass";
     private static final int PART_BYTES = 512 * 1024;
-    private static final int MOST_PARTS = 1 << 12;
+    private static final int MAX_PARTS = 1 << 12;
 
     /** Cuts weights into records. */
     static List<ProducerRecord<byte[], byte[]>> parts(String topic, String site, long number, double mass,
@@ -71,7 +71,7 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
                 next = 0;
                 file.reset();
             }
-            if (!number.equals(fields[0]) || index != next || count > MOST_PARTS) {
+            if (!number.equals(fields[0]) || index != next || count > MAX_PARTS) {
                 number = "";
                 file.reset();
                 return null;

@@ -31,7 +31,7 @@ class BrokerAwayTest {
     }
 
     @Test
-    void shouldSayThatNoBrokerAnswers() {
+    void saysThatNoBrokerAnswers() {
         within(Duration.ofSeconds(15), () -> {
             assertThatThrownBy(() -> scorer(AWAY).open()).isInstanceOf(StreamException.class)
                     .hasMessageContaining("the brokers at 127.0.0.1:1 have not answered within 1.0 s")
@@ -58,7 +58,7 @@ class BrokerAwayTest {
     }
 
     @Test
-    void shouldGoOnWhenTheBrokerComesBackAndEndWhenItDoesNot() {
+    void goesOnWhenTheBrokerComesBackAndEndsWhenItDoesNot() {
         try (EmbeddedBroker broker = EmbeddedBroker.start()) {
             broker.topics(Map.of("in", 1, "out", 1, "dead", 1, "models", 1, "labelled", 1));
             KafkaCluster cluster = KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(6));

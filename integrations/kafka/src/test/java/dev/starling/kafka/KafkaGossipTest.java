@@ -92,14 +92,14 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldConvergeOverTheBrokerAlone(EmbeddedBroker broker) {
+    void convergesOverTheBrokerAlone(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         converge(KafkaGossip.of(cluster, topic, "a").period(5), KafkaGossip.of(cluster, topic, "b").period(5), 0.05);
     }
 
     @Test
-    void shouldConvergeWithHalfTheBytes(EmbeddedBroker broker) {
+    void convergesWithHalfTheBytes(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         converge(KafkaGossip.of(cluster, topic, "a").period(5).half(),
@@ -107,7 +107,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldBeginWithTheWeightsOfASiteThatTrains(EmbeddedBroker broker) {
+    void beginsWithTheWeightsOfASiteThatTrains(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 2);
         Generator random = Generator.seeded(9);
@@ -126,7 +126,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldLeaveOutWhatIsStaleMalformedOrOfAnotherModel(EmbeddedBroker broker) {
+    void leavesOutWhatIsStaleMalformedOrOfAnotherModel(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         Generator random = Generator.seeded(9);
@@ -198,7 +198,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldGiveAllRanksOfASiteTheWeightsOfRankZero(EmbeddedBroker broker) {
+    void givesAllRanksOfASiteTheWeightsOfRankZero(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         Exchanger<double[]> meeting = new Exchanger<>();
@@ -217,7 +217,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldCutLargeModelsIntoParts(EmbeddedBroker broker) {
+    void cutsLargeModelsIntoParts(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         try (Layer large = Linear.of(700, 500, Generator.seeded(1));
@@ -238,7 +238,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void shouldSayWithinTheDeadlineThatTheBrokerIsAway() {
+    void saysWithinTheDeadlineThatTheBrokerIsAway() {
         KafkaCluster away = KafkaCluster.at("127.0.0.1:1").deadline(Duration.ofSeconds(2));
         long start = System.nanoTime();
         assertThatThrownBy(() -> new Site(KafkaGossip.of(away, "weights", "a"), 0))

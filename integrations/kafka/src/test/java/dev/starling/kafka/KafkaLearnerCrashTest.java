@@ -30,14 +30,14 @@ class KafkaLearnerCrashTest {
 
     @Test
     @Timeout(150)
-    void shouldCountEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
+    void countsEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
         check(broker, 20_000, 2, Duration.ofSeconds(120));
     }
 
     @Test
     @Tag("stress")
     @Timeout(400)
-    void shouldCountEachRecordOnceWhenKilledTenTimes(EmbeddedBroker broker) throws Exception {
+    void countsEachRecordOnceWhenKilledTenTimes(EmbeddedBroker broker) throws Exception {
         check(broker, 300_000, 10, Duration.ofSeconds(360));
     }
 

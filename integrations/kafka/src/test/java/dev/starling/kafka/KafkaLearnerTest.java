@@ -83,7 +83,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void shouldPublishWhatIsBetterOnTheWindow() {
+    void publishesWhatIsBetterOnTheWindow() {
         write(0, 4000, false);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
                 KafkaLearner learner = settings(model, adam).open()) {
@@ -108,7 +108,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void shouldGoOnFromTheCheckpointAndAnnounceOnce() {
+    void goesOnFromTheCheckpointAndAnnouncesOnce() {
         write(0, 3000, false);
         long published;
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
@@ -132,7 +132,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void shouldDeadLetterWhatItCannotLearn(EmbeddedBroker broker) {
+    void deadLettersWhatItCannotLearn(EmbeddedBroker broker) {
         String dead = Broker.topic(broker, "dead", 1);
         write(0, 100, false);
         Records.write(cluster, topic, 100, new byte[5]);
@@ -149,7 +149,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void shouldRefuseSettingsAndCheckpointsThatDoNotFit(EmbeddedBroker broker) {
+    void refusesSettingsAndCheckpointsThatDoNotFit(EmbeddedBroker broker) {
         write(0, 100, false);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
             assertThatThrownBy(() -> settings(model, adam).holdOut(10, 100, 200).open())

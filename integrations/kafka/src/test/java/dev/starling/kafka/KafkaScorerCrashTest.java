@@ -23,14 +23,14 @@ class KafkaScorerCrashTest {
 
     @Test
     @Timeout(150)
-    void shouldScoreEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
+    void scoresEachRecordOnceWhenKilled(EmbeddedBroker broker) throws Exception {
         check(broker, 40_000, 4, 2, Duration.ofSeconds(120));
     }
 
     @Test
     @Tag("stress")
     @Timeout(580)
-    void shouldScoreAMillionRecordsOnceWhenKilledTenTimes(EmbeddedBroker broker) throws Exception {
+    void scoresAMillionRecordsOnceWhenKilledTenTimes(EmbeddedBroker broker) throws Exception {
         check(broker, 1_000_000, 20, 10, Duration.ofSeconds(540));
     }
 

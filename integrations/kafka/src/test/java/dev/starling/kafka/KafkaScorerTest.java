@@ -70,7 +70,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldScoreEachRecordOnceAndSwapBetweenBatches() {
+    void scoresEachRecordOnceAndSwapsBetweenBatches() {
         publish(1);
         Records.write(cluster, in, 0, 3000);
         try (KafkaScorer scorer = scorer().batch(256, Duration.ofMillis(5)).open()) {
@@ -89,7 +89,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldDeadLetterWhatCannotBeDecodedWithItsPlace() {
+    void deadLettersWhatCannotBeDecodedWithItsPlace() {
         publish(1);
         Records.write(cluster, in, 1, new byte[7]);
         Records.write(cluster, in, 2, CODEC.encode(new float[] {1, Float.NaN, 3, 4}, 0, 4));
@@ -121,7 +121,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldServeTheOldModelWhenTheNewOneIsRefused() throws Exception {
+    void servesTheOldModelWhenTheNewOneIsRefused() throws Exception {
         ModelVersion good = publish(1);
         try (KafkaScorer scorer = scorer().open()) {
             ModelVersion torn = publish(2);
@@ -147,7 +147,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldRefuseModelsThatDoNotFit() {
+    void refusesModelsThatDoNotFit() {
         publish(1);
         try (KafkaScorer scorer = scorer().open();
                 ModelPublisher publisher = ModelPublisher.of(cluster, models, directory);
@@ -169,7 +169,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldGoBackToTheLastVersionThatCanBeServedAtTheStart() {
+    void goesBackToTheLastVersionThatCanBeServedAtTheStart() {
         ModelVersion good = publish(7);
         announce(new ModelVersion("sum", 8, good.uri(), "0".repeat(64)));
         try (KafkaScorer scorer = scorer().open()) {
@@ -179,7 +179,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldEndWhenAnotherTakesItsPlace() {
+    void endsWhenAnotherTakesItsPlace() {
         publish(1);
         Records.write(cluster, in, 0, 10);
         try (KafkaScorer first = scorer().open()) {
@@ -196,7 +196,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldSayThatNoModelIsAnnounced() {
+    void saysThatNoModelIsAnnounced() {
         assertThatThrownBy(() -> scorer().open()).isInstanceOf(StreamException.class)
                 .hasMessageContaining("no version of sum on topic " + models + " can be served: none is announced");
         assertThatThrownBy(() -> scorer().from("absent").open()).isInstanceOf(StreamException.class)
@@ -204,7 +204,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void shouldKeepKeyHeadersAndCodecOfJson() {
+    void keepsKeyHeadersAndCodecOfJson() {
         publish(3);
         Records.write(cluster, in, 1, "[1, 2.5e0, -3, 0]".getBytes(StandardCharsets.UTF_8));
         Records.write(cluster, in, 2, "[1, 2, 3]".getBytes(StandardCharsets.UTF_8));

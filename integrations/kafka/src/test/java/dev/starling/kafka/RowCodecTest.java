@@ -13,7 +13,7 @@ class RowCodecTest {
     private static final String SUM = "a".repeat(64);
 
     @Test
-    void shouldDecodeWhatItEncodes() {
+    void decodesWhatItEncodes() {
         float[] row = {0, 1.5f, -2e-30f, Float.MAX_VALUE, 0};
         for (RowCodec codec : new RowCodec[] {RowCodec.floats(3), RowCodec.json(3)}) {
             float[] into = new float[5];
@@ -28,13 +28,13 @@ class RowCodecTest {
         "[1, two, 3]|column 1 must be a number, got \"two\"", "[1, 2, NaN]|column 2", "[1, 2, 0x1p3]|column 2",
         "[1, 2, 1e99]|finite, got Infinity in column 2", "[1, 2, 3f]|column 2", "[1, 2, 03]|column 2",
         "[1, , 3]|column 1", "[]|got 1", "[[1], 2, 3]|column 0"})
-    void shouldRefuseWhatIsNoRow(String json, String error) {
+    void refusesWhatIsNoRow(String json, String error) {
         assertThatThrownBy(() -> RowCodec.json(3).decode(json.getBytes(StandardCharsets.UTF_8), new float[3], 0))
                 .isInstanceOf(StreamException.class).hasMessageContaining(error);
     }
 
     @Test
-    void shouldReadAnnouncementsThatItWrites() {
+    void readsAnnouncementsThatItWrites() {
         ModelVersion version = new ModelVersion("näme \"x\"\\", 7, "/a b/ü\n.safetensors", SUM);
         assertThat(ModelVersion.ofJson(version.toJson())).isEqualTo(version);
         assertThat(ModelVersion.ofJson(("{ \"sha256\" : \"" + SUM + "\",\"version\":3 , \"by\": \"\\u0041\", "
@@ -46,7 +46,7 @@ class RowCodecTest {
     @ValueSource(strings = {"", "{", "{}", "[]", "{\"name\": \"m\"}", "{\"name\": \"m\", \"name\": \"n\"}",
         "{\"name\": \"m\\x\"}", "{\"name\": {}}", "{\"name\": \"m\"} more", "{\"name\": \"m\",}",
         "{\"version\": 99999999999999999999}", "{\"name\": \"\\u12\"}"})
-    void shouldRefuseMalformedAnnouncements(String json) {
+    void refusesMalformedAnnouncements(String json) {
         assertThatThrownBy(() -> ModelVersion.ofJson(json.getBytes(StandardCharsets.UTF_8)))
                 .isInstanceOf(StreamException.class);
     }

@@ -24,7 +24,7 @@ class StreamScoringTest {
     Path directory;
 
     @Test
-    void shouldScoreEachRecordOnceOverARestartAndASwap(EmbeddedBroker broker) {
+    void scoresEachRecordOnceOverARestartAndASwap(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String in = Broker.topic(broker, "in", 2);
         String out = Broker.topic(broker, "out", 1);

@@ -31,7 +31,7 @@ class BadRowsTest {
     }
 
     @Test
-    void shouldNameAColumnThatIsMissingOrNoNumber() {
+    void namesAColumnThatIsMissingOrNoNumber() {
         Dataset<Row> points = SharedSession.points(100, 200);
         fails(trainer().inputs("pixels"), points, "there is no column \"pixels\"", "point");
         fails(trainer().inputs("point", "text"), points.selectExpr("*", "'a' as text"), "column \"text\"", "string");
@@ -49,7 +49,7 @@ class BadRowsTest {
             array(x, y) as point                                 | cast(-1 as double)  | holds -1.0
             array(x, y) as point                                 | null                | is null
             """)
-    void shouldNameTheRow(String point, String label, String what) {
+    void namesTheRow(String point, String label, String what) {
         String column = point.substring(0, point.indexOf(" as point"));
         Dataset<Row> rows = SharedSession.points(100, 200).selectExpr("id", "case when id = 117 then " + column
                 + " else array(x, y) end as point", "case when id = 117 then " + label
@@ -59,7 +59,7 @@ class BadRowsTest {
     }
 
     @Test
-    void shouldSayThatTheModelDoesNotFitTheColumns() {
+    void saysThatTheModelDoesNotFitTheColumns() {
         fails(SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "3,2")), Loss::crossEntropy,
                 (model, steps) -> Adam.over(model).build()).inputs("point").classes("label"),
                 SharedSession.points(100, 200), "does not fit the columns [point]");
@@ -69,19 +69,19 @@ class BadRowsTest {
     }
 
     @Test
-    void shouldReportAClassThatTheModelLacks() {
+    void reportsAClassThatTheModelLacks() {
         fails(trainer(), SharedSession.points(100, 200).selectExpr("point", "case when id = 150 then 7 else label end "
                 + "as label"), "rank");
     }
 
     @Test
-    void shouldTrainWithAnEmptyPartition() {
+    void trainsWithAnEmptyPartition() {
         assertThat(trainer().fit(SharedSession.points(0, 200)).epochs().getLast().training().examples())
                 .isEqualTo(200);
     }
 
     @Test
-    void shouldNameTheHeldOutRow() {
+    void namesTheHeldOutRow() {
         Dataset<Row> points = SharedSession.points(100, 200);
         fails(trainer().heldOut(points.selectExpr("case when id = 117 then array(x, x + double('NaN')) else "
                 + "array(x, y) end as point", "label")), points,
@@ -93,7 +93,7 @@ class BadRowsTest {
     }
 
     @Test
-    void shouldSayWhatAnElasticRunNeeds() {
+    void saysWhatAnElasticRunNeeds() {
         Dataset<Row> points = SharedSession.points(100, 200);
         assertThatThrownBy(() -> trainer().elastic().fit(points)).isInstanceOf(SparkJobException.class)
                 .hasMessageContaining("these are shuffled").hasMessageContaining("setCheckpointDir");
@@ -104,7 +104,7 @@ class BadRowsTest {
     }
 
     @Test
-    void shouldEndAnElasticRunAtABadRow(@TempDir Path directory) {
+    void endsAnElasticRunAtABadRow(@TempDir Path directory) {
         SharedSession.points(100, 200).selectExpr("case when id = 117 then array(x) else point end as point", "label")
                 .write().parquet(directory + "/points");
         assertThatThrownBy(() -> trainer().elastic().fit(SharedSession.get().read().parquet(directory + "/points")))

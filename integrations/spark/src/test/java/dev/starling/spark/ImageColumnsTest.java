@@ -68,7 +68,7 @@ class ImageColumnsTest {
     }
 
     @Test
-    void shouldReadFilesAndSparksImages() throws IOException {
+    void readsFilesAndSparksImages() throws IOException {
         BufferedImage noise = image("noise.png", 6, 4, 0x404040, 64);
         float[] wanted = new float[72];
         for (int i = 0; i < 24; i++) {
@@ -100,7 +100,7 @@ class ImageColumnsTest {
     }
 
     @Test
-    void shouldNameAFileThatIsNoImageOrGiveNull() throws IOException {
+    void namesAFileThatIsNoImageOrGiveNull() throws IOException {
         image("good.png", 6, 4, 0xFF0000, 0);
         Files.writeString(directory.resolve("text.png"), "no image");
         byte[] whole = Files.readAllBytes(directory.resolve("good.png"));
@@ -118,7 +118,7 @@ class ImageColumnsTest {
     }
 
     @Test
-    void shouldTrainOnFilesOfDifferentSizes() throws IOException {
+    void trainsOnFilesOfDifferentSizes() throws IOException {
         for (int i = 0; i < 12; i++) {
             image("red" + i + ".png", 6 + i % 3, 4 + i % 2, 0xC02020, 32);
             image("blue" + i + ".png", 6 + i % 2, 4 + i % 3, 0x2020C0, 32);

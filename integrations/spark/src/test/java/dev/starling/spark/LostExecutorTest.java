@@ -28,7 +28,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class LostExecutorTest {
     @ParameterizedTest
     @ValueSource(strings = {"ring", "gossip:2"})
-    void shouldGoOnWithoutItAndTakeItInAgain(String strategy, @TempDir Path directory) {
+    void goesOnWithoutItAndTakesItInAgain(String strategy, @TempDir Path directory) {
         SharedSession.points(400, 800).write().parquet(directory + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
         int epochs = 500;

@@ -81,7 +81,7 @@ class MnistOnSparkTest {
 
     @ParameterizedTest
     @CsvSource({"ring, 8", "gossip, 2"})
-    void shouldReachTheAccuracyOfOneMachine(String strategy, int of) throws IOException {
+    void reachesTheAccuracyOfOneMachine(String strategy, int of) throws IOException {
         Dataset<Row> images = parquet("train", of);
         long begin = System.nanoTime();
         TrainedModel trained = SparkTrainer.of(ModelDescription.of(DigitNetwork.class, Map.of()), Loss::crossEntropy,
@@ -96,7 +96,7 @@ class MnistOnSparkTest {
     }
 
     @Test
-    void shouldTrainADeepBeliefNetworkWithoutAParameterServer() throws IOException {
+    void trainsADeepBeliefNetworkWithoutAParameterServer() throws IOException {
         Dataset<Row> images = parquet("train", 2);
         long begin = System.nanoTime();
         TrainedModel trained = SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes",

@@ -92,7 +92,7 @@ class ScoringSpeedTest {
     @ParameterizedTest
     @CsvSource({"dev.starling.spark.Perceptron, array<float>, 200000", "dev.starling.spark.DigitNetwork, array<float>, "
             + "100000", "dev.starling.spark.Perceptron, binary, 200000"})
-    void shouldReachFourFifthsOfTheEngine(Class<?> factory, String column, long rows, @TempDir Path directory)
+    void reachesFourFifthsOfTheEngine(Class<?> factory, String column, long rows, @TempDir Path directory)
             throws Exception {
         SparkSession session = SharedSession.get();
         boolean isArray = column.startsWith("array");

@@ -111,7 +111,7 @@ class SecretTest {
     }
 
     @Test
-    void shouldBeInNoLogAndOnNoPage(@TempDir Path directory) throws IOException {
+    void isInNoLogAndOnNoPage(@TempDir Path directory) throws IOException {
         SparkContext context = SharedSession.get().sparkContext();
         SharedSession.points(100, 800).write().parquet(directory + "/points");
         Secret barrier = Secret.random();

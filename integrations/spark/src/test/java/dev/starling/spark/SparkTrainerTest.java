@@ -58,7 +58,7 @@ class SparkTrainerTest {
 
     @ParameterizedTest
     @MethodSource("strategies")
-    void shouldLearnFromPartitionsOfUnequalSizeAndMeasureHeldOutRows(Strategy strategy) {
+    void learnsFromPartitionsOfUnequalSizeAndMeasuresHeldOutRows(Strategy strategy) {
         Dataset<Row> points = SharedSession.points(100, 800);
         Dataset<Row> heldOut = SharedSession.points(30, 333).selectExpr("array(y, x) as point", "label");
         List<String> heard = Collections.synchronizedList(new ArrayList<>());
@@ -91,13 +91,13 @@ class SparkTrainerTest {
     @ParameterizedTest
     @Tag("stress")
     @MethodSource("moreStrategies")
-    void shouldLearnWithMoreStrategies(Strategy strategy) {
-        shouldLearnFromPartitionsOfUnequalSizeAndMeasureHeldOutRows(strategy);
+    void learnsWithMoreStrategies(Strategy strategy) {
+        learnsFromPartitionsOfUnequalSizeAndMeasuresHeldOutRows(strategy);
     }
 
     @Test
     @Tag("stress")
-    void shouldTakeTheStepsOfOneProcessUnderRing() {
+    void takesTheStepsOfOneProcessUnderRing() {
         // In order, each step takes the next 2 rows of rank 0 and the next 14 of rank 1.
         Dataset<Row> points = SharedSession.points(100, 800).sortWithinPartitions("id");
         SparkTrainer trainer = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,8,2")),
@@ -114,7 +114,7 @@ class SparkTrainerTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void shouldEqualThePlainRunOfTwoRanks(boolean elastic, @TempDir Path directory) throws Exception {
+    void equalsThePlainRunOfTwoRanks(boolean elastic, @TempDir Path directory) throws Exception {
         // Rows that a shuffle brings have no order of their own.
         SharedSession.points(100, 800).write().parquet(directory + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
@@ -128,7 +128,7 @@ class SparkTrainerTest {
     }
 
     @Test
-    void shouldTakeEachRowOnceAnEpoch() {
+    void takesEachRowOnceAnEpoch() {
         // Numbers of rows whose sum and sum of squares no other selection of 800 rows has.
         Dataset<Row> rows = SharedSession.points(100, 800).selectExpr("x", "cast((id + 1) / 100 as float) as number");
         List<EpochReport> epochs = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "1,1")),
@@ -145,7 +145,7 @@ class SparkTrainerTest {
     }
 
     @Test
-    void shouldPretrainADeepBeliefNetwork() {
+    void pretrainsADeepBeliefNetwork() {
         Dataset<Row> points = SharedSession.points(100, 800);
         TrainedModel trained = SparkTrainer.of(ModelDescription.of(DeepBelief.class, Map.of("sizes", "2,16,8,2",
                         "dropout", "0")), Loss::crossEntropy, DeepBelief.adam(5e-3, 0.1)).inputs("point")
@@ -168,7 +168,7 @@ class SparkTrainerTest {
     }
 
     @Test
-    void shouldEndAllWorkersWhenTheJobIsCancelled() throws InterruptedException {
+    void endsAllWorkersWhenTheJobIsCancelled() throws InterruptedException {
         SparkContext context = SharedSession.get().sparkContext();
         List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
         List<Progress> steps = Collections.synchronizedList(new ArrayList<>());
@@ -196,14 +196,14 @@ class SparkTrainerTest {
     }
 
     @Test
-    void shouldTrainOnAUnionWhoseLineageNoBarrierStageMayHave() {
+    void trainsOnAUnionWhoseLineageNoBarrierStageMayHave() {
         Dataset<Row> points = SharedSession.points(100, 400);
         assertThat(trainer().epochs(1).fit(points.coalesce(1).union(points.coalesce(1))).epochs().getLast().training()
                 .examples()).isEqualTo(800);
     }
 
     @Test
-    void shouldSayThatOtherJobsHoldTheSlots() throws Exception {
+    void saysThatOtherJobsHoldTheSlots() throws Exception {
         SparkContext context = SharedSession.get().sparkContext();
         Thread other = Thread.ofPlatform().start(() -> {
             context.setJobGroup("other", "a job that holds a slot", true);
@@ -228,7 +228,7 @@ class SparkTrainerTest {
     }
 
     @Test
-    void shouldSayThatTheClusterIsTooSmall() {
+    void saysThatTheClusterIsTooSmall() {
         assertThatThrownBy(() -> trainer().workers(5).slotsWithin(Duration.ofSeconds(1))
                 .fit(SharedSession.points(100, 800))).isInstanceOf(SparkJobException.class)
                 .hasMessageContaining("needs 5 tasks at once").hasMessageContaining("the cluster offers 2");

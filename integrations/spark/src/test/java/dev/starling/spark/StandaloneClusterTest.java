@@ -83,14 +83,14 @@ class StandaloneClusterTest {
     }
 
     @Test
-    void shouldTrainWithThePluginsFlags() throws Exception {
+    void trainsWithThePluginsFlags() throws Exception {
         String output = run("plugin", directory.toUri() + "data");
         assertThat(output).containsPattern("accuracy 0\\.9\\d+");
         assertThat(Files.list(directory.resolve("data/checkpoints"))).anyMatch(p -> p.toString().endsWith(".json"));
     }
 
     @Test
-    void shouldNameTheFlagThatExecutorsLack() throws Exception {
+    void namesTheFlagThatExecutorsLack() throws Exception {
         assertThat(run("none")).contains("problem: executors run without " + ExecutorFlags.AGRONA, "spark.plugins");
     }
 }

@@ -79,7 +79,7 @@ class SubmitTest {
     }
 
     @Test
-    void shouldTrainAndPredict() throws Exception {
+    void trainsAndPredicts() throws Exception {
         String model = directory.resolve("spirals.safetensors").toUri().toString();
         assertThat(submit("train.log", "train", "--save", model))
                 .containsPattern("accuracy 9\\d\\.|accuracy 0\\.9|100");

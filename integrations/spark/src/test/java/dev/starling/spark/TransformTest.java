@@ -60,7 +60,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldAddColumnsThatTheModelAloneComputes(@TempDir Path directory) {
+    void addsColumnsThatTheModelAloneComputes(@TempDir Path directory) {
         TrainedModel model = model();
         String file = directory.resolve("model.safetensors").toUri().toString();
         SparkSession session = SharedSession.get();
@@ -88,7 +88,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldBeAFunctionOfSqlThatComputesBatches() {
+    void isAFunctionOfSqlThatComputesBatches() {
         TrainedModel model = model();
         SparkSession session = SharedSession.get();
         model.register(session, "values_of", Output.Kind.VALUES);
@@ -118,7 +118,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldComputeRowByRowWhereOnlySomeRowsAreAskedFor() {
+    void computesRowByRowWhereOnlySomeRowsAreAskedFor() {
         model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
         SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, array(float('NaN'), x), point) as hole")
                 .createOrReplaceTempView("points");
@@ -137,7 +137,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldComputeOnceWhatAFilterAndAColumnNeed(@TempDir Path directory) {
+    void computesOnceWhatAFilterAndAColumnNeed(@TempDir Path directory) {
         SharedSession.points(10, 40).write().parquet(directory.resolve("points").toString());
         Dataset<Row> scored = model().transform(SharedSession.get().read().parquet(directory.resolve("points")
                 .toString()), Output.ofClass("c"), Output.ofValues("v")).where("c = 1 and label = 0")
@@ -152,7 +152,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldScoreAStream(@TempDir Path directory) throws Exception {
+    void scoresAStream(@TempDir Path directory) throws Exception {
         SparkSession session = SharedSession.get();
         TrainedModel model = model();
         Dataset<Row> points = SharedSession.points(10, 40);
@@ -172,7 +172,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldRefuseColumnsThatTheModelCannotTake() {
+    void refusesColumnsThatTheModelCannotTake() {
         Dataset<Row> points = SharedSession.points(10, 40);
         assertThatThrownBy(() -> model().transform(points.drop("point"), Output.ofClass("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("there is no column \"point\"");
@@ -186,7 +186,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldNameTheRowThatTheModelCannotTakeOrSkipIt() {
+    void namesTheRowThatTheModelCannotTakeOrSkipIt() {
         Map<String, String> bad = Map.of("array(x)", "has 1 numbers; every row needs 2", "array(x, float('NaN'))",
                 "holds NaN at index 1", "cast(null as array<float>)", "is null", "array(x, null)",
                 "is null at index 1");
@@ -201,7 +201,7 @@ class TransformTest {
     }
 
     @Test
-    void shouldRefuseADamagedFile(@TempDir Path directory) throws Exception {
+    void refusesADamagedFile(@TempDir Path directory) throws Exception {
         byte[] bytes = model().safetensors();
         Path file = directory.resolve("model.safetensors");
         for (byte[] damaged : List.of(java.util.Arrays.copyOf(bytes, bytes.length - 5), new byte[0],

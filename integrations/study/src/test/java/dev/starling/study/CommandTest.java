@@ -20,14 +20,14 @@ class CommandTest {
     }
 
     @Test
-    void shouldNameTheRowsThereAre() {
+    void namesTheRowsThereAre() {
         assertThat(execute("cifar10", "--rows", "ring-2,ring-9")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("there is no row \"ring-9\"; choose from single, ring-2, ring-4, ps-async, "
                 + "ps-stale, gossip-4, spark-2, gpu, messages");
     }
 
     @Test
-    void shouldSayWhatIsMissing() {
+    void saysWhatIsMissing() {
         assertThat(execute("cifar10", "--resume")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("--resume goes on with the file of --json: name it");
         assertThat(execute("cifar10", "--chart", "chart.gif")).isEqualTo(CommandLine.ExitCode.USAGE);
@@ -38,7 +38,7 @@ class CommandTest {
     }
 
     @Test
-    void shouldNotMixRowsOfAnotherRecipe(@TempDir Path directory) {
+    void doesNotMixRowsOfAnotherRecipe(@TempDir Path directory) {
         Path file = directory.resolve("known.json");
         Json.write(file, new Result("2026-01-02", Machine.here(), 0.7, new Recipe(10, 4, 1, 5, 1, 5, 1), List.of(),
                 List.of()));

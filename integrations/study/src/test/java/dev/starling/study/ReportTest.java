@@ -40,7 +40,7 @@ class ReportTest {
     }
 
     @Test
-    void shouldTellMeansAndSpreadInTheTable() {
+    void tellsMeansAndSpreadInTheTable() {
         String table = Table.markdown(result());
         assertThat(table).contains("2 processors (A processor <2 GHz>), 16 GiB, no GPU, JDK 25; 2026-01-02")
                 .contains("time to 70 %")
@@ -49,21 +49,21 @@ class ReportTest {
     }
 
     @Test
-    void shouldGiveNoTimeForARowThatMissesTheGoal() {
+    void givesNoTimeForARowThatMissesTheGoal() {
         assertThat(Table.markdown(result()))
                 .contains("| ring, 4 processes | 4 | 905 (900–910) | not reached by 1 of 2 | – | 70.0 % | 2 |")
                 .contains("| one process, GPU | 1 | – | no GPU on this machine | – | – | 0 |");
     }
 
     @Test
-    void shouldPutMessagesBelow() {
+    void putsMessagesBelow() {
         assertThat(Table.markdown(result())).contains("message of 1,024 bytes")
                 .contains("| Starling, shared memory of the host | 0.80 µs | 0.40 µs |")
                 .contains("| grpc-java, a unary call | 180 µs | 90.0 µs |");
     }
 
     @Test
-    void shouldReplaceTheTableOfAPage() throws Exception {
+    void replacesTheTableOfAPage() throws Exception {
         Path page = Files.writeString(directory.resolve("page.md"),
                 "# `<!-- study -->`\n<!-- study -->\nold\n<!-- end of study -->\nend\n");
         Table.write(page, result());
@@ -75,7 +75,7 @@ class ReportTest {
     }
 
     @Test
-    void shouldDrawWellFormedSvg() throws Exception {
+    void drawsWellFormedSvg() throws Exception {
         Document svg = DocumentBuilderFactory.newInstance().newDocumentBuilder()
                 .parse(new ByteArrayInputStream(Chart.of(result()).svg().getBytes(StandardCharsets.UTF_8)));
         NodeList nodes = svg.getElementsByTagName("text");
@@ -89,7 +89,7 @@ class ReportTest {
     }
 
     @Test
-    void shouldDrawAnImageAlike() throws Exception {
+    void drawsAnImageAlike() throws Exception {
         Path file = directory.resolve("chart.png");
         Chart.of(result()).write(file);
         BufferedImage image = ImageIO.read(file.toFile());
@@ -99,21 +99,21 @@ class ReportTest {
     }
 
     @Test
-    void shouldKeepResultsInAFile() {
+    void keepsResultsInAFile() {
         Path file = directory.resolve("deep").resolve("result.json");
         Json.write(file, result());
         assertThat(Json.read(file, Result.class)).isEqualTo(result());
     }
 
     @Test
-    void shouldSayWhichFileHoldsSomethingElse() throws Exception {
+    void saysWhichFileHoldsSomethingElse() throws Exception {
         Path file = Files.writeString(directory.resolve("result.json"), "{\"rows\":[{\"setup\":\"ring-9\"}]}");
         assertThatThrownBy(() -> Json.read(file, Result.class)).isInstanceOf(DataException.class)
                 .hasMessageContaining("result.json").hasMessageContaining("ring-9");
     }
 
     @Test
-    void shouldReadMessagesOfTheBenchmark() {
+    void readsMessagesOfTheBenchmark() {
         String one = "{\"case\":\"roundtrip\",\"processes\":2,\"bytes\":1024,\"unit\":\"µs\",\"who\":\"starling\","
                 + "\"ours\":0.800,\"peer\":\"grpc\",\"theirs\":180.5,\"ratio\":200,\"how\":\"\"}";
         assertThat(Messages.parse("a line\n{\"cases\":[" + one + "," + one.replace("\"starling\"",
@@ -124,7 +124,7 @@ class ReportTest {
     }
 
     @Test
-    void shouldAdaptTheRateToTheImagesOfAnUpdate() {
+    void adaptsTheRateToTheImagesOfAnUpdate() {
         Recipe recipe = result().recipe();
         assertThat(recipe.updateBatch(Setup.RING_4)).isEqualTo(96);
         assertThat(recipe.updateRate(Setup.RING_4)).isEqualTo(4e-3);

@@ -55,7 +55,7 @@ class StudyTest {
                 List.of());
     }
 
-    private void shouldReachTheGoal(Outcome outcome) {
+    private void reachesTheGoal(Outcome outcome) {
         assertThat(outcome.problem()).as(outcome.setup() + ": " + shown).isNull();
         Run run = outcome.runs().getFirst();
         assertThat(run.points()).as(outcome.toString()).hasSizeGreaterThanOrEqualTo(4);
@@ -66,10 +66,10 @@ class StudyTest {
     }
 
     @Test
-    void shouldMeasureProcessesAndKeepWhatIsKnown() throws Exception {
+    void measuresProcessesAndKeepsWhatIsKnown() throws Exception {
         List<Result> heard = new ArrayList<>();
         Result result = study().measure(List.of(Setup.RING_2, Setup.GPU), 1, nothing(), heard::add);
-        shouldReachTheGoal(result.outcome(Setup.RING_2));
+        reachesTheGoal(result.outcome(Setup.RING_2));
         assertThat(result.outcome(Setup.GPU)).isEqualTo(new Outcome(Setup.GPU, List.of(), "no GPU on this machine"));
         assertThat(heard).hasSize(2).endsWith(result);
         assertThat(shown.toString(StandardCharsets.UTF_8)).contains("ring, 2 processes, run 1 of 1")
@@ -78,7 +78,7 @@ class StudyTest {
     }
 
     @Test
-    void shouldGoOnBehindARowThatFails() throws Exception {
+    void goesOnBehindARowThatFails() throws Exception {
         Study study = study();
         Files.delete(directory.resolve("train.bin"));
         Result result = study.measure(List.of(Setup.SINGLE, Setup.GPU), 2, nothing(), _ -> { });
@@ -89,10 +89,10 @@ class StudyTest {
 
     @Test
     @Tag("stress")
-    void shouldMeasureEverySetup() throws Exception {
+    void measuresEverySetup() throws Exception {
         List<Setup> setups = List.of(Setup.SINGLE, Setup.RING_4, Setup.PS_ASYNC, Setup.PS_STALE, Setup.GOSSIP_4,
                 Setup.SPARK_2);
         Result result = study().measure(setups, 1, nothing(), _ -> { });
-        assertThat(result.rows()).hasSameSizeAs(setups).allSatisfy(this::shouldReachTheGoal);
+        assertThat(result.rows()).hasSameSizeAs(setups).allSatisfy(this::reachesTheGoal);
     }
 }

@@ -18,7 +18,7 @@ class VariationTest {
     private static final int MARGIN = 2;
 
     @Test
-    void shouldShiftAndMirrorWholeImages() {
+    void shiftsAndMirrorsWholeImages() {
         try (Scope scope = Scope.open("test")) {
             Tensor x = Generator.seeded(3).uniform(IMAGES, 2, HEIGHT, WIDTH);
             Tensor varied = Mode.training(Generator.seeded(1), () -> new Variation(MARGIN).forward(x));
@@ -66,7 +66,7 @@ class VariationTest {
     }
 
     @Test
-    void shouldLeaveImagesAloneOutsideOfTraining() {
+    void leavesImagesAloneOutsideOfTraining() {
         try (Scope scope = Scope.open("test")) {
             Tensor x = Generator.seeded(3).uniform(2, 3, HEIGHT, WIDTH);
             assertThat(new Variation(MARGIN).forward(x)).isSameAs(x);

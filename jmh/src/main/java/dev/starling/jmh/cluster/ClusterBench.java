@@ -23,7 +23,7 @@ import picocli.CommandLine.Option;
             + " turns. A ratio above 1 says that ours is faster.",
         mixinStandardHelpOptions = true)
 public final class ClusterBench implements Callable<Integer> {
-    private static final int LONGEST_MESSAGE = 64 << 10;
+    private static final int MAX_MESSAGE = 64 << 10;
     private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
 
     @Option(names = "--processes", split = ",", description = "Numbers of processes (default: 2,4).",
@@ -70,8 +70,8 @@ public final class ClusterBench implements Callable<Integer> {
 
     @Override
     public Integer call() throws IOException, InterruptedException {
-        if (message < 1 || message > LONGEST_MESSAGE) {
-            System.err.println("--message must be 1 to " + LONGEST_MESSAGE + " bytes, got " + message);
+        if (message < 1 || message > MAX_MESSAGE) {
+            System.err.println("--message must be 1 to " + MAX_MESSAGE + " bytes, got " + message);
             return CommandLine.ExitCode.USAGE;
         }
         PrintStream table = json ? System.err : System.out;

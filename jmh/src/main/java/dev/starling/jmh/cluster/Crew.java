@@ -24,10 +24,10 @@ final class Crew implements AutoCloseable {
 
     private static final int SEASON = 20_000;
     private static final int SEASON_STEP = 250;
-    private static final long LONGEST_SEASON_NS = 15_000_000_000L;
+    private static final long MAX_SEASON_NS = 15_000_000_000L;
     private static final int SETTLED = 6;
     private static final double STEADY = 0.98;
-    private static final long LONGEST_SETTLING_NS = 60_000_000_000L;
+    private static final long MAX_SETTLING_NS = 60_000_000_000L;
     private static final long BREATH_EVERY_NS = 2_000_000_000L;
     private static final long BREATH_MILLIS = 30;
 
@@ -116,7 +116,7 @@ final class Crew implements AutoCloseable {
     /** Runs until the members' JVMs have had time to compile, however busy the machine is. */
     void season(Measure measure, long bytes) {
         long begin = System.nanoTime();
-        for (int runs = 0; !party.isOpenMpi() && runs < SEASON && System.nanoTime() - begin < LONGEST_SEASON_NS;
+        for (int runs = 0; !party.isOpenMpi() && runs < SEASON && System.nanoTime() - begin < MAX_SEASON_NS;
                 runs += SEASON_STEP) {
             time(measure, bytes, SEASON_STEP);
         }
@@ -143,7 +143,7 @@ final class Crew implements AutoCloseable {
         long begin = System.nanoTime();
         double nanos = time(measure, bytes, 2);
         double best = nanos;
-        for (int seconds = 0; seconds < SETTLED && System.nanoTime() - begin < LONGEST_SETTLING_NS; seconds++) {
+        for (int seconds = 0; seconds < SETTLED && System.nanoTime() - begin < MAX_SETTLING_NS; seconds++) {
             nanos = time(measure, bytes, (int) Math.clamp(1e9 / nanos, 2, 1_000_000));
             if (nanos < best * STEADY) {
                 best = nanos;

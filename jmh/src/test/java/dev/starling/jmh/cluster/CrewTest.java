@@ -21,7 +21,7 @@ class CrewTest {
     }
 
     @Test
-    void shouldMeasureProcessesAndLeaveNoneBehind() {
+    void measuresProcessesAndLeavesNoneBehind() {
         try (Crew crew = new Crew(Party.STARLING, Way.of(""), 2, directory.resolve("a"), directory)) {
             assertThat(crew.time(Measure.ALL_REDUCE, 4096, 10)).isPositive();
             assertThat(crew.time(Measure.ALL_REDUCE, 1 << 20, 10)).isPositive();
@@ -31,7 +31,7 @@ class CrewTest {
     }
 
     @Test
-    void shouldMeasureMessagesAndPuts() {
+    void measuresMessagesAndPuts() {
         try (Crew crew = new Crew(Party.STARLING_MESSAGES, Way.of(""), 2, directory.resolve("b"), directory)) {
             assertThat(crew.time(Measure.ROUND_TRIP, 32, 100)).isPositive();
             assertThat(crew.time(Measure.PUT, 8, 100)).isPositive();
@@ -39,7 +39,7 @@ class CrewTest {
     }
 
     @Test
-    void shouldTellWhyAMemberEnded() {
+    void tellsWhyAMemberEnded() {
         try (Crew crew = new Crew(Party.STARLING_TRAINING, Way.of("hearsay"), 1, directory.resolve("c"), directory)) {
             assertThatThrownBy(() -> crew.time(Measure.TRAIN, 8, 1)).isInstanceOf(IllegalStateException.class)
                 .hasMessageContaining("no such strategy: hearsay");
@@ -47,7 +47,7 @@ class CrewTest {
     }
 
     @Test
-    void shouldCountBusBandwidthAsNcclTestsDo() {
+    void countsBusBandwidthAsNcclTestsDo() {
         assertThat(Measure.ALL_REDUCE.value(2, 1000, 100)).isEqualTo(10);
         assertThat(Measure.ALL_REDUCE.value(4, 1000, 100)).isEqualTo(15);
     }

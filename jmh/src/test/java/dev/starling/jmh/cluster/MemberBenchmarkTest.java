@@ -10,19 +10,19 @@ import org.junit.jupiter.params.provider.EnumSource;
 class MemberBenchmarkTest {
     @ParameterizedTest
     @EnumSource(Route.class)
-    void shouldPassMessages(Route route) throws Exception {
+    void passesMessages(Route route) throws Exception {
         runs(new RoundTripBenchmark(), route);
     }
 
     @ParameterizedTest
     @EnumSource(Route.class)
-    void shouldWriteIntoThePeersMemory(Route route) throws Exception {
+    void writesIntoThePeersMemory(Route route) throws Exception {
         runs(new PutBenchmark(), route);
     }
 
     @ParameterizedTest
     @EnumSource(Route.class)
-    void shouldReduce(Route route) throws Exception {
+    void reduces(Route route) throws Exception {
         AllReduceBenchmark benchmark = new AllReduceBenchmark();
         benchmark.bytes = 1024;
         runs(benchmark, route);

@@ -17,7 +17,7 @@ final class NetFuzz {
     /** A seed that ends its process at once. */
     static final long CRASH = 1L << 40;
 
-    private static final int MOST_TRIALS = 200;
+    private static final int MAX_TRIALS = 200;
 
     private NetFuzz() { }
 
@@ -49,10 +49,10 @@ final class NetFuzz {
         String reason = wrong;
         int trials = 0;
         boolean shrinks = true;
-        while (shrinks && trials < MOST_TRIALS) {
+        while (shrinks && trials < MAX_TRIALS) {
             shrinks = false;
             for (NetCase smaller : least.smaller()) {
-                String still = trials++ < MOST_TRIALS ? wrong(smaller) : null;
+                String still = trials++ < MAX_TRIALS ? wrong(smaller) : null;
                 if (still != null && kind(still).equals(kind(wrong))) {
                     least = smaller;
                     reason = still;

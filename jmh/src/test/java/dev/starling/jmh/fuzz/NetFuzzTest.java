@@ -21,21 +21,21 @@ class NetFuzzTest {
 
     @Test
     @Timeout(120)
-    void shouldTrainAsLibtorchDoes() throws IOException, InterruptedException {
+    void trainsAsLibtorchDoes() throws IOException, InterruptedException {
         assertThat(findings(0, SHORT)).isEmpty();
     }
 
     @Test
     @Tag("stress")
     @Timeout(14_400)
-    void shouldTrainAsLibtorchDoesForLong() throws IOException, InterruptedException {
+    void trainsAsLibtorchDoesForLong() throws IOException, InterruptedException {
         assertThat(findings(Long.getLong("nets.from", SHORT), Long.getLong("nets.count", 10_000))).isEmpty();
     }
 
     /** A crash ends one process only, and is reported with its seed. */
     @Test
     @Timeout(120)
-    void shouldReportACrash() throws IOException, InterruptedException {
+    void reportsACrash() throws IOException, InterruptedException {
         assertThat(findings(NetFuzz.CRASH, 1)).singleElement().asString().contains("seed " + NetFuzz.CRASH)
                 .contains("crashed");
     }

@@ -14,7 +14,7 @@ final class CapturedPass {
     private final Device device;
     private final Generator generator;
     private final Program.Work work;
-    private final Program.Places places;
+    private final Program.MarkListener listener;
     private Program program;
     private Form form;
     private Form last;
@@ -36,13 +36,13 @@ final class CapturedPass {
      *
      * @param device where the pass runs
      * @param work the pass, of input and target
-     * @param places what is told of its marks
+     * @param listener what is told of its marks
      */
-    CapturedPass(Device device, Generator generator, Program.Work work, Program.Places places) {
+    CapturedPass(Device device, Generator generator, Program.Work work, Program.MarkListener listener) {
         this.device = device;
         this.generator = generator;
         this.work = work;
-        this.places = places;
+        this.listener = listener;
     }
 
     /** Runs or captures the pass, and returns its outputs, or {@code null} if it is to run without this. */
@@ -52,7 +52,7 @@ final class CapturedPass {
         }
         if (program != null && form.fits(input, target, weight)) {
             last = form;
-            return program.run(places, input, target);
+            return program.run(listener, input, target);
         }
         if (last == null || !last.fits(input, target, weight)) {
             last = new Form(input.spec(), target.spec(), weight);

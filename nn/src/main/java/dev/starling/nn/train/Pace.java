@@ -8,8 +8,8 @@ package dev.starling.nn.train;
  */
 final class Pace {
     private static final double MEMORY_S = 60;
-    private static final int LEAST_STEPS = 3;
-    private static final double LEAST_SECONDS = 2;
+    private static final int MIN_STEPS = 3;
+    private static final double MIN_SECONDS = 2;
     private static final double AGREEMENT = 0.2;
 
     private final Mean mean = new Mean(3);
@@ -25,7 +25,7 @@ final class Pace {
         steps++;
         mean.add(seconds, examples, elapsed);
         latest.add(seconds, examples, elapsed);
-        settled |= steps >= LEAST_STEPS && elapsed >= LEAST_SECONDS
+        settled |= steps >= MIN_STEPS && elapsed >= MIN_SECONDS
                 && Math.abs(latest.get() - mean.get()) <= AGREEMENT * mean.get();
     }
 

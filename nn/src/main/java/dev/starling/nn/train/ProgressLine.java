@@ -10,7 +10,7 @@ import java.util.Locale;
  */
 final class ProgressLine {
     private static final String GAP = "  ";
-    private static final int LEAST_BAR = 8;
+    private static final int MIN_BAR = 8;
     private static final int NAME_COLUMNS = 24;
     private static final int SHORT_NAME_COLUMNS = 12;
     private static final int VALUE_COLUMNS = 16;
@@ -54,10 +54,10 @@ final class ProgressLine {
     static String of(Progress progress, String unit, Glyphs glyphs, int room) {
         ProgressLine line = new ProgressLine(glyphs, room, progress.metrics().size());
         line.numbers(progress, NAME_COLUMNS);
-        line.bar(progress, LEAST_BAR);
+        line.bar(progress, MIN_BAR);
         line.unit(progress, unit);
-        line.bar(progress, 2 * LEAST_BAR);
-        line.bar(progress, 3 * LEAST_BAR);
+        line.bar(progress, 2 * MIN_BAR);
+        line.bar(progress, 3 * MIN_BAR);
         return line.toString();
     }
 

@@ -28,13 +28,13 @@ class AugmentTest {
     }
 
     @Test
-    void shouldNormalizeByTheDefinition() {
+    void normalizesByTheDefinition() {
         float[] out = write(augment(), 1, 0, 0);
         assertMatches(out, 0, 0, false);
     }
 
     @Test
-    void shouldCropAndFlipToEveryPositionAboutEquallyOften() {
+    void cropsAndFlipsToEveryPositionAboutEquallyOften() {
         int padding = 2;
         Augment augment = augment().randomCrop(padding).randomFlip();
         Map<String, Integer> seen = new HashMap<>();
@@ -47,7 +47,7 @@ class AugmentTest {
     }
 
     @Test
-    void shouldPadWithBlackWhenTheCropLeavesTheImage() {
+    void padsWithBlackWhenTheCropLeavesTheImage() {
         Augment augment = augment().randomCrop(9);
         Set<String> seen = new HashSet<>();
         for (int i = 0; i < 400; i++) {
@@ -58,7 +58,7 @@ class AugmentTest {
     }
 
     @Test
-    void shouldDependOnSeedEpochAndImageAlone() {
+    void dependsOnSeedEpochAndImageAlone() {
         Augment augment = augment().randomCrop(2).randomFlip();
         for (int i = 0; i < 50; i++) {
             assertThat(write(augment, 11, 2, i)).isEqualTo(write(augment, 11, 2, i));
@@ -68,7 +68,7 @@ class AugmentTest {
     }
 
     @Test
-    void shouldLeaveTheRestOfTheTargetAlone() {
+    void leavesTheRestOfTheTargetAlone() {
         float[] out = new float[C * H * W + 2];
         out[0] = 42;
         out[out.length - 1] = 43;
@@ -78,7 +78,7 @@ class AugmentTest {
     }
 
     @Test
-    void shouldRefuseParametersThatMakeNoSense() {
+    void refusesParametersThatMakeNoSense() {
         assertThatThrownBy(() -> Augment.normalize(3, 4, 4, new float[3], new float[2]))
             .isInstanceOf(TensorException.class).hasMessageContaining("2 std(s)");
         assertThatThrownBy(() -> Augment.normalize(1, 4, 4, new float[1], new float[1]))

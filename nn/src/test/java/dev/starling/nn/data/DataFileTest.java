@@ -25,7 +25,7 @@ class DataFileTest {
     Path dir;
 
     @Test
-    void shouldReadPlainAndGzippedIdxAlike() throws IOException {
+    void readsPlainAndGzippedIdxAlike() throws IOException {
         byte[] elements = random(3 * 4 * 5);
         byte[] idx = idx(0x08, new int[] {3, 4, 5}, elements);
         for (Path file : List.of(write("plain", idx), write("zipped", gzip(idx)))) {
@@ -36,14 +36,14 @@ class DataFileTest {
     }
 
     @Test
-    void shouldReadAnIdxFileOfNoElements() throws IOException {
+    void readsAnIdxFileOfNoElements() throws IOException {
         IdxFile read = IdxFile.read(write("none", idx(0x08, new int[] {0, 28, 28}, new byte[0])));
         assertThat(read.dims()).containsExactly(0, 28, 28);
         assertThat(read.data()).isEmpty();
     }
 
     @Test
-    void shouldPairImagesWithLabels() throws IOException {
+    void pairsImagesWithLabels() throws IOException {
         byte[] pixels = random(2 * 3 * 4);
         LabelledImages images = IdxFile.readImages(write("images", idx(0x08, new int[] {2, 3, 4}, pixels)),
             write("labels", idx(0x08, new int[] {2}, new byte[] {7, 9})), 10);
@@ -55,14 +55,14 @@ class DataFileTest {
     }
 
     @Test
-    void shouldRefuseAFileThatIsNotIdxOfBytes() throws IOException {
+    void refusesAFileThatIsNotIdxOfBytes() throws IOException {
         refuses(() -> IdxFile.read(write("f", idx(0x0d, new int[] {1}, new byte[4]))), "f", "0x00000d01");
         refuses(() -> IdxFile.read(write("f", "<html>not found</html>".getBytes())), "f", "0x3c68746d");
         refuses(() -> IdxFile.read(write("f", new byte[] {0, 0, 8, 0})), "f", "0x00000800");
     }
 
     @Test
-    void shouldRefuseAnIdxFileOfAnotherLengthThanItSays() throws IOException {
+    void refusesAnIdxFileOfAnotherLengthThanItSays() throws IOException {
         byte[] idx = idx(0x08, new int[] {10, 10}, new byte[100]);
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(idx, 111))), "f", "dimensions [10, 10]");
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(idx, 7))), "f", "ends early");
@@ -73,7 +73,7 @@ class DataFileTest {
     }
 
     @Test
-    void shouldRefuseDimensionsThatCannotFitBeforeAllocatingThem() throws IOException {
+    void refusesDimensionsThatCannotFitBeforeAllocatingThem() throws IOException {
         int[][] shapes = {{-1}, {Integer.MAX_VALUE}, {65536, 65536}, {Integer.MAX_VALUE, Integer.MAX_VALUE, 4}};
         for (int[] dims : shapes) {
             byte[] idx = idx(0x08, dims, new byte[10]);
@@ -83,7 +83,7 @@ class DataFileTest {
     }
 
     @Test
-    void shouldRefuseTruncatedAndCorruptGzip() throws IOException {
+    void refusesTruncatedAndCorruptGzip() throws IOException {
         byte[] zipped = gzip(idx(0x08, new int[] {1000}, random(1000)));
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(zipped, zipped.length / 2))), "f", "ends early");
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(zipped, zipped.length - 6))), "f", "ends early");
@@ -96,14 +96,14 @@ class DataFileTest {
     }
 
     @Test
-    void shouldRefuseAnAbsentFileAndADirectory() {
+    void refusesAnAbsentFileAndADirectory() {
         refuses(() -> IdxFile.read(dir.resolve("absent")), "absent", "NoSuchFileException");
         refuses(() -> IdxFile.read(dir), dir.getFileName().toString(), "readable");
         refuses(() -> CifarFile.read(List.of(dir.resolve("absent")), 1), "absent", "NoSuchFileException");
     }
 
     @Test
-    void shouldRefuseImagesAndLabelsThatDoNotBelongTogether() throws IOException {
+    void refusesImagesAndLabelsThatDoNotBelongTogether() throws IOException {
         Path images = write("images", idx(0x08, new int[] {2, 3, 4}, new byte[24]));
         Path three = write("labels", idx(0x08, new int[] {3}, new byte[3]));
         refuses(() -> IdxFile.readImages(images, three, 10), "labels", "3 labels");
@@ -117,7 +117,7 @@ class DataFileTest {
     }
 
     @Test
-    void shouldReadCifarRecordsOfSeveralFilesInOrder() throws IOException {
+    void readsCifarRecordsOfSeveralFilesInOrder() throws IOException {
         byte[] first = cifar(1, 9);
         byte[] second = cifar(0, 5);
         LabelledImages images = CifarFile.read(List.of(write("a", first), write("b", second)), 2);
@@ -133,19 +133,19 @@ class DataFileTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 3072, 3073, 6145, 6147, 9219})
-    void shouldRefuseACifarFileOfAnotherLength(int length) throws IOException {
+    void refusesACifarFileOfAnotherLength(int length) throws IOException {
         Path file = write("batch.bin", new byte[length]);
         refuses(() -> CifarFile.read(List.of(file), 2), "batch.bin", "found " + length + " bytes");
     }
 
     @Test
-    void shouldRefuseACifarLabelAboveNine() throws IOException {
+    void refusesACifarLabelAboveNine() throws IOException {
         Path file = write("batch.bin", cifar(9, 10));
         refuses(() -> CifarFile.read(List.of(file), 2), "batch.bin", "label 10 in record 1");
     }
 
     @Test
-    void shouldRefuseImagesThatDoNotFitTheirLabels() {
+    void refusesImagesThatDoNotFitTheirLabels() {
         assertThatThrownBy(() -> new LabelledImages(1, 2, 2, 10, new byte[7], new byte[2]))
             .isInstanceOf(TensorException.class).hasMessageContaining("2x1x2x2").hasMessageContaining("7");
         assertThatThrownBy(() -> new LabelledImages(1, 1, 1, 2, new byte[2], new byte[] {1, 2}))

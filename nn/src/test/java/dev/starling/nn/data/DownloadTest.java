@@ -61,7 +61,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldFetchAFileAndTellItsProgress() throws Exception {
+    void fetchesAFileAndTellsItsProgress() throws Exception {
         Path target = dir.resolve("new/folder/file");
         List<Long> told = new ArrayList<>();
         download("/good").to(target, PATIENT, (received, total) -> {
@@ -74,7 +74,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldReplaceAnOldFile() throws Exception {
+    void replacesAnOldFile() throws Exception {
         Path target = Files.writeString(dir.resolve("file"), "old");
         download("/good").to(target, PATIENT, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
@@ -82,7 +82,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldFollowARedirect() throws Exception {
+    void followsARedirect() throws Exception {
         serve("/moved", exchange -> {
             exchange.getResponseHeaders().add("Location", uri("/good").toString());
             answer(exchange, 302, new byte[0], -1);
@@ -93,7 +93,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldTryTheNextMirror() throws Exception {
+    void triesTheNextMirror() throws Exception {
         serve("/gone", exchange -> answer(exchange, 404, new byte[10], 10));
         Path target = dir.resolve("file");
         download("/gone", "/good").to(target, PATIENT, (received, total) -> { });
@@ -101,7 +101,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldRefuseAWrongChecksumAndKeepWhatWasThere() throws Exception {
+    void refusesAWrongChecksumAndKeepsWhatWasThere() throws Exception {
         byte[] other = content.clone();
         other[content.length / 2] ^= 1;
         serve("/other", exchange -> answer(exchange, 200, other, other.length));
@@ -114,7 +114,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldRefuseABodyThatIsCutShort() throws Exception {
+    void refusesABodyThatIsCutShort() throws Exception {
         serve("/cut", exchange -> answer(exchange, 200, Arrays.copyOf(content, 1000), content.length));
         fails("/cut", "bytes received: 1000");
         serve("/short", exchange -> answer(exchange, 200, Arrays.copyOf(content, 1000), 1000));
@@ -122,7 +122,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldCutOffABodyThatIsTooLong() throws Exception {
+    void cutsOffABodyThatIsTooLong() throws Exception {
         serve("/endless", exchange -> {
             exchange.sendResponseHeaders(200, 0);
             while (true) {
@@ -133,13 +133,13 @@ class DownloadTest {
     }
 
     @Test
-    void shouldNameTheStatusOfARefusal() throws Exception {
+    void namesTheStatusOfARefusal() throws Exception {
         serve("/gone", exchange -> answer(exchange, 404, "no such file".getBytes(), 12));
         fails("/gone", "HTTP status 404");
     }
 
     @Test
-    void shouldGiveUpOnAServerThatStallsBeforeAndWithinTheBody() throws Exception {
+    void givesUpOnAServerThatStallsBeforeAndWithinTheBody() throws Exception {
         serve("/silent", exchange -> hold());
         fails(SHORT, "/silent", "no byte for 1000 ms, after 0 of 300000 bytes");
         serve("/stall", exchange -> {
@@ -152,7 +152,7 @@ class DownloadTest {
     }
 
     @Test
-    void shouldGiveUpOnAServerThatTricklesForever() throws Exception {
+    void givesUpOnAServerThatTricklesForever() throws Exception {
         serve("/trickle", exchange -> {
             exchange.sendResponseHeaders(200, content.length);
             for (byte b : content) {
@@ -169,13 +169,13 @@ class DownloadTest {
     }
 
     @Test
-    void shouldSayThatNobodyAnswers() throws Exception {
+    void saysThatNobodyAnswers() throws Exception {
         server.stop(0);
         fails("/good", "ConnectException");
     }
 
     @Test
-    void shouldStopWhenInterrupted() {
+    void stopsWhenInterrupted() {
         serve("/silent", exchange -> hold());
         Thread.currentThread().interrupt();
         assertThatThrownBy(() -> download("/silent").to(dir.resolve("file"), PATIENT, (received, total) -> { }))

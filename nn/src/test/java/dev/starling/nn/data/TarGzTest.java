@@ -31,7 +31,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldExtractOnlyWhatIsWanted() throws IOException {
+    void extractsOnlyWhatIsWanted() throws IOException {
         member("set/", '5', 0, "");
         member("set/a.bin", '0', 5, "first");
         member("set/readme.html", '0', 700, "x".repeat(700));
@@ -43,7 +43,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldReadWhatTheSystemsTarWrites() throws Exception {
+    void readsWhatTheSystemsTarWrites() throws Exception {
         Path source = Files.createDirectories(dir.resolve("a-long-folder-name-".repeat(4)).resolve("in"));
         Files.writeString(source.resolve("a.bin"), "x".repeat(100_000));
         Files.writeString(source.resolve("b.bin"), "y");
@@ -57,7 +57,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldKeepEverythingInsideTheDirectory() throws IOException {
+    void keepsEverythingInsideTheDirectory() throws IOException {
         member("../../a.bin", '0', 4, "evil");
         member("/tmp/b.bin", '0', 4, "evil");
         member("../c.bin", '0', 4, "evil");
@@ -67,7 +67,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldNotTakeALinkForAFile() throws IOException {
+    void doesNotTakeALinkForAFile() throws IOException {
         member("a.bin", '2', 0, "");
         member("b.bin", '1', 0, "");
         refuses(true, "an archive without");
@@ -75,13 +75,13 @@ class TarGzTest {
     }
 
     @Test
-    void shouldRefuseMembersAboveTheLimit() throws IOException {
+    void refusesMembersAboveTheLimit() throws IOException {
         member("a.bin", '0', 1001, "x".repeat(1001));
         refuses(true, "a.bin of 1001 bytes");
     }
 
     @Test
-    void shouldRefuseToSkipMoreThanTheLimit() throws IOException {
+    void refusesToSkipMoreThanTheLimit() throws IOException {
         member("junk1", '0', 600, "x".repeat(600));
         member("junk2", '0', 600, "x".repeat(600));
         member("a.bin", '0', 1, "x");
@@ -89,7 +89,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldRefuseTruncatedArchives() throws IOException {
+    void refusesTruncatedArchives() throws IOException {
         member("a.bin", '0', 700, "x".repeat(512)); // the member's second block is missing
         refuses(false, "intact .tar.gz");
         assertThat(target).isEmptyDirectory();
@@ -103,7 +103,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldRefuseADamagedHeader() throws IOException {
+    void refusesADamagedHeader() throws IOException {
         member("a.bin", '0', 1, "x");
         byte[] bytes = tar.toByteArray();
         bytes[0] ^= 1;
@@ -116,7 +116,7 @@ class TarGzTest {
     }
 
     @Test
-    void shouldRefuseWhatIsNotGzipOrNotThere() throws IOException {
+    void refusesWhatIsNotGzipOrNotThere() throws IOException {
         Path text = Files.writeString(dir.resolve("text"), "not gzip");
         assertThatThrownBy(() -> TarGz.extract(text, target, WANTED, 1000)).isInstanceOf(DataException.class)
             .hasMessageContaining(text.toString()).hasMessageContaining("intact .tar.gz");

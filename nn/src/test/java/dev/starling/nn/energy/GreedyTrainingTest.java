@@ -72,7 +72,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void shouldTrainOneMachineAfterTheOtherThenTheClassifier() {
+    void trainsOneMachineAfterTheOtherThenTheClassifier() {
         Model model = Model.of(EPOCHS);
         assertThat(model.greedy.pretrainingEpochs()).isEqualTo(4);
         List<String> changed = new ArrayList<>();
@@ -106,7 +106,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void shouldGoOnFromACheckpointBitForBit() {
+    void goesOnFromACheckpointBitForBit() {
         Model whole = Model.of(EPOCHS);
         Model interrupted = Model.of(EPOCHS);
         Model resumed = Model.of(EPOCHS);
@@ -127,7 +127,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void shouldBeginEachStageAtTheStartOfItsSchedule() {
+    void beginsEachStageAtTheStartOfItsSchedule() {
         Schedule rates = Model.of(EPOCHS).greedy.schedule(step -> step, step -> 100 + step, 10);
         assertThat(List.of(rates.rate(0), rates.rate(19), rates.rate(20), rates.rate(39), rates.rate(40),
                 rates.rate(55))).containsExactly(0.0, 19.0, 0.0, 19.0, 100.0, 115.0);
@@ -135,7 +135,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void shouldRefuseANegativeNumberOfEpochs() {
+    void refusesANegativeNumberOfEpochs() {
         assertThatThrownBy(() -> Model.of(-1)).isInstanceOf(TensorException.class).hasMessageContaining("got -1");
     }
 }

@@ -162,7 +162,7 @@ class OptimizerTest {
 
     @ParameterizedTest
     @ValueSource(doubles = {-1, Double.NaN, Double.POSITIVE_INFINITY})
-    void shouldRefuseSettingsThatMakeNoSense(double value) {
+    void refusesSettingsThatMakeNoSense(double value) {
         Pair pair = new Pair();
         for (ThrowableAssert.ThrowingCallable call : List.<ThrowableAssert.ThrowingCallable>of(
                 () -> Adam.over(pair).epsilon(value), () -> Adam.over(pair).weightDecay(value),

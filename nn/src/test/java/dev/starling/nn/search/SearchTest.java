@@ -55,7 +55,7 @@ class SearchTest {
     }
 
     @Test
-    void shouldStopWorseTrialsEarlyAndMakeNoTrialTwice(@TempDir Path directory) {
+    void stopsWorseTrialsEarlyAndMakesNoTrialTwice(@TempDir Path directory) {
         try (Scope scope = Scope.open("test")) {
             TensorDataset train = points(0, 300);
             TensorDataset heldOut = points(300, 100);
@@ -78,7 +78,7 @@ class SearchTest {
     }
 
     @Test
-    void shouldRefuseWhatIsNoSearch() {
+    void refusesWhatIsNoSearch() {
         assertThatThrownBy(() -> search().over("rate")).isInstanceOf(TensorException.class)
                 .hasMessageContaining("the setting rate needs values");
         assertThatThrownBy(() -> search().halving(1)).hasMessageContaining("the factor must be above 1, got 1");

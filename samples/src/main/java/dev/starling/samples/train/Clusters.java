@@ -24,7 +24,7 @@ public final class Clusters {
     static final Duration PATIENCE = Duration.ofMinutes(2);
 
     private static final String FILE = "file:";
-    private static final int MOST_PORT = 65_535;
+    private static final int MAX_PORT = 65_535;
 
     private Clusters() {
     }
@@ -79,7 +79,7 @@ public final class Clusters {
     private static TransportConfig listening(TransportConfig config, String coordinator) {
         try {
             int port = Rendezvous.port(coordinator);
-            if (port >= 1 && port <= MOST_PORT) {
+            if (port >= 1 && port <= MAX_PORT) {
                 return config.at(Rendezvous.host(coordinator), port);
             }
         } catch (TransportException e) {
@@ -91,7 +91,7 @@ public final class Clusters {
     private static IllegalArgumentException wrong(String coordinator, Exception cause) {
         return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be "
                 + "host:port, the port between 1 and "
-                + MOST_PORT + ", or file:PATH, got " + coordinator, cause);
+                + MAX_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
     /** Joins the group of all launched processes. */

@@ -40,7 +40,7 @@ final class TrainingRun {
     /** Gradients of fine-tuning are far smaller than those of pre-training, whose squares must be forgotten soon. */
     private static final double GREEDY_BETA = 0.95;
     private static final int EVALUATION_BATCH = 250;
-    private static final int MOST_LOADERS = 8;
+    private static final int MAX_LOADERS = 8;
     private static final String ACCURACY = "accuracy";
 
     private final Sample sample;
@@ -142,7 +142,7 @@ final class TrainingRun {
     /** Where the processors do not train, they make batches. */
     private static DataLoader.Builder loader(Dataset examples, Device device) {
         int workers = device == Device.cpu() ? 1 : Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1,
-                MOST_LOADERS);
+                MAX_LOADERS);
         return DataLoader.of(examples).workers(workers);
     }
 

@@ -69,7 +69,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldDownloadMnistOnceAndSaySo() throws Exception {
+    void downloadsMnistOnceAndSaysSo() throws Exception {
         List<Download> files = mnist(28);
         Split split = Mnist.load(directory, files);
         assertThat(split.train().labels()).containsExactly(3, 1, 4);
@@ -87,7 +87,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldFindMnistInTheDirectoryItselfAndUncompressed() throws Exception {
+    void findsMnistInTheDirectoryItselfAndUncompressed() throws Exception {
         List<Download> files = mnist(28);
         Files.createDirectories(directory.root());
         for (Download file : files) {
@@ -100,7 +100,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldSayWhichFilesToPutWhereWhenOffline() throws Exception {
+    void saysWhichFilesToPutWhereWhenOffline() throws Exception {
         List<Download> files = mnist(28);
         server.stop(0);
         assertThatThrownBy(() -> Mnist.load(directory, files)).isInstanceOf(DataException.class)
@@ -113,14 +113,14 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldRefuseImagesOfAnotherSize() throws Exception {
+    void refusesImagesOfAnotherSize() throws Exception {
         List<Download> files = mnist(27);
         assertThatThrownBy(() -> Mnist.load(directory, files)).isInstanceOf(DataException.class)
             .hasMessageContaining("train-images-idx3-ubyte.gz").hasMessageContaining("27x27");
     }
 
     @Test
-    void shouldDownloadAndUnpackCifar() throws Exception {
+    void downloadsAndUnpacksCifar() throws Exception {
         Split split = Cifar10.load(directory, archive(cifarArchive()), RECORDS);
         assertThat(split.train().labels()).containsExactly(0, 1, 1, 2, 2, 3, 3, 4, 4, 5);
         assertThat(split.test().labels()).containsExactly(5, 6);
@@ -132,7 +132,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldUnpackAnArchiveThatTheUserPutThereAndKeepIt() throws Exception {
+    void unpacksAnArchiveThatTheUserPutThereAndKeepsIt() throws Exception {
         Files.createDirectories(directory.root());
         Path given = Files.write(directory.root().resolve("cifar-10-binary.tar.gz"), cifarArchive());
         assertThat(Cifar10.load(directory, archive(new byte[0]), RECORDS).test().labels()).containsExactly(5, 6);
@@ -141,7 +141,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldRefuseATruncatedCifarFile() throws Exception {
+    void refusesATruncatedCifarFile() throws Exception {
         Download archive = archive(cifarArchive());
         Cifar10.load(directory, archive, RECORDS);
         Path file = directory.root().resolve("cifar10/data_batch_3.bin");
@@ -151,7 +151,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldFollowTheConventionForCaches() {
+    void followsTheConventionForCaches() {
         assertThat(DataDirectory.cache("/xdg")).isEqualTo(Path.of("/xdg/starling"));
         assertThat(DataDirectory.cache("")).isEqualTo(Path.of(System.getProperty("user.home"), ".cache", "starling"));
         assertThat(DataDirectory.cache(null)).isEqualTo(DataDirectory.cache(""));
@@ -159,7 +159,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldShowProgressOnOneLineOfATerminal() {
+    void showsProgressOnOneLineOfATerminal() {
         try (TransferBar bar = new TransferBar(new PrintStream(logged, true), true, () -> 80)) {
             bar.advance(0, 2_000_000);
             bar.advance(1_000_000, 2_000_000);
@@ -173,7 +173,7 @@ class PublicDataTest {
     }
 
     @Test
-    void shouldFitIntoANarrowTerminal() {
+    void fitsIntoANarrowTerminal() {
         try (TransferBar bar = new TransferBar(new PrintStream(logged, true), true, () -> 40)) {
             bar.advance(170_498_071, 170_498_071);
         }

@@ -18,7 +18,7 @@ class RealDataTest {
         System.getProperty("starling.data") == null ? null : Path.of(System.getProperty("starling.data")), System.err);
 
     @Test
-    void shouldReadMnist() {
+    void readsMnist() {
         Mnist.FILES.forEach(file -> assumeTrue(directory.find(Mnist.FOLDERS, file.fileName()).isPresent(),
             () -> "no " + file.fileName() + " in " + directory.root() + "; set -Dstarling.data=DIR"));
         Split mnist = Mnist.load(directory);
@@ -29,7 +29,7 @@ class RealDataTest {
     }
 
     @Test
-    void shouldReadCifar10() {
+    void readsCifar10() {
         assumeTrue(Files.isDirectory(directory.root()), () -> "no " + directory.root() + "; set -Dstarling.data=DIR");
         Cifar10.TRAIN.forEach(name -> assumeTrue(directory.find(Cifar10.FOLDERS, name).isPresent(),
             () -> "no " + name + " in " + directory.root() + "; set -Dstarling.data=DIR"));

@@ -13,7 +13,7 @@ class DigitRendererTest {
     private static final int SIZE = DigitRenderer.PIXELS;
 
     @Test
-    void shouldDrawAnImageFromItsSeedAndIndexAlone() {
+    void drawsAnImageFromItsSeedAndIndexAlone() {
         LabelledImages all = new DigitRenderer(7).images(0, 200);
         DigitRenderer other = new DigitRenderer(7);
         byte[] image = new byte[SIZE + 3];
@@ -26,7 +26,7 @@ class DigitRendererTest {
     }
 
     @Test
-    void shouldDrawEachDigitEquallyOftenAndNeverTwiceAlike() {
+    void drawsEachDigitEquallyOftenAndNeverTwiceAlike() {
         LabelledImages images = new DigitRenderer(1).images(35, 1000);
         int[] counts = new int[10];
         Set<Integer> distinct = new HashSet<>();
@@ -40,7 +40,7 @@ class DigitRendererTest {
     }
 
     @Test
-    void shouldKeepTheInkOnThePaper() {
+    void keepsTheInkOnThePaper() {
         LabelledImages images = new DigitRenderer(2).images(0, 2000);
         for (int i = 0; i < images.count(); i++) {
             int ink = 0;
@@ -58,7 +58,7 @@ class DigitRendererTest {
     }
 
     @Test
-    void shouldMatchThePublishedMeanAndDeviation() {
+    void matchesThePublishedMeanAndDeviation() {
         LabelledImages images = new DigitRenderer(3).images(0, 5000);
         double sum = 0;
         double squares = 0;
@@ -75,7 +75,7 @@ class DigitRendererTest {
 
     /** Two classical classifiers: templates must fail often, neighbours must mostly succeed. */
     @Test
-    void shouldBeLearnableButNotTrivial() {
+    void isLearnableButNotTrivial() {
         DigitRenderer renderer = new DigitRenderer(4);
         LabelledImages train = renderer.images(0, 4000);
         LabelledImages test = renderer.images(4000, 400);

@@ -39,7 +39,7 @@ class DbnTest {
         "--batch 10 --workers 2 --transport local --strategy gossip, 0.25",
         "--batch 10 --workers 2 --transport local --strategy ps, 0.35"})
     @Timeout(120)
-    void shouldLearnDrawnDigits(String arguments, double least) {
+    void learnsDrawnDigits(String arguments, double least) {
         TrainOptions options = parse(new TrainOptions(), arguments);
         options.epochs = 6;
         options.rate = 0.01;
@@ -78,7 +78,7 @@ class DbnTest {
     @Test
     @Tag("stress")
     @Timeout(1800)
-    void shouldLearnRealDigits() {
+    void learnsRealDigits() {
         Path data = data();
         assertThat(accuracy(run("--data " + data))).isBetween(0.985, 1.0);
     }
@@ -86,7 +86,7 @@ class DbnTest {
     @Test
     @Tag("stress")
     @Timeout(1800)
-    void shouldNeedFewerLabelsAfterPretraining() {
+    void needsFewerLabelsAfterPretraining() {
         String few = "--data " + data() + " --labels 1000 --epochs 2 --layers 500,500 --dropout 0.5 ";
         double with = accuracy(run(few + "--pretraining-epochs 3"));
         assertThat(with).isGreaterThan(accuracy(run(few + "--no-pretraining")) + 0.01);
@@ -105,7 +105,7 @@ class DbnTest {
         "--labels -1 | --labels must be positive, got -1", "--dropout 1 | less than 1, got 1.0",
         "--precision bf16 | the free energies of dbn need f32", "--captured | --captured replays one kind of step",
         "--labels 20001 | --labels must be at most the 20000 training images, got 20001"})
-    void shouldSayWhatDoesNotFit(String arguments, String problem) {
+    void saysWhatDoesNotFit(String arguments, String problem) {
         StringWriter errors = new StringWriter();
         int code = new CommandLine(new Train()).setErr(new PrintWriter(errors, true))
                 .execute(("dbn " + arguments).split(" "));
@@ -114,7 +114,7 @@ class DbnTest {
     }
 
     @Test
-    void shouldTakeAllImagesFirstThenTheChosenOnesEquallyOften() {
+    void takesAllImagesFirstThenTheChosenOnesEquallyOften() {
         try (Scope scope = Scope.open()) {
             Tensor numbers = Creation.arange(60);
             TensorDataset all = TensorDataset.of(numbers, numbers);

@@ -27,12 +27,12 @@ class DeviceTest {
     @ParameterizedTest
     @ValueSource(strings = {"digits", "mnist", "cifar10"})
     @DisabledIf(value = "hasGpu", disabledReason = "there is a GPU")
-    void shouldSayWhatIsMissing(String sample) {
+    void saysWhatIsMissing(String sample) {
         assertThat(complaint(sample, "--device", "cuda")).contains("device cuda:0", "NVIDIA", "use");
     }
 
     @Test
-    void shouldSayHowADeviceIsNamed() {
+    void saysHowADeviceIsNamed() {
         assertThat(complaint("digits", "--device", "cuda:first")).contains("cuda:N", "got cuda:first");
     }
 
@@ -66,7 +66,7 @@ class DeviceTest {
     }
 
     @Test
-    void shouldTellWhatIsNotSaidFromWhatIsDenied() {
+    void tellsWhatIsNotSaidFromWhatIsDenied() {
         TrainOptions options = new TrainOptions();
         new CommandLine(options).parseArgs("--no-captured", "--precision", "f32");
         assertThat(options.captured).isFalse();

@@ -36,7 +36,7 @@ class TeamTest {
             "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
             "--strategy gossip"})
     @Timeout(120)
-    void shouldTrainWithThreads(String arguments) {
+    void trainsWithThreads(String arguments) {
         TeamOptions how = parse("--workers 2 --transport local " + arguments);
         assertThat(Team.problem(how, null)).isNull();
         TrainOptions options = new TrainOptions();
@@ -82,7 +82,7 @@ class TeamTest {
         "--workers 2 --strategy ps --staleness 0 --restarts 1 | go on from --checkpoints with --resume",
         "--half | --half is for training together: say --workers N",
         "--transport local | --transport local is for training together"})
-    void shouldSayWhatDoesNotFit(String arguments, String problem) {
+    void saysWhatDoesNotFit(String arguments, String problem) {
         assertThat(Team.problem(parse(arguments), null)).contains(problem);
     }
 
@@ -90,12 +90,12 @@ class TeamTest {
     @ValueSource(strings = {"--workers 2 --half --elastic --restarts 1", "--workers 2 --strategy gossip --restarts 1",
             "--workers 2 --strategy ps --servers 2 --server-data d --restarts 1 --elastic",
             "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5"})
-    void shouldTakeWhatFits(String arguments) {
+    void takesWhatFits(String arguments) {
         assertThat(Team.problem(parse(arguments), null)).isNull();
     }
 
     @Test
-    void shouldFitWhatTheLauncherSays() {
+    void fitsWhatTheLauncherSays() {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
         assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
@@ -106,7 +106,7 @@ class TeamTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"host:abc", "host", "host:", "host:0", "host:65536", "[::1]:x"})
-    void shouldNameTheVariableThatHoldsNoPort(String coordinator) {
+    void namesTheVariableThatHoldsNoPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
         assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END, Clusters.SILENCE).close())
                 .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
@@ -114,7 +114,7 @@ class TeamTest {
     }
 
     @Test
-    void shouldKnowWhoSurvives() {
+    void knowsWhoSurvives() {
         assertThat(parse("--workers 2").survives()).isFalse();
         assertThat(parse("--workers 2 --elastic").survives()).isTrue();
         assertThat(parse("--workers 2 --restarts 1").survives()).isTrue();

@@ -9,15 +9,18 @@ import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import java.lang.foreign.ValueLayout;
 
-/** Kernels of {@code argmax} and {@code argmin} on f32: the extreme element of each row, then the first place of it. */
+/**
+ * Kernels of {@code argmax} and {@code argmin} on f32. They find the extreme element of each row, then its first
+ * position.
+ */
 final class ArgMaxKernels {
     private static final long GRAIN = 1 << 15;
 
     private ArgMaxKernels() {
     }
 
-    /** Returns the result, or {@code null} where neither one dimension nor the last ones are folded. */
-    static Tensor[] run(Reduction op, Tensor operand, Spec output, boolean greatest) {
+    /** Returns the result, or {@code null} unless either a single dimension or the last ones are reduced. */
+    static Tensor[] run(Reduction op, Tensor operand, Spec output, boolean max) {
         int axis = innermost(op.axes(), operand.rank());
         if (axis < 0) {
             return null;
@@ -29,7 +32,7 @@ final class ArgMaxKernels {
         long columns = op.axes().extent(operand.shape());
         Parallel.forRange(y.count(), Math.max(1, GRAIN / columns), (first, end) -> {
             for (long row = first; row < end; row++) {
-                long place = place(from + 4 * row * columns, columns, greatest);
+                long place = place(from + 4 * row * columns, columns, max);
                 ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, to + 8 * row, place);
             }
         });
@@ -37,7 +40,7 @@ final class ArgMaxKernels {
         return new Tensor[] {y};
     }
 
-    /** Returns the folded dimension, the last if several end the shape, or -1. */
+    /** Returns the reduced dimension (the last, if several trailing ones are reduced), or -1. */
     private static int innermost(Axes axes, int rank) {
         int last = -1;
         int count = 0;
@@ -54,8 +57,8 @@ final class ArgMaxKernels {
         return count == 1 || count > 0 && trailing == count ? last : -1;
     }
 
-    private static long place(long row, long columns, boolean greatest) {
-        float extreme = Rows.FASTEST.extreme(row, columns, greatest);
+    private static long place(long row, long columns, boolean max) {
+        float extreme = Rows.FASTEST.extreme(row, columns, max);
         long i = 0;
         if (Float.isNaN(extreme)) {
             while (!Float.isNaN(ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i))) {

@@ -14,14 +14,14 @@ import dev.starling.tensor.op.Where;
 import dev.starling.tensor.spi.Strides;
 
 /**
- * Kernels of {@link Attention} in f32; 16-bit operands are widened first. Queries, keys and values are taken by their
- * strides; results lie as queries, keys and values do, so that heads are not gathered and scattered.
+ * Kernels of {@link Attention} in f32; 16-bit operands are widened first. Queries, keys and values are read by their
+ * strides, and results get the layouts of queries, keys and values, so that heads are neither gathered nor scattered.
  */
 final class AttentionKernels {
     private AttentionKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, AttentionRows.FASTEST);
     }
@@ -66,7 +66,7 @@ final class AttentionKernels {
         return results;
     }
 
-    /** Returns an f32 tensor whose rows are runs in memory: itself or a copy. */
+    /** Returns an f32 tensor whose rows are contiguous: {@code x} or a copy. */
     private static Tensor readable(Tensor x) {
         int last = x.rank() - 1;
         boolean runs = x.size(last) == 1 || x.strides()[last] == 1;
@@ -89,7 +89,7 @@ final class AttentionKernels {
         return narrow;
     }
 
-    /** Returns the mask as numbers to add, whose rows are runs of all keys. */
+    /** Returns the mask as numbers to add, with contiguous rows of all keys. */
     private static Tensor additive(Tensor mask, long keys) {
         Shape shape = mask.rank() == 0 ? Shape.of(keys) : mask.shape().with(-1, keys);
         Spec spec = new Spec(DType.F32, shape, mask.device());
@@ -117,7 +117,7 @@ final class AttentionKernels {
         return y;
     }
 
-    /** Makes a tensor without gaps whose dimensions but the last lie in memory in the order of those of {@code x}. */
+    /** Makes a dense tensor whose dimensions, except the last, have the memory order of those of {@code x}. */
     private static Tensor like(Tensor x, Spec spec) {
         return Tensor.allocate(spec, Strides.like(x, spec.shape()));
     }

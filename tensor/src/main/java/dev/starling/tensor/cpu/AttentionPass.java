@@ -13,16 +13,16 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Attention in f32, by blocks of queries: the scores of a block with all keys it sees are computed at once and stay in
- * the cache; the gradient computes them again. Memory is a block or two of scores for each thread. Heads are shared out
- * among threads, so that the sums over queries have one order.
+ * Attention in f32, by blocks of queries. The scores of a block with all its visible keys are computed together and
+ * stay in the cache; the backward pass computes them again. Each thread needs memory for one or two blocks of scores.
+ * Threads divide the heads among them, so that sums over queries have a fixed order.
  */
 final class AttentionPass {
-    /** Scores of a block, where that leaves it enough queries. */
+    /** Scores of a block, if that leaves at least {@link #MIN_QUERIES} queries. */
     private static final int SCORES = 1 << 18;
-    private static final int MOST_QUERIES = 256;
-    private static final int FEWEST_QUERIES = 16;
-    /** Causal blocks end at one of about so many places, for each of which products are compiled. */
+    private static final int MAX_QUERIES = 256;
+    private static final int MIN_QUERIES = 16;
+    /** Causal blocks end at one of about this many positions; for each of them products are compiled. */
     private static final int ENDS = 32;
 
     private final float scale;
@@ -40,7 +40,7 @@ final class AttentionPass {
     private final int block;
     private final int blocks;
 
-    /** Operands are f32 with runs as rows; so is the mask, which is added. */
+    /** Operands, and the mask, which is added to the scores, are f32 with contiguous rows. */
     AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, AttentionRows rows) {
         scale = (float) op.scale();
         causal = op.causal();
@@ -54,7 +54,7 @@ final class AttentionPass {
         keys = Math.toIntExact(k.size(-2));
         width = Math.toIntExact(q.size(-1));
         depth = Math.toIntExact(v.size(-1));
-        block = Math.clamp(SCORES / keys / FEWEST_QUERIES * FEWEST_QUERIES, FEWEST_QUERIES, MOST_QUERIES);
+        block = Math.clamp(SCORES / keys / MIN_QUERIES * MIN_QUERIES, MIN_QUERIES, MAX_QUERIES);
         blocks = Math.ceilDiv(queries, block);
     }
 
@@ -71,8 +71,8 @@ final class AttentionPass {
                 for (long i = from; i < to; i++) {
                     int b = (int) (i % blocks);
                     if (scores[b] == null) {
-                        scores[b] = product(size(b), seen(b), width);
-                        results[b] = product(size(b), depth, seen(b));
+                        scores[b] = product(size(b), blockKeys(b), width);
+                        results[b] = product(size(b), depth, blockKeys(b));
                     }
                     forward(i / blocks, b, scores[b], results[b], scratch.address(), y, logs);
                 }
@@ -84,22 +84,22 @@ final class AttentionPass {
 
     private void forward(long head, int b, Matmul scores, Matmul result, long s, Tensor y, Tensor logs) {
         int first = b * block;
-        int seen = seen(b);
-        scores(scores, head, first, seen, s);
+        int blockKeys = blockKeys(b);
+        scores(scores, head, first, blockKeys, s);
         for (int r = 0; r < size(b); r++) {
-            long row = s + 4L * r * seen;
-            int n = visible(first + r, seen);
+            long row = s + 4L * r * blockKeys;
+            int n = visible(first + r, blockKeys);
             long bias = bias(head, first + r);
-            float greatest = rows.greatest(row, n, scale, bias);
-            float shift = greatest == Float.NEGATIVE_INFINITY ? 0 : greatest;
+            float max = rows.max(row, n, scale, bias);
+            float shift = max == Float.NEGATIVE_INFINITY ? 0 : max;
             float sum = rows.exponentials(row, n, scale, bias, shift);
             boolean blind = sum == 0;
             rows.scale(row, n, blind ? 0 : 1 / sum);
-            clear(row, n, seen);
-            float log = blind ? Float.NEGATIVE_INFINITY : (float) (greatest + StrictMath.log(sum));
+            clear(row, n, blockKeys);
+            float log = blind ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum));
             ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, logs.address() + 4 * (head * queries + first + r), log);
         }
-        result.left(s, seen, 1).right(at(v, head, 0), row(v), 1).result(at(y, head, first), row(y)).run();
+        result.left(s, blockKeys, 1).right(at(v, head, 0), row(v), 1).result(at(y, head, first), row(y)).run();
     }
 
     void backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
@@ -126,66 +126,69 @@ final class AttentionPass {
 
     private Matmul[] products(int b) {
         int n = size(b);
-        int seen = seen(b);
-        return new Matmul[] {product(n, seen, width), product(n, seen, depth), product(n, width, seen),
-            product(seen, width, n).accumulate(true), product(seen, depth, n).accumulate(true)};
+        int blockKeys = blockKeys(b);
+        return new Matmul[] {product(n, blockKeys, width), product(n, blockKeys, depth), product(n, width, blockKeys),
+            product(blockKeys, width, n).accumulate(true), product(blockKeys, depth, n).accumulate(true)};
     }
 
     private void backward(long head, int b, Matmul[] products, long s, Tensor[] given, Tensor[] gradients) {
         int first = b * block;
-        int seen = seen(b);
+        int blockKeys = blockKeys(b);
         int n = size(b);
         Tensor g = given[0];
         long slopes = s + 4L * block * keys;
-        scores(products[0], head, first, seen, s);
-        products[1].left(at(g, head, first), row(g), 1).right(at(v, head, 0), 1, row(v)).result(slopes, seen).run();
+        scores(products[0], head, first, blockKeys, s);
+        products[1].left(at(g, head, first), row(g), 1).right(at(v, head, 0), 1, row(v)).result(slopes, blockKeys)
+                .run();
         for (int r = 0; r < n; r++) {
-            tilt(head, first + r, s + 4L * r * seen, slopes + 4L * r * seen, seen, given);
+            scoreGradient(head, first + r, s + 4L * r * blockKeys, slopes + 4L * r * blockKeys, blockKeys, given);
         }
-        products[2].left(slopes, seen, 1).right(at(k, head, 0), row(k), 1)
+        products[2].left(slopes, blockKeys, 1).right(at(k, head, 0), row(k), 1)
                 .result(at(gradients[0], head, first), row(gradients[0])).run();
-        products[3].left(slopes, 1, seen).right(at(q, head, first), row(q), 1)
+        products[3].left(slopes, 1, blockKeys).right(at(q, head, first), row(q), 1)
                 .result(at(gradients[1], head, 0), row(gradients[1])).run();
-        products[4].left(s, 1, seen).right(at(g, head, first), row(g), 1)
+        products[4].left(s, 1, blockKeys).right(at(g, head, first), row(g), 1)
                 .result(at(gradients[2], head, 0), row(gradients[2])).run();
     }
 
-    /** Replaces a row of scores by weights, and of the weights' gradients by the scores'. */
-    private void tilt(long head, int query, long weights, long slopes, int seen, Tensor[] given) {
-        int n = visible(query, seen);
+    /**
+     * Replaces a row of scores by the attention weights, and a row of their gradients by the gradients of the scores.
+     */
+    private void scoreGradient(long head, int query, long weights, long slopes, int blockKeys, Tensor[] given) {
+        int n = visible(query, blockKeys);
         float log = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, given[2].address() + 4 * (head * queries + query));
         if (log == Float.NEGATIVE_INFINITY) {
             n = 0;
         } else {
             float dot = rows.dot(at(given[0], head, query), at(given[1], head, query), depth);
             rows.exponentials(weights, n, scale, bias(head, query), log);
-            rows.tilt(weights, slopes, n, dot, scale);
+            rows.scoreGradient(weights, slopes, n, dot, scale);
         }
-        clear(weights, n, seen);
-        clear(slopes, n, seen);
+        clear(weights, n, blockKeys);
+        clear(slopes, n, blockKeys);
     }
 
-    private void scores(Matmul product, long head, int first, int seen, long to) {
-        product.left(at(q, head, first), row(q), 1).right(at(k, head, 0), 1, row(k)).result(to, seen).run();
+    private void scores(Matmul product, long head, int first, int blockKeys, long to) {
+        product.left(at(q, head, first), row(q), 1).right(at(k, head, 0), 1, row(k)).result(to, blockKeys).run();
     }
 
     private static Matmul product(int m, int n, int k) {
         return new Matmul(ElementType.F32, ElementType.F32, m, n, k);
     }
 
-    /** Queries of a block. */
+    /** Returns the number of queries of a block. */
     private int size(int b) {
         return Math.min(block, queries - b * block);
     }
 
-    /** How many keys a block computes scores with. */
-    private int seen(int b) {
-        int step = Math.max(block, Math.ceilDiv(Math.ceilDiv(keys, ENDS), FEWEST_QUERIES) * FEWEST_QUERIES);
+    /** Returns the number of keys with which a block computes scores. */
+    private int blockKeys(int b) {
+        int step = Math.max(block, Math.ceilDiv(Math.ceilDiv(keys, ENDS), MIN_QUERIES) * MIN_QUERIES);
         return causal ? (int) Math.min(keys, Math.ceilDiv((b + 1L) * block, step) * step) : keys;
     }
 
-    private int visible(int query, int seen) {
-        return causal ? Math.min(seen, query + 1) : seen;
+    private int visible(int query, int blockKeys) {
+        return causal ? Math.min(blockKeys, query + 1) : blockKeys;
     }
 
     private long bias(long head, int query) {
@@ -198,12 +201,12 @@ final class AttentionPass {
         }
     }
 
-    /** The distance of rows; that of a single one is as good as any. */
+    /** Returns the distance between rows in elements; for a single row any value would do. */
     private static long row(Tensor x) {
         return x.size(-2) == 1 ? x.size(-1) : x.strides()[x.rank() - 2];
     }
 
-    /** The address of a row of a head, of a tensor that broadcasts. */
+    /** Returns the address of a row of a head, in a tensor whose leading dimensions broadcast. */
     private long at(Tensor x, long head, int row) {
         long offset = x.size(-2) == 1 ? 0 : row * x.strides()[x.rank() - 2];
         long rest = head;

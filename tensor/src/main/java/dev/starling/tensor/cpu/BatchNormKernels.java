@@ -13,8 +13,8 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Batch normalisation of f32 in the channels-last layout: a matrix of pixels × channels. Statistics are sums of the
- * distance from the first pixel, in f32 over blocks of rows and in f64 over blocks, in a fixed order.
+ * Batch normalisation of f32 in the channels-last layout, a matrix of pixels × channels. Statistics sum the distances
+ * from the first pixel: in f32 within blocks of rows and in f64 over blocks, in a fixed order.
  */
 final class BatchNormKernels {
     private static final int ROWS = 512;

@@ -12,8 +12,8 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 
 /**
- * Kernels of {@link Contraction} operations: oneDNN's, for the types that it multiplies on this processor. Operands are
- * taken by their strides; one without a stride of 1 in its last two dimensions is copied.
+ * Kernels of {@link Contraction} operations, by oneDNN, for the types that it supports on this processor. Operands are
+ * read by their strides; an operand without a stride of 1 in its last two dimensions is copied.
  */
 final class ContractionKernels {
     private static final Axes FIRST = new Axes(1);
@@ -21,7 +21,7 @@ final class ContractionKernels {
     private ContractionKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
         ElementType type = NativeTypes.of(in[0].dtype());
         long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
@@ -92,12 +92,12 @@ final class ContractionKernels {
         return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }
 
-    /** The stride of a leading dimension, 0 where it is broadcast. */
+    /** Returns the stride of a leading dimension, 0 if it is broadcast. */
     private static long stride(Tensor x, int axis) {
         return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
     }
 
-    /** Returns a tensor whose last two dimensions, or whose only one, oneDNN can read: itself or a copy. */
+    /** Returns a tensor whose last two dimensions (or only dimension) oneDNN can read: {@code x} or a copy. */
     private static Tensor multipliable(Tensor x) {
         int row = x.rank() - 2;
         if (row < 0) {

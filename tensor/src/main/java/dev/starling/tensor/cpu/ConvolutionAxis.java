@@ -1,36 +1,36 @@
 package dev.starling.tensor.cpu;
 
 /**
- * One spatial dimension of a convolution, cut down to what meets: the taps of the kernel that see a pixel at some
- * place, the places of the output that see a pixel with some tap, and the pixels between the first and the last that
- * any tap reads. The rest of the output is the bias, and the rest of both gradients is 0.
+ * One spatial dimension of a convolution, reduced to what contributes to the result: the kernel taps that read a pixel
+ * at some output position, the output positions that read a pixel with some tap, and the pixels from the first to the
+ * last that any tap reads. The rest of the output is the bias, and the rest of both gradients is 0.
  *
  * @param tap first tap that is kept
- * @param taps number of taps, 0 if no tap meets the image
+ * @param taps number of taps, 0 if no tap reads a pixel
  * @param tapStep distance between kept taps
- * @param place first place of the output that is kept
- * @param places number of places
+ * @param place first output position that is kept
+ * @param places number of positions
  * @param pixel first pixel that is kept
  * @param pixels number of pixels
  * @param pixelStep distance between kept pixels, which is the stride if there is one tap
- * @param stride distance between places in kept pixels, 1 if there is one place or one tap
+ * @param stride distance between positions in kept pixels, 1 if there is one position or one tap
  * @param dilation distance between kept taps in pixels, 1 if there is one
  * @param low padding before the kept pixels, less than the extent of the kept taps
- * @param high padding after them, exactly as far as the last tap reaches at the last place
- * @param gaps whether taps or places between the kept ones see padding only
+ * @param high padding after them, exactly as far as the last tap reaches at the last position
+ * @param gaps whether taps or positions between the kept ones read only padding
  */
 record ConvolutionAxis(long tap, long taps, long tapStep, long place, long places, long pixel, long pixels,
                        long pixelStep, long stride, long dilation, long low, long high, boolean gaps) {
-    private static final ConvolutionAxis NOTHING = new ConvolutionAxis(0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, false);
+    private static final ConvolutionAxis EMPTY = new ConvolutionAxis(0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, false);
 
-    /** Tells whether every tap and every place sees a pixel, and stride and dilation have an effect or are 1. */
+    /** Returns whether every tap and every position reads a pixel, and stride and dilation have an effect or are 1. */
     static boolean isWhole(long in, long kernel, long out, long stride, long padding, long dilation) {
         long reach = (kernel - 1) * dilation;
         return in >= stride && (kernel > 1 ? dilation <= in : dilation == 1) && (out > 1 || stride == 1)
                 && padding <= reach && padding <= (out - 1) * stride && reach - padding < in;
     }
 
-    /** Cuts a dimension; sizes, padding and the kernel's extent are less than 2³¹. */
+    /** Reduces a dimension; sizes, padding and the kernel's extent are less than 2³¹. */
     static ConvolutionAxis of(long in, long kernel, long out, long stride, long padding, long dilation) {
         long first = 0;
         long last = 0;
@@ -59,7 +59,7 @@ record ConvolutionAxis(long tap, long taps, long tapStep, long place, long place
             lowest = from;
         }
         if (step == 0) {
-            return NOTHING;
+            return EMPTY;
         }
         long tapStep = step > 0 && even ? step : 1;
         long base = lowest * stride + first * dilation - padding;

@@ -15,15 +15,18 @@ import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
 /**
- * A convolution that is not given to oneDNN as it stands: parts of it see only padding, or {@link OneDnnFault} knows
- * that oneDNN is wrong about it. oneDNN computes the part that {@link ConvolutionAxis} keeps, on views of the operands
- * and of the result; where that part has gaps or a fault remains, on a padded copy of the image.
+ * A convolution that oneDNN cannot compute as it stands, because parts of it read only padding or {@link OneDnnFault}
+ * knows that oneDNN's result is wrong. oneDNN computes the part that {@link ConvolutionAxis} keeps, on views of the
+ * operands and of the result, or, if that part has gaps or a fault remains, on a padded copy of the image.
  */
 final class ConvolutionCut {
-    /** A padded copy of more elements than this must not exceed the convolution's own tensors by far. */
+    /**
+     * A padded copy with more elements than this must not exceed the convolution's own tensors by a factor of
+     * {@link #MAX_COPY_RATIO}.
+     */
     private static final long LARGE_COPY = 1L << 24;
-    private static final int FAR = 8;
-    /** oneDNN takes minutes to set up input gradients with strides of this order, where places are apart. */
+    private static final int MAX_COPY_RATIO = 8;
+    /** With strides of this order between output positions, oneDNN takes minutes to set up an input gradient. */
     private static final long LONG_STRIDE = 4096;
 
     private final ElementType type;
@@ -38,14 +41,17 @@ final class ConvolutionCut {
         this.padded = padded;
     }
 
-    /** Returns {@code null} for a convolution that oneDNN computes right as it stands: nearly every one. */
+    /**
+     * Returns the reduced convolution, or {@code null} if oneDNN computes this one correctly as it stands, as it does
+     * nearly all.
+     */
     static ConvolutionCut of(ElementType type, Pass pass, ConvolutionShape shape) {
         boolean whole = true;
         for (int i = 0; i < shape.spatialDims(); i++) {
             whole &= ConvolutionAxis.isWhole(shape.in()[i], shape.kernel()[i], shape.out()[i], shape.stride()[i],
                     shape.padLow()[i], shape.dilation()[i]);
         }
-        if (whole && !OneDnnFault.strikesWhole(type, pass, shape) && !hasLongStride(shape)) {
+        if (whole && !OneDnnFault.affectsWhole(type, pass, shape) && !hasLongStride(shape)) {
             return null;
         }
         ConvolutionAxis[] axes = new ConvolutionAxis[shape.spatialDims()];
@@ -71,8 +77,8 @@ final class ConvolutionCut {
     }
 
     /**
-     * Tells whether the reference kernels do better: a padded copy would be out of proportion, or places are so far
-     * apart that oneDNN takes longer to set up than they take to run.
+     * Returns whether the reference kernels are faster: a padded copy would be disproportionate, or output positions
+     * are so far apart that setting up oneDNN takes longer than they do.
      */
     boolean isTooSparse() {
         if (!isEmpty() && hasLongStride(kept())) {
@@ -86,7 +92,7 @@ final class ConvolutionCut {
             own *= whole.in()[i];
             result *= whole.out()[i];
         }
-        return padded && copy > LARGE_COPY && copy > FAR * (own + result);
+        return padded && copy > LARGE_COPY && copy > MAX_COPY_RATIO * (own + result);
     }
 
     /** Computes {@code y}, without an activation. */
@@ -116,7 +122,7 @@ final class ConvolutionCut {
             Tensor g = ConvolutionKernels.image(places(in[0]));
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor window = pixels(x);
-            // oneDNN does not write to strides that interleave.
+            // oneDNN does not write to interleaved strides.
             Tensor result = padded ? padding(x.spec()) : isStepped() ? Tensor.allocate(window.spec()) : window;
             ConvolutionKernels.request(type, kept(), result, weight, g)
                     .backwardData(g.address(), weight.address(), result.address());
@@ -127,7 +133,7 @@ final class ConvolutionCut {
         return x;
     }
 
-    /** Computes the gradients of the weight and, where there are two outputs, of the bias. */
+    /** Computes the gradients of the weight and, if there are two outputs, of the bias. */
     Tensor[] weightGradient(Tensor[] in, Spec[] outputs) {
         Tensor weight = Tensor.allocate(outputs[0]);
         if (isEmpty() || !keepsTaps()) {
@@ -137,7 +143,7 @@ final class ConvolutionCut {
             Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels(in[0]));
             Tensor g = ConvolutionKernels.image(places(in[1]));
             Tensor window = taps(weight);
-            // oneDNN does not write to strides that interleave.
+            // oneDNN does not write to interleaved strides.
             Tensor result = keepsTaps() ? window : Tensor.allocate(window.spec());
             ConvolutionKernels.request(type, kept(), x, result, g)
                     .backwardWeights(x.address(), g.address(), result.address(), 0);
@@ -156,7 +162,7 @@ final class ConvolutionCut {
             new Spec[] {outputs[1]}))[0]};
     }
 
-    /** Tells whether no tap meets the image. */
+    /** Returns whether no tap reads a pixel of the image. */
     boolean isEmpty() {
         return Arrays.stream(axes).anyMatch(axis -> axis.taps() == 0);
     }
@@ -199,7 +205,7 @@ final class ConvolutionCut {
         CopyKernels.copy(bias.view(y.shape(), strides, bias.offset()), y);
     }
 
-    /** What is kept, with its padding or, where the image is padded already, without. */
+    /** Returns the part that is kept, with its padding, or without if the image is padded already. */
     ConvolutionShape kept() {
         int n = axes.length;
         long[][] sizes = new long[7][n];

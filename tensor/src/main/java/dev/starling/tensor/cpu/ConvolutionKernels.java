@@ -14,14 +14,14 @@ import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 
 /**
- * Kernels of {@link Convolution} operations: oneDNN's, for the types that it convolves on this processor. Images that
- * they make lie channels last, whatever the operands' layouts; gradients of weights are row-major.
+ * Kernels of {@link Convolution} operations, by oneDNN, for the types that it supports on this processor. Resulting
+ * images are channels-last, whatever the operands' layouts; gradients of weights are row-major.
  */
 final class ConvolutionKernels {
     private ConvolutionKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Convolution op, Tensor[] inputs, Spec[] outputs) {
         ElementType type = NativeTypes.of(inputs[0].dtype());
         if (type == null || !OneDnn.supports(type) || isEmpty(inputs) || outputs[0].shape().count() == 0) {
@@ -116,7 +116,7 @@ final class ConvolutionKernels {
         return Arrays.stream(values).asLongStream().toArray();
     }
 
-    /** oneDNN reorders row-major images itself, slice by slice. */
+    /** Returns an image that oneDNN can read; it reorders row-major images itself, slice by slice. */
     static Tensor image(Tensor x) {
         return x.isContiguous() ? x : CopyKernels.channelsLast(x);
     }

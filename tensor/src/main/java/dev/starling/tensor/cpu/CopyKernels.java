@@ -55,12 +55,12 @@ final class CopyKernels {
         return filled;
     }
 
-    /** Returns {@code x} in row-major order: itself if it lies so already. */
+    /** Returns {@code x} in row-major order, or {@code x} itself if it already has that order. */
     static Tensor dense(Tensor x) {
         return x.isContiguous() ? x : copy(x);
     }
 
-    /** Returns {@code x}, of rank 2 or more, with its channels last: itself if it lies so already. */
+    /** Returns {@code x}, of rank 2 or more, with channels last, or {@code x} itself if it already has that layout. */
     static Tensor channelsLast(Tensor x) {
         if (ChannelsLast.holds(x)) {
             return x;
@@ -77,7 +77,7 @@ final class CopyKernels {
         return copy;
     }
 
-    /** Copies elements between tensors of one type and shape, whatever their strides. */
+    /** Copies elements between tensors of the same type and shape, whatever their strides. */
     static void copy(Tensor from, Tensor to) {
         StridedCopy.copy(from, to);
     }

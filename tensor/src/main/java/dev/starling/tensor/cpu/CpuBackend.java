@@ -31,9 +31,8 @@ import dev.starling.tensor.spi.Chain;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The processor. Each family of operations has its kernels in a class of its own, which returns {@code null} for types
- * and layouts that it has no kernel for; those run {@link Widened} or else on the reference kernels, which share the
- * host's memory.
+ * The CPU. Each family of operations has its kernels in a class of its own, which returns {@code null} for types and
+ * layouts without a kernel; these run {@link Widened} or else by the reference kernels, on the same memory.
  */
 final class CpuBackend implements Backend {
     @Override
@@ -53,7 +52,10 @@ final class CpuBackend implements Backend {
         return results != null ? results : ReferenceKernels.run(op, inputs, outputs);
     }
 
-    /** Runs a kernel of this backend's own and returns its outputs, or {@code null} if it has none for the operands. */
+    /**
+     * Runs one of this backend's own kernels and returns its outputs, or {@code null} if there is none for the
+     * operands.
+     */
     static Tensor[] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
         return switch (op) {
             case Elementwise e -> ElementwiseKernels.run(e, inputs, outputs[0]);

@@ -7,7 +7,7 @@ import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
 
-/** Offers the processor: always there. */
+/** Provides the CPU, which is always present. */
 public final class CpuProvider implements BackendProvider {
     @Override
     public String type() {

@@ -12,12 +12,12 @@ import dev.starling.tensor.op.CrossEntropy;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 
-/** Kernels of {@link CrossEntropy} operations on f32. Targets are checked before any row is computed. */
+/** Kernels of {@link CrossEntropy} operations on f32. All targets are checked before the first row is computed. */
 final class CrossEntropyKernels {
     private CrossEntropyKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(CrossEntropy op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, SoftmaxRows.FASTEST);
     }
@@ -49,12 +49,12 @@ final class CrossEntropyKernels {
             for (long r = first; r < end; r++) {
                 long wanted = wanted(target, r);
                 long at = from + 4 * r * classes;
-                float greatest = get(row + 8 * r);
+                float max = get(row + 8 * r);
                 float log = get(row + 8 * r + 4);
                 double l = 0;
                 if (wanted != op.ignored()) {
-                    l -= sharp == 0 ? 0 : sharp * (get(at + 4 * wanted) - greatest - log);
-                    l -= even == 0 ? 0 : even * (rows.distances(at, greatest, classes) - (double) classes * log);
+                    l -= sharp == 0 ? 0 : sharp * (get(at + 4 * wanted) - max - log);
+                    l -= even == 0 ? 0 : even * (rows.distances(at, max, classes) - (double) classes * log);
                 }
                 set(loss + 4 * r, l);
             }
@@ -104,7 +104,7 @@ final class CrossEntropyKernels {
             if (wanted != ignored && (wanted < 0 || wanted >= classes)) {
                 throw new TensorException(TensorException.Problem.INDEX, op.name(),
                         List.of(matrix.spec(), target.spec()), "the target of row " + row + ", class " + wanted
-                        + ", must lie between 0 and " + (classes - 1), "correct it or name it as the ignored class");
+                        + ", must lie between 0 and " + (classes - 1), "correct it or declare that class ignored");
             }
         }
     }

@@ -4,11 +4,13 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
-/** Memory layouts that fill a piece of memory without gaps, in whatever order of dimensions. */
+/** Memory layouts without gaps, in any order of dimensions. */
 final class DenseLayout {
     private DenseLayout() { }
 
-    /** The strides that a result takes over from the first operand of its shape, or row-major ones. */
+    /**
+     * Returns the strides that a result takes from the first operand of its shape, or row-major ones if there is none.
+     */
     static long[] of(Tensor[] operands, Shape shape) {
         for (Tensor operand : operands) {
             if (operand.strides() == shape.contiguousStrides()) {
@@ -21,13 +23,13 @@ final class DenseLayout {
         return shape.contiguousStrides();
     }
 
-    /** Whether the operand's elements lie in the same order as those of {@code y}, which is dense. */
+    /** Returns whether the operand's elements have the same order in memory as those of {@code y}, which is dense. */
     static boolean isSame(Tensor operand, Tensor y) {
         return operand.strides() == y.strides() || operand.shape().equals(y.shape())
                 && (Arrays.equals(operand.strides(), y.strides()) || operand.isContiguous() && y.isContiguous());
     }
 
-    /** Whether the elements fill their memory, each in a place of its own. */
+    /** Returns whether the elements fill their memory without gaps or overlaps. */
     static boolean isDense(Tensor x) {
         long[] strides = x.strides();
         long expected = 1;

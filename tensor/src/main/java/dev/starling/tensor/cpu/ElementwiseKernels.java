@@ -17,11 +17,11 @@ import java.util.List;
 
 /**
  * Kernels of {@link Elementwise} operations: generated loops of one opcode. A result has the memory layout of the first
- * operand of its shape, if that one is dense, so that what follows a convolution stays in the convolution's layout.
+ * operand of its shape, if that is dense, so that operations after a convolution keep the convolution's layout.
  */
 final class ElementwiseKernels {
     private static final int TYPES = DType.values().length;
-    /** For each class of operations the loops of its types; for casts of its pairs of types. */
+    /** For each class of operations, its loops by type; for casts, by pair of types. */
     private static final ClassValue<FusedLoop[]> LOOPS = new ClassValue<>() {
         @Override
         protected FusedLoop[] computeValue(Class<?> type) {
@@ -31,7 +31,7 @@ final class ElementwiseKernels {
 
     private ElementwiseKernels() { }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
         DType type = inputs[inputs.length - 1].dtype();
         FusedLoop loop = loop(op, type);
@@ -41,21 +41,21 @@ final class ElementwiseKernels {
         Tensor y = Tensor.allocate(output, DenseLayout.of(inputs, output.shape()));
         Launch launch = Launch.of(loop);
         if (op instanceof Unary || op instanceof Activation) {
-            giveParameters(launch, op, type);
+            setParameters(launch, op, type);
         }
         run(launch, inputs, y);
         return new Tensor[] {y};
     }
 
     /**
-     * Replaces negative elements of a dense tensor by 0, in place. oneDNN could do it before it stores them, but takes
-     * NaN for negative.
+     * Replaces negative elements of a dense tensor by 0, in place. oneDNN could do so before it stores them, but it
+     * treats NaN as negative.
      */
     static void rectify(Tensor y) {
         into(y, new Activation.Relu(), y);
     }
 
-    /** Computes all elements of {@code y} from operands that lie as it does; it may be one of them. */
+    /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
     static void into(Tensor y, Activation op, Tensor... operands) {
         Launch launch = Launch.of(loop(op, y.dtype()));
         for (int k = 0; k < operands.length; k++) {
@@ -66,7 +66,7 @@ final class ElementwiseKernels {
     }
 
     /**
-     * Returns a chain as one loop, or {@code null} where one of its operations has none for its types, or the loop
+     * Returns a chain as one loop, or {@code null} if one of its operations has no loop for its types, or the loop
      * would be too long for the JVM's compilers.
      */
     static Chain.Kernel fuse(Chain chain) {
@@ -115,16 +115,16 @@ final class ElementwiseKernels {
 
     private static void run(Launch launch, Tensor[] inputs, Tensor y) {
         int scalars = 0;
-        boolean isFlat = true;
-        for (int k = 0; k < inputs.length && isFlat; k++) {
+        boolean flat = true;
+        for (int k = 0; k < inputs.length && flat; k++) {
             Tensor x = inputs[k];
             launch.operand(k, x.address());
             if (!DenseLayout.isSame(x, y)) {
                 scalars |= 1 << k;
-                isFlat = x.count() == 1;
+                flat = x.count() == 1;
             }
         }
-        if (isFlat) {
+        if (flat) {
             launch.operand(inputs.length, y.address());
             launch.runFlat(y.count(), scalars);
             return;
@@ -138,7 +138,7 @@ final class ElementwiseKernels {
         launch.runStrided();
     }
 
-    private static void giveParameters(Launch launch, Elementwise op, DType type) {
+    private static void setParameters(Launch launch, Elementwise op, DType type) {
         double[] parameters = ElementwiseOpcodes.parameters(op);
         for (int i = 0; i < parameters.length; i++) {
             if (type.isFloating()) {

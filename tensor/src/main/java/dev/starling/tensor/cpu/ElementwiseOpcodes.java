@@ -10,7 +10,7 @@ import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
 
-/** Which opcode of the generated kernels carries out an operation, and its parameters. */
+/** Maps operations to opcodes of the generated kernels and their parameters. */
 final class ElementwiseOpcodes {
     private static final double[] NONE = {};
 
@@ -31,7 +31,7 @@ final class ElementwiseOpcodes {
         };
     }
 
-    /** The operation's parameters, which are the opcode's last operands. */
+    /** Returns the operation's parameters, which are the last operands of its opcode. */
     static double[] parameters(Elementwise op) {
         return switch (op) {
             case Unary.Affine(double scale, double shift) -> new double[] {scale, shift};

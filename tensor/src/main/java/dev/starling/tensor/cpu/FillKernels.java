@@ -15,7 +15,7 @@ final class FillKernels {
     private FillKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Fill op, Spec output) {
         return switch (op) {
             case Fill.Full f -> {

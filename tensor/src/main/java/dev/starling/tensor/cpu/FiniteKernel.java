@@ -4,9 +4,9 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.FiniteScan;
 import java.util.concurrent.atomic.AtomicBoolean;
 
-/** Tells whether all elements of a tensor are finite; see {@link FiniteScan}. */
+/** Tests whether all elements of a tensor are finite; see {@link FiniteScan}. */
 final class FiniteKernel {
-    /** What a thread reads before another is worth its while, in bytes. */
+    /** Bytes that justify a further thread. */
     private static final long GRAIN = 1 << 19;
     private static final long LINE = 64;
 

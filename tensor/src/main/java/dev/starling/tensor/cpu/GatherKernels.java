@@ -11,7 +11,7 @@ import java.lang.foreign.ValueLayout;
 
 /**
  * Kernels that read or write one element per index, for types of 4 and 8 bytes. Operand and index are
- * {@code [outer, n, inner]} and agree in all but {@code n}.
+ * {@code [outer, n, inner]} and agree in all sizes except {@code n}.
  */
 final class GatherKernels {
     private static final long GRAIN = 1 << 13;
@@ -19,7 +19,7 @@ final class GatherKernels {
     private GatherKernels() {
     }
 
-    /** Returns the result, or {@code null} where there is no kernel for these types and shapes. */
+    /** Returns the result, or {@code null} if there is no kernel for these types and shapes. */
     static Tensor[] gather(Selection.Gather op, Tensor operand, Tensor index, Spec output) {
         int axis = op.axis();
         int bytes = operand.dtype().bytes();
@@ -61,8 +61,8 @@ final class GatherKernels {
     }
 
     /**
-     * Scatters or adds, each outer part on one thread and in the order of the index; {@code null} where there is no
-     * kernel for these types and shapes.
+     * Scatters or adds. One thread processes each outer part, in the order of the index. Returns {@code null} if there
+     * is no kernel for these types and shapes.
      */
     static Tensor[] scatter(Selection op, int axis, Tensor[] in, Spec output) {
         boolean add = op instanceof Selection.ScatterAdd;

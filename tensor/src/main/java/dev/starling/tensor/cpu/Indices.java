@@ -24,9 +24,9 @@ final class Indices {
     }
 
     /**
-     * Returns the indices, all of which lie within the dimension.
+     * Returns the indices, after a check that all lie within the dimension.
      *
-     * @throws TensorException if one does not
+     * @throws TensorException if one lies outside
      */
     static Indices checked(Op op, Tensor index, long size, Tensor... operands) {
         Indices indices = new Indices(index, size);

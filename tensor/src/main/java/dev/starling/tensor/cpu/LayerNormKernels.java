@@ -12,7 +12,7 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Kernels of layer normalisation on f32. Gradients of gamma and beta are sums in f32 over blocks of rows and in f64
+ * Kernels of layer normalisation on f32. Gradients of gamma and beta are summed in f32 within blocks of rows and in f64
  * over blocks, in a fixed order.
  */
 final class LayerNormKernels {
@@ -22,7 +22,7 @@ final class LayerNormKernels {
     private LayerNormKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, LayerNormRows.FASTEST);
     }

@@ -8,7 +8,7 @@ final class Layout {
     private Layout() {
     }
 
-    /** Returns dense strides with dimension {@code axis} innermost and the others in their order. */
+    /** Returns dense strides with dimension {@code axis} innermost and the other dimensions in their order. */
     static long[] innermost(Shape shape, int axis) {
         long[] strides = new long[shape.rank()];
         long next = 1;
@@ -25,7 +25,7 @@ final class Layout {
         return strides;
     }
 
-    /** Returns {@code x} itself if it lies so already, else a copy, for {@link #release}. */
+    /** Returns {@code x} itself if it already has these strides, else a copy to pass to {@link #release}. */
     static Tensor of(Tensor x, long[] strides) {
         for (int i = 0; i < strides.length; i++) {
             if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
@@ -37,12 +37,12 @@ final class Layout {
         return x;
     }
 
-    /** Returns {@code x} in row-major order, itself if it lies so already, for {@link #release}. */
+    /** Returns {@code x} itself if it is row-major, else a copy to pass to {@link #release}. */
     static Tensor dense(Tensor x) {
         return of(x, x.shape().contiguousStrides());
     }
 
-    /** Gives back what {@link #of} made, once the kernel has run. */
+    /** Frees the copy that {@link #of} made, if it made one, once the kernel has run. */
     static void release(Tensor copy, Tensor x) {
         if (copy != x) {
             copy.close();

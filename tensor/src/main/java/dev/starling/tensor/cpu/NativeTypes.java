@@ -3,12 +3,12 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.onednn.ElementType;
 
-/** Which of oneDNN's element types of floating point a type of ours is. */
+/** Maps floating-point types to oneDNN's element types. */
 final class NativeTypes {
     private NativeTypes() {
     }
 
-    /** Returns oneDNN's name for a type, or {@code null} if its kernels do not take it. */
+    /** Returns oneDNN's element type for a type, or {@code null} if its kernels do not support it. */
     static ElementType of(DType type) {
         return switch (type) {
             case F32 -> ElementType.F32;

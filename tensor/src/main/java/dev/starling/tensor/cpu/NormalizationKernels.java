@@ -10,7 +10,7 @@ final class NormalizationKernels {
     private NormalizationKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
         if (inputs[0].dtype() != DType.F32 || inputs[0].count() == 0) {
             return null;

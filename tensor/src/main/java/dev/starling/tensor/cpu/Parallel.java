@@ -11,19 +11,16 @@ import java.util.function.Supplier;
 /**
  * The thread pool of the CPU backend: splits an index range over the calling thread and some helpers.
  *
- * <p>Helpers are daemon threads, started when a call first needs them. After a job a helper watches for the next
- * one for {@value #SPIN_NANOS} ns, then parks: an idle process has no busy thread. Any number of threads may call at
- * once; each takes the helpers that are free and does the rest itself, so that calls never wait for one another. A call
- * from inside a task runs inline. A call allocates nothing once its thread has made one before.
- *
- * <p>The number of threads is that of the innermost {@link #withThreads}, else the process's ({@link #setThreads}),
- * which starts as the system property {@code starling.threads} or, without it, the number of processors.
+ * <p>Helpers are daemon threads, started when a call first needs them. After a job a helper polls for the next one for
+ * {@value #SPIN_NANOS} ns, then parks: an idle process has no busy thread. Any number of threads may call at the same
+ * time; each call uses the helpers that are free and runs the rest itself, so that calls never wait for one another. A
+ * call from inside a task runs inline. A call allocates nothing after its thread's first one.
  */
 public final class Parallel {
-    private static final int MOST_THREADS = 1024;
+    private static final int MAX_THREADS = 1024;
     static final long SPIN_NANOS = 200_000;
 
-    /** Parts per thread, so that a thread which the machine holds up delays the others little. */
+    /** Parts per thread; with several, a thread that the system suspends delays the others only a little. */
     private static final int PARTS_PER_THREAD = 4;
 
     /** Marks a helper that runs a job or has stopped. */
@@ -36,18 +33,18 @@ public final class Parallel {
 
     private Parallel() { }
 
-    /** The number of threads that a call from this thread would use at most. */
+    /** Returns the maximum number of threads that a call from this thread uses. */
     public static int threads() {
         int scoped = CONTEXT.get().threads;
         return scoped > 0 ? scoped : defaultThreads;
     }
 
-    /** Sets how many threads a call uses, for all of the process, where no {@link #withThreads} says otherwise. */
+    /** Sets the number of threads of the process, which applies outside of {@link #withThreads}. */
     public static void setThreads(int threads) {
         defaultThreads = requirePositive(threads);
     }
 
-    /** Runs {@code body} on this thread, with {@code threads} as the number of threads of the calls that it makes. */
+    /** Runs {@code body} on this thread; the calls that it makes use {@code threads} threads. */
     public static <T> T withThreads(int threads, Supplier<T> body) {
         Context context = CONTEXT.get();
         int outer = context.threads;
@@ -60,18 +57,18 @@ public final class Parallel {
     }
 
     /**
-     * Within a task: which of the threads of this call runs it, 0 for the caller and less than the caller's
-     * {@link #threads()} for all. Outside of tasks 0.
+     * Returns, within a task, the index of the thread that runs it: 0 for the caller, less than the caller's
+     * {@link #threads()} for all threads. Outside of tasks it is 0.
      */
     public static int workerIndex() {
         return CONTEXT.get().index;
     }
 
     /**
-     * Runs {@code task} over all of {@code [0, n)} and returns when that is done. Parts begin at multiples of
-     * {@code grain}, the least number of indices worth a thread's while (some 20 µs of work). A range of at most
-     * {@code grain} indices is run as one part on the calling thread. What the task writes is visible to the caller
-     * afterwards. What a task throws is thrown here, once no part runs any more; parts not begun are then left out.
+     * Runs {@code task} over all of {@code [0, n)} and returns when it is complete. Parts begin at multiples of
+     * {@code grain}, the smallest number of indices that justifies a thread (some 20 µs of work). A range of at most
+     * {@code grain} indices runs as one part on the calling thread. The caller sees what the task has written. An
+     * exception of a task is rethrown here, once no part runs any more; parts that have not begun are then skipped.
      */
     public static void forRange(long n, long grain, RangeTask task) {
         if (n <= 0) {
@@ -95,7 +92,7 @@ public final class Parallel {
         }
     }
 
-    /** Stops the helpers and waits for their end. A later call starts new ones. */
+    /** Stops the helpers and waits until they have ended. A later call starts new ones. */
     public static void shutdown() {
         Worker[] stopped;
         synchronized (LOCK) {
@@ -123,13 +120,13 @@ public final class Parallel {
 
     private static int initialThreads() {
         int processors = Runtime.getRuntime().availableProcessors();
-        return Math.clamp(Integer.getInteger("starling.threads", processors), 1, MOST_THREADS);
+        return Math.clamp(Integer.getInteger("starling.threads", processors), 1, MAX_THREADS);
     }
 
     private static int requirePositive(int threads) {
-        if (threads < 1 || threads > MOST_THREADS) {
-            throw TensorException.argument("threads", "the number must be 1 to " + MOST_THREADS + ", got " + threads,
-                    "give as many as there are processors");
+        if (threads < 1 || threads > MAX_THREADS) {
+            throw TensorException.argument("threads", "the number must be 1 to " + MAX_THREADS + ", got " + threads,
+                    "use the number of processors");
         }
         return threads;
     }
@@ -155,7 +152,7 @@ public final class Parallel {
         }
     }
 
-    /** What the pool knows of one thread. */
+    /** The pool's state of one thread. */
     private static final class Context {
         private int threads;
         private int index;
@@ -170,11 +167,11 @@ public final class Parallel {
         }
     }
 
-    /** The one call in progress of one calling thread; reused by its next call. */
+    /** The single call in progress of a calling thread, reused by its next call. */
     private static final class Job {
         private final Thread caller;
         private final AtomicLong next = new AtomicLong();
-        /** Helpers that were offered this job and neither ended it nor had the offer withdrawn. */
+        /** Helpers to which this job was dispatched and which have neither finished nor been withdrawn. */
         private final AtomicInteger open = new AtomicInteger();
         private final AtomicInteger joined = new AtomicInteger();
         private final AtomicReference<Throwable> failure = new AtomicReference<>();
@@ -196,7 +193,7 @@ public final class Parallel {
             joined.setPlain(0);
             int helpers = (int) Math.min(threads - 1, (n + step - 1) / step - 1);
             Worker[] pool = workers(helpers);
-            offer(pool, helpers);
+            dispatch(pool, helpers);
             drain();
             withdraw(pool);
             await();
@@ -208,7 +205,7 @@ public final class Parallel {
             }
         }
 
-        private void offer(Worker[] pool, int helpers) {
+        private void dispatch(Worker[] pool, int helpers) {
             int wanted = helpers;
             for (int i = 0; i < pool.length && wanted > 0; i++) {
                 Worker worker = pool[i];
@@ -226,7 +223,9 @@ public final class Parallel {
             }
         }
 
-        /** Takes back the offers that no helper has taken up: none is waited for that has not begun. */
+        /**
+         * Withdraws the job from helpers that have not started it, so that the caller waits only for those that have.
+         */
         private void withdraw(Worker[] pool) {
             for (int i = 0; i < pool.length && open.get() > 0; i++) {
                 if (pool[i].slot.compareAndSet(this, null)) {
@@ -275,8 +274,8 @@ public final class Parallel {
             }
         }
 
-        /** The end of a helper's part. The caller may reuse the job as soon as {@code open} is 0. */
-        private void leave() {
+        /** Ends a helper's part. The caller may reuse the job as soon as {@code open} is 0. */
+        private void finish() {
             if (open.decrementAndGet() == 0 && callerParked) {
                 LockSupport.unpark(caller);
             }
@@ -288,7 +287,7 @@ public final class Parallel {
         }
     }
 
-    /** A helper. Its slot holds null when it is free, a job that it was offered, or {@link #BUSY}. */
+    /** A helper thread. Its slot holds null while it is free, the job that was dispatched to it, or {@link #BUSY}. */
     private static final class Worker extends Thread {
         private final AtomicReference<Object> slot = new AtomicReference<>();
         private volatile boolean parked;
@@ -305,10 +304,10 @@ public final class Parallel {
             Context context = CONTEXT.get();
             context.inTask = true;
             while (true) {
-                Object offered = slot.get();
-                if (offered != null) {
-                    if (slot.compareAndSet(offered, BUSY)) {
-                        work((Job) offered, context);
+                Object job = slot.get();
+                if (job != null) {
+                    if (slot.compareAndSet(job, BUSY)) {
+                        work((Job) job, context);
                     }
                 } else if (stop) {
                     if (slot.compareAndSet(null, BUSY)) {
@@ -324,7 +323,7 @@ public final class Parallel {
             context.index = job.joined.incrementAndGet();
             job.drain();
             slot.set(null);
-            job.leave();
+            job.finish();
         }
 
         private void idle() {

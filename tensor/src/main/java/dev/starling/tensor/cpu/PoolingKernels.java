@@ -9,14 +9,14 @@ import dev.starling.tensor.spi.ChannelsLast;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Kernels of {@link Pooling} operations on f32 in the channels-last layout. Each row of pixels of the result is made by
- * one thread and in one order, also where windows overlap in a gradient.
+ * Kernels of {@link Pooling} operations on f32 in the channels-last layout. One thread computes each row of pixels of
+ * the result, in a fixed order, even where windows overlap in a gradient.
  */
 final class PoolingKernels {
     private PoolingKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Pooling op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, PoolRows.FASTEST);
     }
@@ -49,11 +49,11 @@ final class PoolingKernels {
         long places = index.address();
         PoolingWindows windows = new PoolingWindows(op.window(), x.shape(), y.shape(), false);
         windows.forEachWindow(x.address(), (taps, step, _, placeStep, to, _, pixels) ->
-                rows.greatest(taps, step, placeStep, values + to, places + to, pixels, windows.channels));
+                rows.max(taps, step, placeStep, values + to, places + to, pixels, windows.channels));
         return new Tensor[] {y, index};
     }
 
-    /** An index outside of its window, which no pooling makes, is left to the reference kernels. */
+    /** Leaves an index outside of its window, which no pooling operation produces, to the reference kernels. */
     private static Tensor[] maxPoolGradient(Pooling op, Tensor g, Tensor indices, Spec output, PoolRows rows) {
         Tensor index = CopyKernels.channelsLast(indices);
         try {

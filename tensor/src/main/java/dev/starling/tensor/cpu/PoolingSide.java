@@ -2,9 +2,9 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.op.Pooling.Window;
 
-/** How the windows lie along one spatial dimension: element {@code k} of window {@code o} lies at {@link #at}. */
+/** The positions of windows along one spatial dimension: element {@code k} of window {@code o} is at {@link #at}. */
 record PoolingSide(int in, int out, int kernel, int stride, int padding, int dilation) {
-    /** Returns dimension {@code i} of three; those that {@code window} lacks come first and have size 1. */
+    /** Returns dimension {@code i} of three; dimensions that {@code window} lacks come first and have size 1. */
     static PoolingSide of(Window window, int i, long[] in, long[] out) {
         int d = i - 3 + window.rank();
         return d < 0 ? new PoolingSide(1, 1, 1, 1, 0, 1) : new PoolingSide(Math.toIntExact(in[d + 2]),
@@ -12,8 +12,8 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
                 window.dilation()[d]);
     }
 
-    /** Returns how many elements a window has inside at most, or how many windows an element lies in. */
-    int mostTaps() {
+    /** Returns the maximum number of elements that a window has inside, or of windows that contain an element. */
+    int maxTaps() {
         return Math.min(kernel, Math.max(in, out));
     }
 
@@ -21,17 +21,17 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
         return o * stride - padding + k * dilation;
     }
 
-    /** Returns the first element of window {@code o} that is not in the padding before. */
+    /** Returns the first element of window {@code o} that is not in the leading padding. */
     int first(int o) {
         return Math.ceilDiv(Math.max(padding - o * stride, 0), dilation);
     }
 
-    /** Returns one more than the last element of window {@code o} that lies before {@code limit}. */
+    /** Returns one more than the last element of window {@code o} before {@code limit}. */
     int end(int o, int limit) {
         return Math.clamp(Math.floorDiv(limit - 1 - at(o, 0), dilation) + 1, 0, kernel);
     }
 
-    /** Returns how many elements of window {@code o} the mean counts. */
+    /** Returns the number of elements of window {@code o} that the mean counts. */
     int divisor(int o, boolean countPadding) {
         return countPadding ? end(o, in + padding) : end(o, in) - first(o);
     }
@@ -46,13 +46,13 @@ record PoolingSide(int in, int out, int kernel, int stride, int padding, int dil
         return Math.min(out, Math.floorDiv(in - 1 + padding - (kernel - 1) * dilation, stride) + 1);
     }
 
-    /** Returns the window whose element {@code k} lies at {@code i}, or -1 if there is none. */
+    /** Returns the window whose element {@code k} is at {@code i}, or -1 if there is none. */
     int window(int i, int k) {
         int from = i + padding - k * dilation;
         return from >= 0 && from % stride == 0 && from / stride < out ? from / stride : -1;
     }
 
-    /** Returns the first element around which all windows are there and whole. */
+    /** Returns the first element for which all surrounding windows exist and are whole. */
     int surroundedFrom() {
         return (wholeFrom() - 1) * stride + (kernel - 1) * dilation - padding + 1;
     }

@@ -4,7 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.cpu.rows.Taps;
 import dev.starling.tensor.op.Pooling.Window;
 
-/** The windows over images in the channels-last layout, taken in runs of pixels whose taps lie alike. */
+/** The windows over channels-last images, processed in runs of pixels with the same pattern of taps. */
 final class PoolingWindows {
     private static final long GRAIN = 1 << 15;
 
@@ -33,26 +33,28 @@ final class PoolingWindows {
         wholeTo = width.wholeTo();
         surroundedFrom = width.surroundedFrom();
         surroundedTo = width.surroundedTo();
-        elements = Math.multiplyExact(Math.multiplyExact(depth.mostTaps(), height.mostTaps()), width.mostTaps());
+        elements = Math.multiplyExact(Math.multiplyExact(depth.maxTaps(), height.maxTaps()), width.maxTaps());
         pixel = 4L * channels;
         this.countPadding = countPadding;
     }
 
-    /** Makes {@code pixels} pixels, which lie alike, in a row; bytes count from the first pixel of all. */
+    /**
+     * Computes {@code pixels} pixels of a row with the same pattern of taps. Bytes count from the first pixel of all.
+     */
     interface Run {
         /**
-         * Makes them.
+         * Computes the pixels.
          *
-         * @param taps of the first pixel; those of the next lie {@code step} bytes further
-         * @param place of the first pixel in its plane
-         * @param placeStep from the place of one pixel (or of its taps) to the next
+         * @param taps of the first pixel; those of each next pixel are {@code step} bytes further
+         * @param place index of the first pixel in its plane
+         * @param placeStep from the index of one pixel (or of its taps) to the next
          * @param to bytes to the first pixel
          * @param toStep bytes from one pixel to the next
          */
         void make(Taps taps, long step, int place, int placeStep, long to, long toStep, int pixels);
     }
 
-    /** Makes the pixels of the output from the elements, in the input at {@code x}, of their windows. */
+    /** Computes the pixels of the output from the elements of their windows, in the input at {@code x}. */
     void forEachWindow(long x, Run run) {
         long rows = images * depth.out() * height.out();
         Parallel.forRange(rows, grain(width.out()), (from, to) -> {
@@ -91,7 +93,7 @@ final class PoolingWindows {
         }
     }
 
-    /** Makes the pixels of the input from those, in the output at {@code y}, whose windows they lie in. */
+    /** Computes the pixels of the input from the windows that contain them, in the output at {@code y}. */
     void forEachElement(long y, Run run) {
         long rows = images * depth.in() * height.in();
         Parallel.forRange(rows, grain(width.in()), (from, to) -> {
@@ -104,7 +106,7 @@ final class PoolingWindows {
         });
     }
 
-    /** Every {@code stride}-th element of a row lies in windows that lie alike. */
+    /** Processes every {@code stride}-th element of a row; these have windows of the same pattern. */
     private void elementsOf(long y, long row, int phase, Taps taps, Run run) {
         int b = (int) (row % height.in());
         int a = (int) (row / height.in() % depth.in());

@@ -13,8 +13,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Kernels of {@link Random} operations. A block of {@link Philox} makes four elements; some hundred blocks at a time
- * are drawn into arrays, over which the JVM compiles loops to vectors, and copied from there.
+ * Kernels of {@link Random} operations. A block of {@link Philox} makes four elements. Some hundred blocks at a time
+ * are drawn into arrays, over which the JVM compiles loops to vectors, and are copied from there.
  */
 final class RandomKernels implements RangeTask {
     private static final int BLOCKS = 256;
@@ -35,13 +35,13 @@ final class RandomKernels implements RangeTask {
         this.count = count;
     }
 
-    /** What a thread works in. */
+    /** A thread's working memory. */
     private static final class Batch {
         private final int[] words = new int[4 * BLOCKS];
         private final float[] values = new float[4 * BLOCKS];
     }
 
-    /** Returns the results, row-major: elements are numbered in that order. */
+    /** Returns the results, row-major: elements are numbered in row-major order. */
     static Tensor[] run(Random op, Tensor[] inputs, Spec output) {
         Tensor y = Tensor.allocate(output);
         Tensor x = inputs.length == 0 ? null
@@ -130,7 +130,7 @@ final class RandomKernels implements RangeTask {
         }
     }
 
-    /** What is dropped becomes 0, even if it is not finite. */
+    /** Sets dropped elements to 0, even if they are not finite. */
     private void drop(int[] dropped, long first, int n, double scale) {
         if (type == DType.F32) {
             float factor = (float) scale;

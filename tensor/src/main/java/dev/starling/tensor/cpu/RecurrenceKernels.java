@@ -12,7 +12,7 @@ final class RecurrenceKernels {
     private RecurrenceKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
         Recurrence.Operands<Tensor> given = op.operands(inputs);
         if (inputs[0].dtype() != DType.F32 || !OneDnn.supports(ElementType.F32) || given.x().count() == 0

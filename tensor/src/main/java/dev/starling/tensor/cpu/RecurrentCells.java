@@ -8,7 +8,7 @@ import dev.starling.tensor.cpu.jit.Opcode;
 import dev.starling.tensor.op.Recurrence.Cell;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** What a step of a recurrent layer does between its products, f32, as one generated loop for each cell. */
+/** The elementwise part of a recurrent step, between its products, in f32: one generated loop for each cell. */
 final class RecurrentCells {
     private static final DType F = DType.F32;
     private static final ConcurrentHashMap<Form, FusedLoop> LOOPS = new ConcurrentHashMap<>();
@@ -18,25 +18,25 @@ final class RecurrentCells {
     private RecurrentCells() {
     }
 
-    /** What tells loops apart. */
+    /** The key of a loop. */
     private record Form(Cell cell, boolean forward, boolean keeps, boolean masked) { }
 
     /**
-     * Returns the loop of a step. Inputs are the gates' sums by x and h together, for a GRU those by x and then those
-     * by h; for a GRU or if masked the state h; for an LSTM the cell c; and, if masked, whether a sequence has the
-     * step. Outputs are the values to keep, if so; if masked h; for an LSTM, if masked or none are kept, c; and y.
-     * (With much more in one loop the JVM's compiler gives up on it.)
+     * Returns the loop of a forward step. Inputs: the gates' summed products by x and h, for a GRU those by x and then
+     * those by h; for a GRU or if masked the state h; for an LSTM the cell c; if masked, whether the sequence has the
+     * step. Outputs: the values to keep, if any are kept; if masked h; for an LSTM c, if masked or if no values are
+     * kept; and y. (The JVM's compiler gives up on a loop that computes much more.)
      */
     static FusedLoop forward(Cell cell, boolean keeps, boolean masked) {
         return LOOPS.computeIfAbsent(new Form(cell, true, keeps, masked), RecurrentCells::step);
     }
 
     /**
-     * Returns the loop of a step's gradient. Inputs are the values kept, or else y, the gradients of y and of h, for a
-     * GRU the state h before the step; for an LSTM the gradient of c and c before the step; and, if masked, whether a
-     * sequence has the step, whether it is its first, and for a GRU and an LSTM the first h or c. Outputs are the
-     * gradients of the gates' sums by x and, for a GRU, of those by h; for an LSTM that of c before the step; and, for
-     * a GRU or if masked, that of h before the step as far as it does not come by the weights.
+     * Returns the loop of a step's gradient. Inputs: the values kept, or else y; the gradients of y and of h; for a GRU
+     * the state h before the step; for an LSTM the gradient of c, and c before the step; if masked, whether the
+     * sequence has the step, whether it is its first, and for a GRU and an LSTM the first h or c. Outputs: the
+     * gradients of the gates' sums by x and, for a GRU, of those by h; for an LSTM that of c before the step; for a GRU
+     * or if masked, that of h before the step, without the contribution through the weights.
      */
     static FusedLoop backward(Cell cell, boolean masked) {
         return LOOPS.computeIfAbsent(new Form(cell, false, true, masked), RecurrentCells::gradient);

@@ -15,8 +15,8 @@ import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 
 /**
- * The gradients of a recurrent layer in f32: back through the steps, each one loop over the cell and one product with
- * the weight of the state; then one product of all steps for each other gradient.
+ * The gradients of a recurrent layer in f32. Goes backwards through the steps, with one loop over the cell and one
+ * product with the state's weight per step; then each other gradient is one product over all steps.
  */
 final class RecurrentGradientPass {
     private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
@@ -33,11 +33,14 @@ final class RecurrentGradientPass {
     private final Tensor y;
     private final Tensor reserve;
     private final Tensor[] results;
-    /** The gradients of all steps' sums, by x and by h, {@code [T·N, G·H]}; but for a GRU they are the same. */
+    /**
+     * The gradients of all steps' sums, by x and by h, {@code [T·N, G·H]}. Except for a GRU the two are the same
+     * tensor.
+     */
     private final Tensor slopes;
     private final Tensor recurrentSlopes;
 
-    /** Operands and results are without gaps. */
+    /** Operands and results are dense. */
     RecurrentGradientPass(Recurrence.Gradient op, Tensor[] operands, Tensor[] results) {
         in = op.operands(operands);
         sequence = new RecurrentSequence(op, in);
@@ -96,7 +99,7 @@ final class RecurrentGradientPass {
         sum.close();
     }
 
-    /** Adds up over the steps but the first, which see the y of the step before, then over the first ones. */
+    /** Sums over all steps except the first ones, which read the y of the preceding step, then over the first ones. */
     private void recurrentWeight(Tensor to) {
         long others = (long) (sequence.steps - 1) * sequence.batch;
         boolean forwards = sequence.step(0) == 0;
@@ -127,10 +130,10 @@ final class RecurrentGradientPass {
     }
 
     /**
-     * Returns {@code values [T, N, width]} with 0 in place of those that no step reads, which may be infinite or NaN:
-     * their slopes are 0, but a product with 0 would be NaN.
+     * Returns {@code values [T, N, width]} with 0 in place of those that no step reads. These may be infinite or NaN:
+     * their gradients are 0, but the product of such a value and 0 would be NaN.
      *
-     * @param ahead how many steps later a value is read
+     * @param ahead by how many steps a value is read later
      */
     private Tensor present(Tensor values, int width, int ahead) {
         if (!sequence.masked()) {
@@ -151,7 +154,7 @@ final class RecurrentGradientPass {
         }
     }
 
-    /** Goes back through all steps of {@code n} sequences. */
+    /** Goes backwards through all steps of {@code n} sequences. */
     private void steps(int from, int n) {
         boolean carries = sequence.masked() || sequence.cell == Cell.GRU;
         Matmul product = RecurrentSequence.product(n, units, rows).right(in.recurrentWeight().address(), units, 1)
@@ -161,13 +164,13 @@ final class RecurrentGradientPass {
         for (int i = sequence.steps - 1; i >= 0; i--) {
             Launch launch = Launch.of(cell);
             launch.shape(dims);
-            give(launch, dims, i, from);
+            bindOperands(launch, dims, i, from);
             launch.runStrided();
             product.left(sequence.at(recurrentSlopes.address(), sequence.step(i), from, rows), rows, 1).run();
         }
     }
 
-    private void give(Launch launch, long[] dims, int i, int from) {
+    private void bindOperands(Launch launch, long[] dims, int i, int from) {
         int t = sequence.step(i);
         long[] gates = {rows, 1};
         long[] narrow = {units, 1};
@@ -209,7 +212,7 @@ final class RecurrentGradientPass {
         }
     }
 
-    /** Gives the state before the {@code i}-th step: h, or for an LSTM c. */
+    /** Adds the state before the {@code i}-th step as an operand: h, or for an LSTM c. */
     private int before(Launch launch, long[] dims, int k, int i, int from) {
         long[] narrow = {units, 1};
         if (i == 0) {

@@ -13,9 +13,9 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * A recurrent layer in f32: one product of all steps with the weight of the input, then for each step one with that of
- * the state, which is added to it, and one loop over the cell. A GRU has its sums by the state apart. Sums lie where
- * the values that are kept go, which replace them.
+ * A recurrent layer in f32: one product of all steps with the input's weight; then for each step one product with the
+ * state's weight, which is added to it, and one loop over the cell. A GRU keeps its sums by the state separate. The
+ * sums are stored where the kept values go, which then replace them.
  */
 final class RecurrentPass {
     private final RecurrentSequence sequence;
@@ -23,26 +23,26 @@ final class RecurrentPass {
     private final int units;
     private final int rows;
     private final boolean keeps;
-    private final boolean apart;
+    private final boolean separate;
     private final Tensor y;
     private final Tensor h;
     private final Tensor c;
     private final Tensor reserve;
-    /** Whether states pass by steps, so that they are no step's values. */
+    /** Whether h and c are updated in place, because a sequence's values of a step that it lacks are not its state. */
     private final boolean holdsState;
     private final boolean holdsCell;
-    /** The sums of all steps, and the distance of sequences there. */
+    /** The address of the sums of all steps, and the distance between sequences there. */
     private long sums;
     private long width;
 
-    /** Operands and results are without gaps. */
+    /** Operands and results are dense. */
     RecurrentPass(Recurrence.Forward op, Tensor[] operands, Tensor[] results) {
         in = op.operands(operands);
         sequence = new RecurrentSequence(op, in);
         units = sequence.units;
         rows = sequence.rows;
         keeps = op.keeps() && op.cell().reserved() > 0;
-        apart = op.cell() == Cell.GRU;
+        separate = op.cell() == Cell.GRU;
         y = results[0];
         h = results[1];
         c = in.c() == null ? null : results[2];
@@ -56,7 +56,7 @@ final class RecurrentPass {
                 : HostAllocator.shared().allocate(4L * sequence.steps * sequence.batch * rows);
         sums = keeps ? reserve.address() : own == null ? y.address() : own.address();
         width = keeps ? (long) sequence.cell.reserved() * units : rows;
-        Block bias = in.bias() == null || apart ? null : bothBiases();
+        Block bias = in.bias() == null || separate ? null : bothBiases();
         RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
                 .result(sums, width).bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
@@ -94,7 +94,7 @@ final class RecurrentPass {
         return sum;
     }
 
-    /** All steps of some sequences. */
+    /** All steps of a range of sequences. */
     private final class Steps {
         private final int from;
         private final long offset;
@@ -115,18 +115,19 @@ final class RecurrentPass {
         }
 
         private void run() {
-            Block own = apart ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
+            Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
             Matmul product = RecurrentSequence.product(dims[0], rows, units)
-                    .right(in.recurrentWeight().address(), 1, units).accumulate(!apart)
-                    .bias(apart && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
+                    .right(in.recurrentWeight().address(), 1, units).accumulate(!separate)
+                    .bias(separate && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
             for (int i = 0; i < sequence.steps; i++) {
                 long a = sequence.at(sums, sequence.step(i), from, width);
-                product.left(stateBefore(i), units, 1).result(apart ? own.address() : a, apart ? rows : width).run();
+                product.left(stateBefore(i), units, 1)
+                        .result(separate ? own.address() : a, separate ? rows : width).run();
                 Launch launch = Launch.of(cell);
                 launch.shape(dims);
                 next = 0;
                 gates(launch, sequence.cell.gates(), a, wide);
-                gates(launch, apart ? sequence.cell.gates() : 0, apart ? own.address() : 0, gates);
+                gates(launch, separate ? sequence.cell.gates() : 0, separate ? own.address() : 0, gates);
                 inputs(launch, i);
                 outputs(launch, i, a);
                 launch.runStrided();
@@ -148,7 +149,7 @@ final class RecurrentPass {
         }
 
         private void inputs(Launch launch, int i) {
-            if (apart || holdsState) {
+            if (separate || holdsState) {
                 launch.operand(next++, stateBefore(i), dims, narrow);
             }
             if (holdsCell) {

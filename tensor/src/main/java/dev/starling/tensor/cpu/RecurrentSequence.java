@@ -13,9 +13,9 @@ import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
-/** Sizes and order of a recurrent layer's steps, which both its passes share, and which sequences have which steps. */
+/** The sizes and order of a recurrent layer's steps, and which sequences have which steps; shared by both passes. */
 final class RecurrentSequence {
-    /** Fewer sequences than this are not worth a thread. */
+    /** The number of sequences that justifies a thread. */
     private static final int ROWS = 4;
 
     final Cell cell;
@@ -23,11 +23,14 @@ final class RecurrentSequence {
     final int batch;
     final int inputs;
     final int units;
-    /** Rows of the weights. */
+    /** Number of rows of the weights. */
     final int rows;
     private final boolean reverse;
     private final Tensor lengths;
-    /** For each step and sequence a byte, whether it has the step, then one, whether it is its first. */
+    /**
+     * For each step and sequence a byte that is 1 if the sequence has the step, then one that is 1 if it is its first
+     * step.
+     */
     private final Block masks;
 
     RecurrentSequence(Recurrence op, Recurrence.Operands<Tensor> in) {
@@ -40,7 +43,7 @@ final class RecurrentSequence {
         rows = cell.gates() * units;
         lengths = in.lengths();
         for (int n = 0; lengths != null && n < batch; n++) {
-            Recurrence.length(op, given(n), n, steps);
+            Recurrence.length(op, rawLength(n), n, steps);
         }
         masks = lengths == null ? null : HostAllocator.shared().allocate(2L * steps * batch);
         for (int n = 0; masks != null && n < batch; n++) {
@@ -57,37 +60,39 @@ final class RecurrentSequence {
         return masks != null;
     }
 
-    /** Returns which step comes {@code i}-th. */
+    /** Returns the step that is processed {@code i}-th. */
     int step(int i) {
         return reverse ? steps - 1 - i : i;
     }
 
-    /** Returns how many steps a sequence has. */
+    /** Returns the length of a sequence in steps. */
     int length(int n) {
-        return (int) given(n);
+        return (int) rawLength(n);
     }
 
-    private long given(int n) {
+    private long rawLength(int n) {
         DType type = lengths.dtype();
         return HostMemory.getLong(type, lengths.address() + (long) n * type.bytes());
     }
 
-    /** Returns the address of the byte that tells whether sequence {@code n} has step {@code t}. */
+    /** Returns the address of the byte that states whether sequence {@code n} has step {@code t}. */
     long present(int t, int n) {
         return masks.address() + (long) t * batch + n;
     }
 
-    /** Returns the address of the byte that tells whether sequence {@code n} begins with step {@code t}. */
+    /** Returns the address of the byte that states whether sequence {@code n} begins with step {@code t}. */
     long first(int t, int n) {
         return masks.address() + (long) (steps + t) * batch + n;
     }
 
-    /** Returns the address of sequence {@code n} at step {@code t} of an array with so many elements for each. */
+    /** Returns the address of sequence {@code n} at step {@code t} of an array with {@code width} elements for each. */
     long at(long address, int t, int n, long width) {
         return address + 4 * ((long) t * batch + n) * width;
     }
 
-    /** Shares the sequences out among threads: each goes through all steps with its own, and waits for no other. */
+    /**
+     * Divides the sequences among threads: each goes through all steps with its own sequences and waits for no other.
+     */
     void share(RangeTask task) {
         long grain = Math.max(ROWS, Math.ceilDiv(batch, Parallel.threads()));
         Parallel.forRange(batch, grain, task);

@@ -12,19 +12,19 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Kernels of {@link Reduction} operations on f32. Work is cut by sizes alone and put together in a fixed order, so that
- * every number of threads gives the same bits; sums run over at most some thousand elements in f32, then in f64.
+ * Kernels of {@link Reduction} operations on f32. Work is divided by sizes alone and combined in a fixed order, so that
+ * every number of threads gives the same bits. Sums run over at most some thousand elements in f32, then in f64.
  */
 final class ReductionKernels {
     private static final int ROWS = 1024;
     private static final int CHUNK = 1 << 16;
 
-    private enum Kind { SUM, GREATEST, LEAST }
+    private enum Kind { SUM, MAX, MIN }
 
     private ReductionKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Reduction op, Tensor x, Spec output) {
         if (x.dtype() != DType.F32 || x.count() == 0) {
             return null;
@@ -32,8 +32,8 @@ final class ReductionKernels {
         return switch (op) {
             case Reduction.Sum _ -> reduce(op, x, output, Kind.SUM, 1);
             case Reduction.Mean _ -> reduce(op, x, output, Kind.SUM, 1.0 / op.axes().extent(x.shape()));
-            case Reduction.Max _ -> reduce(op, x, output, Kind.GREATEST, 1);
-            case Reduction.Min _ -> reduce(op, x, output, Kind.LEAST, 1);
+            case Reduction.Max _ -> reduce(op, x, output, Kind.MAX, 1);
+            case Reduction.Min _ -> reduce(op, x, output, Kind.MIN, 1);
             case Reduction.ArgMax _ -> ArgMaxKernels.run(op, x, output, true);
             case Reduction.ArgMin _ -> ArgMaxKernels.run(op, x, output, false);
             case Reduction.Prod _, Reduction.Any _, Reduction.All _ -> null;
@@ -42,10 +42,10 @@ final class ReductionKernels {
 
     private static Tensor[] reduce(Reduction op, Tensor operand, Spec output, Kind kind, double factor) {
         Tensor x = operand;
-        Folded f = Folded.of(x, op.axes());
+        ReducedLayout f = ReducedLayout.of(x, op.axes());
         if (f == null || f.rank > 0 && f.stride[f.rank - 1] != 1) {
             x = Layout.dense(operand);
-            f = Folded.of(x, op.axes());
+            f = ReducedLayout.of(x, op.axes());
         }
         Tensor y = Tensor.allocate(output);
         if (f.count(true, 0) == 1) {
@@ -59,8 +59,10 @@ final class ReductionKernels {
         return new Tensor[] {y};
     }
 
-    /** The innermost dimension folds: one number per row, more rows fold into an element of the result. */
-    private static void rows(Folded f, long x, long y, Kind kind, double factor) {
+    /**
+     * The innermost dimension is reduced: each row becomes one number, and further rows combine into a result element.
+     */
+    private static void rows(ReducedLayout f, long x, long y, Kind kind, double factor) {
         long kept = f.count(false, 1);
         long folded = f.count(true, 1);
         long n = f.size[f.rank - 1];
@@ -71,9 +73,9 @@ final class ReductionKernels {
         Parallel.forRange(kept, Math.max(1, CHUNK / (n * folded)), (from, to) -> {
             for (long k = from; k < to; k++) {
                 long at = x + 4 * f.offset(k, false, 1, false);
-                double total = kind == Kind.SUM ? 0 : fold(kind, at, n);
+                double total = kind == Kind.SUM ? 0 : reduceRun(kind, at, n);
                 for (long r = kind == Kind.SUM ? 0 : 1; r < folded; r++) {
-                    total = combine(kind, total, fold(kind, at + 4 * f.offset(r, true, 1, false), n));
+                    total = combine(kind, total, reduceRun(kind, at + 4 * f.offset(r, true, 1, false), n));
                 }
                 set(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
             }
@@ -84,7 +86,7 @@ final class ReductionKernels {
         double[] parts = new double[Math.toIntExact(Math.ceilDiv(n, (long) CHUNK))];
         Parallel.forRange(parts.length, 1, (from, to) -> {
             for (long i = from; i < to; i++) {
-                parts[(int) i] = fold(kind, x + 4 * i * CHUNK, Math.min(CHUNK, n - i * CHUNK));
+                parts[(int) i] = reduceRun(kind, x + 4 * i * CHUNK, Math.min(CHUNK, n - i * CHUNK));
             }
         });
         double total = parts[0];
@@ -94,24 +96,26 @@ final class ReductionKernels {
         set(y, (float) (total * factor));
     }
 
-    private static double fold(Kind kind, long x, long n) {
+    private static double reduceRun(Kind kind, long x, long n) {
         return switch (kind) {
             case SUM -> Rows.FASTEST.sum(x, n);
-            case GREATEST -> Rows.FASTEST.extreme(x, n, true);
-            case LEAST -> Rows.FASTEST.extreme(x, n, false);
+            case MAX -> Rows.FASTEST.extreme(x, n, true);
+            case MIN -> Rows.FASTEST.extreme(x, n, false);
         };
     }
 
     private static double combine(Kind kind, double a, double b) {
         return switch (kind) {
             case SUM -> a + b;
-            case GREATEST -> Math.max(a, b);
-            case LEAST -> Math.min(a, b);
+            case MAX -> Math.max(a, b);
+            case MIN -> Math.min(a, b);
         };
     }
 
-    /** The innermost dimension stays: blocks of rows fold into rows of partial results, and those into the result. */
-    private static void columns(Folded f, long x, long y, Kind kind, double factor) {
+    /**
+     * The innermost dimension is kept: blocks of rows combine into rows of partial results, and those into the result.
+     */
+    private static void columns(ReducedLayout f, long x, long y, Kind kind, double factor) {
         int columns = Math.toIntExact(f.size[f.rank - 1]);
         int inner = f.reduced[f.rank - 2] ? 2 : 1;
         long rows = inner == 2 ? f.size[f.rank - 2] : 1;
@@ -152,8 +156,8 @@ final class ReductionKernels {
         ALL.asSlice(partial, 4L * columns).copyFrom(ALL.asSlice(x, 4L * columns));
         switch (kind) {
             case SUM -> Rows.FASTEST.columnSums(x + stride, stride, rows - 1, columns, partial);
-            case GREATEST -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
-            case LEAST -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
+            case MAX -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
+            case MIN -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
         }
     }
 

@@ -10,14 +10,14 @@ import dev.starling.tensor.op.Selection;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/** Kernels of {@link Selection} operations. Indices are checked before anything is written. */
+/** Kernels of {@link Selection} operations. All indices are checked before anything is written. */
 final class SelectionKernels {
     private static final long GRAIN = 1 << 15;
 
     private SelectionKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Selection op, Tensor[] inputs, Spec output) {
         if (output.shape().count() == 0) {
             return null;
@@ -65,7 +65,7 @@ final class SelectionKernels {
         }
     }
 
-    /** Each part of the result belongs to one thread, which goes through all indices in their order. */
+    /** One thread computes each part of the result, and goes through all indices in their order. */
     private static Tensor[] takeGradient(Selection.TakeGradient op, Tensor gradient, Tensor index, Spec output) {
         Tensor places = Layout.dense(index);
         Indices indices = Indices.checked(op, places, op.size(), gradient, index);

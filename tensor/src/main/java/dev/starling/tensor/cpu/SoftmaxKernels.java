@@ -6,14 +6,14 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.op.Softmax;
 
-/** Kernels of {@link Softmax} operations on f32: rows of a layout in which their dimension is innermost. */
+/** Kernels of {@link Softmax} operations on f32: rows of a layout in which the softmax dimension is innermost. */
 final class SoftmaxKernels {
     private static final long GRAIN = 1 << 14;
 
     private SoftmaxKernels() {
     }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
         return run(op, inputs, output, SoftmaxRows.FASTEST);
     }

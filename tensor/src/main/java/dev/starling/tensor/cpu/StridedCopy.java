@@ -7,9 +7,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Copies elements of any type between layouts. Dimensions are merged and ordered by the target's strides; where source
- * and target disagree on which dimension is innermost, both are walked in square tiles, so that a cache line that was
- * fetched is used up.
+ * Copies elements of any type between layouts. Dimensions are merged and ordered by the target's strides. If source and
+ * target differ in their innermost dimension, both are traversed in square tiles, so that every fetched cache line is
+ * used completely.
  */
 final class StridedCopy {
     private static final int TILE = 32;
@@ -34,7 +34,7 @@ final class StridedCopy {
         merge();
     }
 
-    /** Copies {@code source} to {@code target}, of the same shape and type; they must not overlap. */
+    /** Copies {@code source} to {@code target}, of the same shape and type; the two must not overlap. */
     static void copy(Tensor source, Tensor target) {
         if (source.count() == 0) {
             return;

@@ -21,10 +21,10 @@ final class UpdateKernels {
 
     private UpdateKernels() { }
 
-    /** What tells loops apart. */
+    /** The key of a loop. */
     private record Form(Class<?> op, DType type, DType source, boolean first, boolean second) { }
 
-    /** Returns the results, or {@code null} where there is no kernel for these types and layouts. */
+    /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Update op, Tensor[] inputs) {
         DType type = inputs[0].dtype();
         if (!(op instanceof Update.Assign) && !type.isFloating()) {
@@ -39,7 +39,7 @@ final class UpdateKernels {
         };
     }
 
-    /** Overlapping memory is left to the reference kernel, which goes by way of a third place. */
+    /** Leaves overlapping memory to the reference kernel, which copies through temporary memory. */
     private static Tensor[] assign(Update.Assign op, Tensor[] inputs) {
         if (inputs[0].sharesMemoryWith(inputs[1])) {
             return null;
@@ -95,13 +95,13 @@ final class UpdateKernels {
     }
 
     private static Tensor[] sgd(Update.Sgd op, Tensor[] inputs, DType type) {
-        boolean hasVelocity = inputs.length == 3;
-        FusedLoop loop = loop(new Form(op.getClass(), type, type, hasVelocity, op.nesterov()),
-                f -> sgd(type, hasVelocity, op.nesterov()));
+        boolean withVelocity = inputs.length == 3;
+        FusedLoop loop = loop(new Form(op.getClass(), type, type, withVelocity, op.nesterov()),
+                f -> sgd(type, withVelocity, op.nesterov()));
         Launch launch = Launch.of(loop);
         launch.parameter(0, -op.rate());
         launch.parameter(1, op.weightDecay());
-        if (!hasVelocity) {
+        if (!withVelocity) {
             run(launch, inputs[0], inputs[1], inputs[0]);
             return DONE;
         }
@@ -111,13 +111,13 @@ final class UpdateKernels {
         return DONE;
     }
 
-    private static Expression sgd(DType type, boolean hasVelocity, boolean nesterov) {
+    private static Expression sgd(DType type, boolean withVelocity, boolean nesterov) {
         Expression.Builder b = new Expression.Builder();
         Value p = b.input(type);
         Value g = b.input(type);
         Value rate = b.parameter(type);
         g = b.apply(Opcode.FMA, p, b.parameter(type), g);
-        if (!hasVelocity) {
+        if (!withVelocity) {
             return b.output(b.apply(Opcode.FMA, g, rate, p)).build();
         }
         Value momentum = b.parameter(type);
@@ -144,8 +144,9 @@ final class UpdateKernels {
     }
 
     /**
-     * Weight decay shrinks the parameter, or is added to the gradient: of a parameter that is not finite, 0 times it
-     * would be NaN there. Of the bias corrections one is part of the rate, the other a factor of the root.
+     * Weight decay either shrinks the parameter or is added to the gradient. One loop for both would add 0 times the
+     * parameter to the gradient, which is NaN for a parameter that is not finite. One of the bias corrections is part
+     * of the rate, the other is a factor of the root.
      */
     private static Expression adam(DType type, boolean decoupled) {
         Expression.Builder b = new Expression.Builder();
@@ -172,12 +173,12 @@ final class UpdateKernels {
 
     private static void run(Launch launch, Tensor... operands) {
         Tensor target = operands[operands.length - 1];
-        boolean isFlat = DenseLayout.isDense(target);
+        boolean flat = DenseLayout.isDense(target);
         for (int k = 0; k < operands.length; k++) {
             launch.operand(k, operands[k].address());
-            isFlat &= DenseLayout.isSame(operands[k], target);
+            flat &= DenseLayout.isSame(operands[k], target);
         }
-        if (isFlat) {
+        if (flat) {
             launch.runFlat(target.count());
             return;
         }

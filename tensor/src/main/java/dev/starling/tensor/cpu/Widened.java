@@ -10,14 +10,14 @@ import dev.starling.tensor.op.Update;
 import java.util.Arrays;
 
 /**
- * 16-bit floats where there is a kernel for f32 alone: operands are widened, and results rounded once, which is what
- * operations that add up in f32 promise anyway.
+ * Runs 16-bit floats by kernels for f32: operands are widened and results rounded once, which is the rounding that
+ * operations with f32 accumulation promise anyway.
  */
 final class Widened {
     private Widened() {
     }
 
-    /** Returns the results, or {@code null} if no operand has 16-bit floats or there is no kernel for f32 either. */
+    /** Returns the results, or {@code null} if no operand has 16-bit floats or there is no f32 kernel either. */
     static Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
         if (op instanceof Update || op instanceof Elementwise || Arrays.stream(inputs).noneMatch(Widened::isNarrow)) {
             return null;

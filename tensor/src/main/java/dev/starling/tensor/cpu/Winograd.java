@@ -22,22 +22,22 @@ import java.util.function.LongConsumer;
 
 /**
  * Convolutions with 3×3 kernels and stride 1 by Winograd's minimal filtering F(2×2, 3×3): 2.25 times fewer
- * multiplications, as 16 matrix products for each block of tiles, which stays in the processor's cache between its
- * transforms. Rounding is within a few units of that of the direct sum. (Lavin and Gray, 2015)
+ * multiplications, as 16 matrix products per block of tiles, which stays in the processor's cache between its
+ * transforms. The result is within a few rounding units of the direct sum. (Lavin and Gray, 2015)
  */
 final class Winograd {
     private static final boolean ENABLED = Rows.VECTORISED
             && !"false".equals(System.getProperty("starling.winograd"));
     private static final int PLANES = 16;
-    /** Between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
+    /** Bytes between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
     private static final long GAP = 192;
-    private static final int LEAST_CHANNELS = 32;
-    private static final int LEAST_TILES = 64;
+    private static final int MIN_CHANNELS = 32;
+    private static final int MIN_TILES = 64;
     private static final int FEW_CHANNELS = 256;
-    private static final long MOST_PARTIAL_BYTES = 64L << 20;
-    private static final int MOST_GROUPS = 8;
+    private static final long MAX_PARTIAL_BYTES = 64L << 20;
+    private static final int MAX_GROUPS = 8;
 
-    /** Images {@code [N, H, W, C]} that are read in tiles: patches of 4×4 at distance 2, the first at -padding. */
+    /** Images {@code [N, H, W, C]}, read in tiles: patches of 4×4 at distance 2, the first at -padding. */
     private record Images(long address, long n, long h, long w, int channels) {
         static Images of(Tensor x) {
             return new Images(x.address(), x.size(0), x.size(2), x.size(3), Math.toIntExact(x.size(1)));
@@ -47,7 +47,10 @@ final class Winograd {
             return 4 * channels;
         }
 
-        /** Finds the pixels of a square of {@code side} at (row, column); those outside lie at {@code elsewhere}. */
+        /**
+         * Finds the pixels of a square of {@code side} at (row, column); those outside the image map to
+         * {@code elsewhere}.
+         */
         void square(long image, long row, long column, int side, long elsewhere, long[] at) {
             long base = address + image * h * w * rowBytes();
             for (int i = 0; i < side; i++) {
@@ -81,7 +84,7 @@ final class Winograd {
         block = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
     }
 
-    /** Tells whether a convolution of these shapes can, and should, be computed so. */
+    /** Returns whether this algorithm can, and should, compute a convolution of these shapes. */
     static boolean suits(Convolution op, DType dtype, Shape weight, Shape y) {
         Geometry g = op.geometry();
         if (!ENABLED || dtype != DType.F32 || g.rank() != 2 || g.groups() != 1 || weight.dim(2) != 3
@@ -95,7 +98,7 @@ final class Winograd {
         }
         long tiles = y.dim(0) * Math.ceilDiv(y.dim(2), 2L) * Math.ceilDiv(y.dim(3), 2L);
         return weight.dim(0) % WinogradTiles.LANES == 0 && weight.dim(1) % WinogradTiles.LANES == 0
-                && Math.min(weight.dim(0), weight.dim(1)) >= LEAST_CHANNELS && tiles >= LEAST_TILES;
+                && Math.min(weight.dim(0), weight.dim(1)) >= MIN_CHANNELS && tiles >= MIN_TILES;
     }
 
     static Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
@@ -108,7 +111,7 @@ final class Winograd {
         return new Tensor[] {y};
     }
 
-    /** The gradient of the input is a convolution of the output's with kernels turned by half a turn. */
+    /** The gradient of the input is a convolution of the output's gradient with kernels rotated by 180 degrees. */
     static Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
         Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
@@ -164,7 +167,7 @@ final class Winograd {
         try {
             Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
                     out.channels);
-            // As [out, in, 3, 3] of this convolution; half a turn runs both spatial dimensions backwards.
+            // As [out, in, 3, 3] of this convolution; the rotation reverses both spatial dimensions.
             long[] to = turned ? new long[] {out.channels, 1, -3 * bytes / 4, -bytes / 4}
                     : new long[] {1, out.channels, 3 * bytes / 4, bytes / 4};
             StridedCopy.copy(weight, nine.view(weight.shape(), to, turned ? 8 * bytes / 4 : 0));
@@ -223,12 +226,14 @@ final class Winograd {
         return new Tensor[] {weight, ReductionKernels.run(sum, g, outputs[1])[0]};
     }
 
-    /** Blocks are dealt to groups by sizes alone, each with a sum of its own, so that threads do not change bits. */
+    /**
+     * Blocks are assigned to groups by sizes alone, each group with its own sum, so that threads do not change bits.
+     */
     private void correlate(Tensor weight) {
         HostAllocator memory = HostAllocator.shared();
         long bytes = kernelPlane();
         long blocks = Math.ceilDiv(tiles, (long) block);
-        int groups = Math.clamp(Math.min(blocks / 2, MOST_PARTIAL_BYTES / (PLANES * bytes)), 1, MOST_GROUPS);
+        int groups = Math.clamp(Math.min(blocks / 2, MAX_PARTIAL_BYTES / (PLANES * bytes)), 1, MAX_GROUPS);
         Block sums = memory.allocate(groups * PLANES * bytes);
         try {
             long share = Math.ceilDiv(blocks, (long) groups);

@@ -9,14 +9,17 @@ import java.lang.foreign.Arena;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Caching allocator of off-heap memory, each piece of which has an arena of its own. */
+/** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
     private static final int ALIGNMENT = 64;
     private static final long SLAB = 1 << 20;
     private static final CachingAllocator.Sizes SIZES =
             new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, SLAB / 8);
-    /** The system lends more than it has, and ends the process that uses it: larger requests are looked at first. */
-    private static final long PLENTY = 1L << 30;
+    /**
+     * The system grants more memory than it has and kills the process that then uses it, so larger requests are
+     * checked.
+     */
+    private static final long CHECKED_BYTES = 1L << 30;
     private static final HostAllocator SHARED = new HostAllocator();
 
     private final CachingAllocator cache = new CachingAllocator(new Arenas(), SIZES);
@@ -31,12 +34,12 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public long allocate(long bytes) {
-            if (bytes > PLENTY && bytes > PhysicalMemory.BYTES) {
+            if (bytes > CHECKED_BYTES && bytes > PhysicalMemory.BYTES) {
                 return 0;
             }
             Arena arena = Arena.ofShared();
             try {
-                long address = LargePages.suit(bytes) ? LargePages.allocate(arena, bytes)
+                long address = LargePages.suits(bytes) ? LargePages.allocate(arena, bytes)
                         : arena.allocate(bytes, ALIGNMENT).address();
                 arenas.put(address, arena);
                 return address;
@@ -55,7 +58,7 @@ public final class HostAllocator implements Allocator {
     /** Makes an allocator with an empty cache. */
     public HostAllocator() { }
 
-    /** Returns the one allocator of all devices that live in host memory. */
+    /** Returns the allocator that all devices in host memory share. */
     public static HostAllocator shared() {
         return SHARED;
     }

@@ -4,15 +4,15 @@ import dev.starling.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/** Element access by absolute address. Unchecked: callers guarantee that the address lies in an open tensor. */
+/** Element access by absolute address. Unchecked: callers guarantee that the address is in an open tensor. */
 public final class HostMemory {
-    /** All of memory: base 0, so that a byte offset is an address. */
+    /** All of memory, from address 0, so that a byte offset is an address. */
     public static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private HostMemory() {
     }
 
-    /** Reads an element as a double; exact for every type but large {@link DType#I64} values. */
+    /** Reads an element as a double; exact for every type except large {@link DType#I64} values. */
     public static double getDouble(DType dtype, long address) {
         return switch (dtype) {
             case F32 -> ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
@@ -36,7 +36,7 @@ public final class HostMemory {
     }
 
     /**
-     * Writes an element from a double, rounded to nearest even for floating types, truncated for integers, {@code != 0}
+     * Writes a double to an element: rounded to nearest even for floating types, truncated for integers, {@code != 0}
      * for booleans.
      */
     public static void putDouble(DType dtype, long address, double value) {
@@ -50,7 +50,7 @@ public final class HostMemory {
         }
     }
 
-    /** Writes an element from a long, wrapping around where the type is narrower. */
+    /** Writes a long to an element, with wrap-around if the type is narrower. */
     public static void putLong(DType dtype, long address, long value) {
         switch (dtype) {
             case I64 -> ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, address, value);
@@ -63,8 +63,8 @@ public final class HostMemory {
     }
 
     /**
-     * Narrows to float with an odd last bit where inexact, so that a further rounding to nearest gives what a single
-     * one would have given.
+     * Narrows to float with an odd last bit where inexact, so that a further rounding to nearest gives the result of a
+     * single rounding.
      */
     private static float toOdd(double value) {
         float nearest = (float) value;

@@ -9,13 +9,15 @@ import java.lang.invoke.MethodHandle;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Memory in pages of 2 MiB, where Linux gives such on request ({@code transparent_hugepage} is {@code madvise} or
- * {@code always}): walks through large tensors then miss the address cache 512 times less often.
+ * Memory in pages of 2 MiB, if Linux grants them on request ({@code transparent_hugepage} is {@code madvise} or
+ * {@code always}): accesses to large tensors then miss the TLB 512 times less often.
  */
 final class LargePages {
-    /** The size of a page, and the least block worth one. */
+    /** The size of a page, and of the smallest block for which pages are requested. */
     static final long BYTES = 2L << 20;
-    /** Blocks begin at different distances from a page, so that equal elements of two do not share a cache set. */
+    /**
+     * Blocks begin at different offsets within a page, so that equal elements of two blocks do not share a cache set.
+     */
     private static final long COLOUR = 192;
     private static final long COLOURS = 4096;
     private static final int READ_WRITE = 3;
@@ -42,26 +44,26 @@ final class LargePages {
         }
     }
 
-    /** Tells whether a block of this size is better taken from here. */
-    static boolean suit(long bytes) {
+    /** Returns whether a block of this size should come from large pages. */
+    static boolean suits(long bytes) {
         return LINUX && bytes >= BYTES;
     }
 
     /**
-     * Returns the address of {@code bytes} zeros that live as long as {@code arena}.
+     * Returns the address of {@code bytes} zeros that are freed with {@code arena}.
      *
-     * @throws OutOfMemoryError if the system has no such memory
+     * @throws OutOfMemoryError if the system has not enough memory
      */
     static long allocate(Arena arena, long bytes) {
         long mapped = bytes + BYTES + COLOURS;
         try {
             long base = (long) Calls.MAP.invokeExact(0L, mapped, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0L);
             if (base == -1) {
-                throw new OutOfMemoryError("no " + mapped + " bytes to be had");
+                throw new OutOfMemoryError("cannot map " + mapped + " bytes");
             }
             MemorySegment.ofAddress(base).reinterpret(mapped, arena, s -> unmap(base, mapped));
             long start = (base + BYTES - 1) & -BYTES;
-            // Where advice is refused, pages are small and all else holds.
+            // If the advice is refused, pages are small and the memory is usable all the same.
             int refused = (int) Calls.ADVISE.invokeExact(start, mapped - (start - base), HUGEPAGE);
             return start + COUNT.getAndIncrement() * COLOUR % COLOURS;
         } catch (RuntimeException | Error e) {

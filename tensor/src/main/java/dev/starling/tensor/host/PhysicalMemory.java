@@ -3,9 +3,9 @@ package dev.starling.tensor.host;
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 
-/** The memory that this machine, or the container that the JVM runs in, has in all. */
+/** The total memory of this machine, or of the container in which the JVM runs. */
 final class PhysicalMemory {
-    /** Memory and swap space, in bytes; the greatest number if the JVM does not know. */
+    /** Memory and swap space in bytes; {@link Long#MAX_VALUE} if the JVM does not know. */
     static final long BYTES = find();
 
     private PhysicalMemory() {

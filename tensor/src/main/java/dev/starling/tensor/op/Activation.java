@@ -5,24 +5,25 @@ import dev.starling.tensor.Tensor;
 import java.util.function.Supplier;
 
 /**
- * Activation functions, and the kernels of their gradients. A gradient kernel takes {@code (x or y, g)} and has no
- * gradient of its own: where the gradient is itself recorded, {@link #gradient} composes it instead.
+ * Activation functions, and fused kernels of their gradients. A gradient kernel has operands {@code (x or y, g)} and no
+ * gradient of its own: where the gradient is itself recorded, {@link #gradient} composes it of differentiable
+ * operations.
  */
 public sealed interface Activation extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, takesGradient() ? 2 : 1, in);
+        return Elementwise.floating(this, isGradient() ? 2 : 1, in);
     }
 
-    /** Tells whether this is the kernel of a gradient, whose second operand is one. */
-    private boolean takesGradient() {
+    /** Returns whether this is a gradient kernel, whose second operand is a gradient. */
+    private boolean isGradient() {
         return switch (this) {
             case ReluGradient _, SigmoidGradient _, TanhGradient _, SiluGradient _, GeluGradient _ -> true;
             case Relu _, LeakyRelu _, Elu _, Sigmoid _, Silu _, Softplus _, Gelu _ -> false;
         };
     }
 
-    /** Returns the gradient through {@code kernel} if nobody records, else as {@code g·slope}. */
+    /** Returns the gradient through {@code kernel} or, if it is recorded, as {@code g·slope}. */
     static Tensor gradient(Backward b, Activation kernel, Tensor of, Supplier<Tensor> slope) {
         return b.recorded() ? b.grad().mul(slope.get()) : Tensor.compute(kernel, of, b.grad());
     }

@@ -9,23 +9,22 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Attention without a matrix of scores in memory. What is not finite in a key or value may show in queries from which
- * it is hidden.
+ * Attention that stores no matrix of scores. NaN and infinity in a key or value may reach queries from which a mask
+ * hides it.
  */
 public sealed interface Attention extends Op {
     /** Returns the factor of the scores. */
     double scale();
 
-    /** Tells whether query {@code i} attends to keys {@code 0..i} only. */
+    /** Returns whether query {@code i} attends to keys {@code 0..i} only. */
     boolean causal();
 
     /**
      * Operands {@code (q [.., L, E], k [.., S, E], v [.., S, V])} and optionally {@code mask}, which broadcasts to
      * {@code [.., L, S]}, give {@code (softmax(scale·q·kᵀ + mask)·v [.., L, V], log-sum-exp of the scores [.., L])}.
-     * The second result, f32 or f64, is for the gradient and carries none. A mask is bool, true where a query attends,
-     * or of the operands' type and added. A query all of whose scores are -∞ gives 0, under either mask, and has no
-     * part in any gradient.
-     * (Vaswani et al., 2017; Dao et al., 2022)
+     * The second result, f32 or f64, serves the gradient and carries none itself. A mask is bool, true where a query
+     * attends to a key, or of the operands' type and added to the scores. A query whose scores are all -∞ gives 0, with
+     * either kind of mask, and contributes to no gradient. (Vaswani et al., 2017; Dao et al., 2022)
      *
      * @param scale factor of the scores
      * @param causal whether query {@code i} attends to keys {@code 0..i} only
@@ -82,7 +81,7 @@ public sealed interface Attention extends Op {
 
     /**
      * Operands {@code (g, q, k, v, y, log-sum-exp)} and optionally {@code mask} give the gradients of
-     * {@code (q, k, v)}, in leading dimensions to which all broadcast. (Dao, 2023)
+     * {@code (q, k, v)}, with the leading dimensions to which all operands broadcast. (Dao, 2023)
      *
      * @param scale as in {@link ScaledDotProduct}
      * @param causal as in {@link ScaledDotProduct}
@@ -101,7 +100,7 @@ public sealed interface Attention extends Op {
             Check.sameType(this, in[0], in[1], in[4]);
             Check.shape(in[0].shape().equals(results[0].shape()) && in[4].shape().equals(results[0].shape())
                     && in[5].equals(results[1]), this, () -> "g and y must be " + results[0] + ", log-sum-exp "
-                    + results[1], "pass y's gradient, and what attention gave", in);
+                    + results[1], "pass the gradient of y, and both results of attention", in);
             Shape lead = results[0].shape().slice(0, results[0].shape().rank() - 2);
             Spec[] gradients = new Spec[3];
             for (int i = 0; i < 3; i++) {
@@ -118,8 +117,8 @@ public sealed interface Attention extends Op {
     }
 
     /**
-     * Returns the weights {@code softmax(scale·q·kᵀ + mask) [.., L, S]}, composed of simpler operations: for dropout,
-     * and for derivatives of derivatives. Parameters as in {@link ScaledDotProduct}; the mask may be {@code null}.
+     * Returns the weights {@code softmax(scale·q·kᵀ + mask) [.., L, S]}, composed of simpler operations, for dropout
+     * and higher derivatives. Parameters as in {@link ScaledDotProduct}; the mask may be {@code null}.
      */
     static Tensor weights(Tensor q, Tensor k, Tensor mask, boolean causal, double scale) {
         Tensor scores = q.mul(scale).matmul(k.t());
@@ -137,7 +136,7 @@ public sealed interface Attention extends Op {
         return seen.maskedFill(blind, 0).softmax(-1).maskedFill(blind, 0);
     }
 
-    /** Returns {@code [queries, keys]}, true where the key comes after the query. */
+    /** Returns {@code [queries, keys]}, true where the key is later than the query. */
     private static Tensor future(long queries, long keys, Device device) {
         Tensor i = Creation.arange(new Spec(DType.I64, Shape.of(queries), device), 0, 1);
         Tensor j = Creation.arange(new Spec(DType.I64, Shape.of(keys), device), 0, 1);
@@ -154,7 +153,7 @@ public sealed interface Attention extends Op {
         Shape q = in[0].shape();
         Shape k = in[1].shape();
         Shape v = in[2].shape();
-        Check.shape(q.dim(-1) == k.dim(-1), op, "queries and keys must have one width", "project one of them", in);
+        Check.shape(q.dim(-1) == k.dim(-1), op, "queries and keys must have the same width", "project one of them", in);
         Check.shape(k.dim(-2) == v.dim(-2), op, "there must be a value for each key", "pass keys and values of one"
                 + " sequence", in);
         Shape lead = Shape.broadcast(q.slice(0, q.rank() - 2), k.slice(0, k.rank() - 2));

@@ -10,7 +10,10 @@ import java.util.List;
  * @param mask bit {@code i} is set if dimension {@code i} belongs to it
  */
 public record Axes(int mask) {
-    /** Makes a set from axes of {@code shape}, negative ones counted from the end; none given means all. */
+    /**
+     * Makes a set from axes of {@code shape}, negative ones counted from the end; without axes, the set of all
+     * dimensions.
+     */
     public static Axes of(Shape shape, int... axes) {
         if (axes.length == 0) {
             return new Axes((1 << shape.rank()) - 1);
@@ -22,7 +25,7 @@ public record Axes(int mask) {
         return new Axes(mask);
     }
 
-    /** Tells whether dimension {@code axis} belongs to the set. */
+    /** Returns whether dimension {@code axis} belongs to the set. */
     public boolean contains(int axis) {
         return (mask >>> axis & 1) != 0;
     }
@@ -42,7 +45,7 @@ public record Axes(int mask) {
         return Shape.of(java.util.Arrays.copyOf(out, n));
     }
 
-    /** Returns how many elements of {@code shape} fall into one. */
+    /** Returns the number of elements of {@code shape} that are reduced to one. */
     public long extent(Shape shape) {
         long n = 1;
         for (int i = 0; i < shape.rank(); i++) {

@@ -4,19 +4,19 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Tensor;
 
 /**
- * What {@link Op#vjp} is given.
+ * The arguments of {@link Op#vjp}.
  *
  * @param inputs the operation's operands
  * @param outputs its results
- * @param gradients of the scalar with respect to each output; {@code null} where none flows
- * @param needs which inputs' gradients are asked for
- * @param through if not {@code null}, the epilogue by which operand 0 was made and that nobody else read: the gradient
- *     asked for operand 0 is the one before that epilogue; {@link Contraction.Linear} alone is asked so
+ * @param gradients of the scalar with respect to each output; {@code null} for outputs without one
+ * @param needs which inputs need a gradient
+ * @param through if not {@code null}, the epilogue that made operand 0, whose result no other operation reads: the
+ *     gradient of operand 0 is then the one before that epilogue. Used with {@link Contraction.Linear} only
  * @param beforeEpilogue whether the first gradient is the one before this operation's own epilogue
  */
 public record Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs,
         Epilogue.Applied through, boolean beforeEpilogue) {
-    /** Asks for the gradients of operands as they are. */
+    /** Requests the gradients of the operands themselves. */
     public Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs) {
         this(inputs, outputs, gradients, needs, null, false);
     }
@@ -36,17 +36,17 @@ public record Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, bo
         return grad(0);
     }
 
-    /** Returns the gradient of output {@code i}, zeros where none flows. */
+    /** Returns the gradient of output {@code i}, or zeros if it has none. */
     public Tensor grad(int i) {
         return gradients[i] != null ? gradients[i] : outputs[i].zerosLike();
     }
 
-    /** Tells whether operand {@code i} needs its gradient. */
+    /** Returns whether operand {@code i} needs its gradient. */
     public boolean needs(int i) {
         return needs[i];
     }
 
-    /** Tells whether someone records the gradient itself, so that only operations with a gradient may be used. */
+    /** Returns whether the gradient itself is recorded, so that only differentiable operations may be used. */
     public boolean recorded() {
         return Recorder.current() != Recorder.NONE;
     }

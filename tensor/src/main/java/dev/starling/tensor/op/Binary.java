@@ -3,7 +3,7 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Arithmetic of two operands of one type that broadcast together. */
+/** Arithmetic of two operands of the same type that broadcast together. */
 public sealed interface Binary extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
@@ -89,7 +89,7 @@ public sealed interface Binary extends Elementwise {
         }
     }
 
-    /** The greater; NaN if one is NaN; at ties each gets half of the gradient. */
+    /** The larger operand; NaN if either is NaN; equal operands each get half of the gradient. */
     record Maximum() implements Binary {
         @Override
         public Tensor[] vjp(Backward b) {
@@ -98,7 +98,7 @@ public sealed interface Binary extends Elementwise {
         }
     }
 
-    /** The lesser; NaN if one is NaN; at ties each gets half of the gradient. */
+    /** The smaller operand; NaN if either is NaN; equal operands each get half of the gradient. */
     record Minimum() implements Binary {
         @Override
         public Tensor[] vjp(Backward b) {

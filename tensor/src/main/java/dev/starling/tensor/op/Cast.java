@@ -5,8 +5,8 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Converts elements: to narrower floats rounding to nearest even, to integers truncating towards zero (wrapping beyond
- * 64 bits' range as Java does), to bool as {@code x ≠ 0}.
+ * Converts elements: to narrower floats with rounding to nearest even, to integers with truncation towards zero (beyond
+ * 64 bits as Java does), to bool as {@code x ≠ 0}.
  *
  * @param target the type to convert to
  */

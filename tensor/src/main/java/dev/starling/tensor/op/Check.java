@@ -8,7 +8,7 @@ import dev.starling.tensor.TensorException.Problem;
 import java.util.List;
 import java.util.function.Supplier;
 
-/** The requirements that {@code infer} states. A text that is put together is given as its maker: most checks hold. */
+/** The checks of {@code infer}. A composed message is passed as a supplier, since most checks succeed. */
 final class Check {
     private Check() {
     }
@@ -37,11 +37,11 @@ final class Check {
         }
     }
 
-    /** Returns a number of spatial dimensions, 1 to 3. */
+    /** Returns a number of spatial dimensions after a check that it is 1 to 3. */
     static int spatial(String op, int rank) {
         if (rank < 1 || rank > 3) {
-            throw TensorException.argument(op, "there must be 1 to 3 spatial dimensions, got " + rank,
-                    "choose one of these");
+            throw TensorException.argument(op, "the number of spatial dimensions must be 1 to 3, got " + rank,
+                    "use 1 to 3 spatial dimensions");
         }
         return rank;
     }
@@ -60,11 +60,12 @@ final class Check {
 
     static void sameType(Op op, Spec... operands) {
         for (Spec s : operands) {
-            dtype(s.dtype() == operands[0].dtype(), op, "operands must have one type", "cast with to(DType)", operands);
+            dtype(s.dtype() == operands[0].dtype(), op, "operands must have the same type",
+                    "cast with to(DType)", operands);
         }
     }
 
-    /** Requires {@code other} to be of {@code x}'s type or, beside a 16-bit one, f32. */
+    /** Requires {@code other} to have {@code x}'s type or, beside a 16-bit {@code x}, f32. */
     static void wideOr(Op op, Spec x, Spec other, Spec... operands) {
         dtype(other.dtype() == x.dtype() || other.dtype() == DType.F32 && x.dtype().bytes() == 2, op,
                 "weights must be of x's type or, beside a 16-bit x, f32", "cast with to(DType)", operands);
@@ -80,16 +81,16 @@ final class Check {
                 operands);
     }
 
-    /** Requires a dimension that is counted from the front. */
+    /** Requires a valid dimension, counted from the front. */
     static void axis(Op op, int axis, Spec x, Spec... operands) {
-        argument(axis >= 0 && axis < x.shape().rank(), op, () -> "axis " + axis + " must be 0 to "
+        argument(axis >= 0 && axis < x.shape().rank(), op, () -> "axis " + axis + " must be from 0 to "
                 + (x.shape().rank() - 1), "count dimensions from the front", operands);
     }
 
-    /** Requires a summand that keeps a variance from 0. */
+    /** Requires a valid summand that keeps a variance from being 0. */
     static void epsilon(Op op, double epsilon, Spec... operands) {
         argument(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY, op,
-                () -> "epsilon must be >= 0 and finite, got " + epsilon, "use for example 1e-5", operands);
+                () -> "epsilon must be >= 0 and finite, got " + epsilon, "use 1e-5, for example", operands);
     }
 
     static Shape broadcast(Op op, Spec a, Spec b) {
@@ -98,12 +99,12 @@ final class Check {
         return shape;
     }
 
-    static void operands(Op op, Spec[] inputs, int least, int most) {
-        if (inputs.length >= least && inputs.length <= most) {
+    static void operands(Op op, Spec[] inputs, int min, int max) {
+        if (inputs.length >= min && inputs.length <= max) {
             return;
         }
         argument(false, op,
-                () -> "takes " + least + (least == most ? "" : " to " + most) + " operands, got " + inputs.length,
-                "pass the operands that its Javadoc names", inputs);
+                () -> "takes " + min + (min == max ? "" : " to " + max) + " operands, got " + inputs.length,
+                "pass the operands that its Javadoc lists", inputs);
     }
 }

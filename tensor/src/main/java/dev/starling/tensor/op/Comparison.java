@@ -4,7 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 
 /**
- * Comparisons and predicates: the result is {@link DType#BOOL}. Comparisons with NaN are false but for
+ * Comparisons and predicates, whose result is {@link DType#BOOL}. Comparisons with NaN are false except
  * {@code notEqual}.
  */
 public sealed interface Comparison extends Elementwise {

@@ -4,11 +4,11 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Sums of products. Operands are read through their strides, so that a transposed one is not copied. */
+/** Sums of products. Operands are read by their strides, so that a transposed operand is not copied. */
 public sealed interface Contraction extends Op {
     /**
-     * {@code [.., m, k] · [.., k, n] → [.., m, n]}, leading dimensions broadcast; any number type, sums as in
-     * {@link Reduction.Sum} but in the operands' type.
+     * {@code [.., m, k] · [.., k, n] → [.., m, n]}; leading dimensions broadcast. Any type of numbers; sums as in
+     * {@link Reduction.Sum}, but in the operands' type.
      */
     record MatMul() implements Contraction {
         @Override
@@ -37,13 +37,13 @@ public sealed interface Contraction extends Op {
 
     /**
      * A dense layer: operands {@code (x [.., in], weight [out, in])} and optionally {@code bias [out]} give
-     * {@code epilogue(x·weightᵀ + bias) [.., out]} and, if asked for, what the epilogue is applied to.
+     * {@code epilogue(x·weightᵀ + bias) [.., out]} and, on request, the operand of the epilogue.
      *
      * @param epilogue applied to the result before it is written
-     * @param keeps whether the second result is wanted: with GELU alone, whose gradient is computed from it
+     * @param keeps whether to return the second result; only with GELU, whose gradient is computed from it
      */
     record Linear(Epilogue epilogue, boolean keeps) implements Contraction {
-        /** Makes a layer that keeps nothing. */
+        /** Makes a layer with one result. */
         public Linear(Epilogue epilogue) {
             this(epilogue, false);
         }
@@ -51,8 +51,8 @@ public sealed interface Contraction extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 3);
-            Check.argument(!keeps || epilogue == Epilogue.GELU, this, "keeps what it applies GELU to alone",
-                    "compute it by a layer without epilogue", in);
+            Check.argument(!keeps || epilogue == Epilogue.GELU, this, "keeps the operand of its epilogue only for GELU",
+                    "use a layer without an epilogue", in);
             Check.floating(this, in);
             Check.sameType(this, in);
             Check.rank(this, in[1], 2, in);
@@ -60,12 +60,12 @@ public sealed interface Contraction extends Op {
                     () -> "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
                     "flatten or reshape x", in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(in[1].shape().dim(0))), this,
-                    () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give a bias of one value an output", in);
+                    () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give one value for each output", in);
             Spec y = in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)));
             return keeps ? new Spec[] {y, y} : new Spec[] {y};
         }
 
-        /** Returns what the gradient before the epilogue is computed from, {@code null} if the results lack it. */
+        /** Returns the operand of the gradient through the epilogue, or {@code null} if the results lack it. */
         public Epilogue.Applied applied(Tensor[] results) {
             return switch (epilogue) {
                 case NONE -> null;
@@ -107,18 +107,18 @@ public sealed interface Contraction extends Op {
             return keeps && b.gradients()[1] != null ? g.add(b.grad(1)) : g;
         }
 
-        /** Returns the leading dimensions as one. */
+        /** Returns {@code x} with its leading dimensions merged. */
         private static Tensor rows(Tensor x, long width) {
             return x.rank() == 2 ? x : x.reshape(Shape.of(x.shape().slice(0, x.rank() - 1).count(), width));
         }
     }
 
     /**
-     * The gradient of {@link Linear} with respect to an {@code x} that was itself made with an epilogue, and before
-     * that: operands {@code (g [rows, out], weight [out, in], kept [rows, in])} give {@code g·weight} times the
-     * epilogue's slope at {@code kept}, {@code [rows, in]}.
+     * The gradient of {@link Linear} before the epilogue that made its operand {@code x}: operands
+     * {@code (g [rows, out], weight [out, in], kept [rows, in])} give {@code g·weight} times the epilogue's slope at
+     * {@code kept}, {@code [rows, in]}.
      *
-     * @param epilogue by which {@code x} was made, with {@code kept} as in {@link Epilogue#gradient()}
+     * @param epilogue the epilogue that made {@code x}, with {@code kept} as in {@link Epilogue#gradient()}
      */
     record LinearInputGradient(Epilogue epilogue) implements Contraction {
         @Override
@@ -130,10 +130,11 @@ public sealed interface Contraction extends Op {
             Check.rank(this, in[0], 2, in);
             Check.rank(this, in[1], 2, in);
             Check.shape(in[0].shape().dim(1) == in[1].shape().dim(0), this,
-                    () -> "g must have the weight's outputs, " + in[1].shape().dim(0), "pass the result's gradient",
-                    in);
+                    () -> "g must have the weight's outputs, " + in[1].shape().dim(0),
+                    "pass the gradient of the result", in);
             Shape x = Shape.of(in[0].shape().dim(0), in[1].shape().dim(1));
-            Check.shape(in[2].shape().equals(x), this, () -> "what was kept must be " + x, "pass what made x", in);
+            Check.shape(in[2].shape().equals(x), this, () -> "the kept operand must be " + x,
+                    "pass the operand of the epilogue", in);
             return new Spec[] {in[2]};
         }
 
@@ -155,8 +156,8 @@ public sealed interface Contraction extends Op {
             Check.sameType(this, in);
             Check.rank(this, in[0], 2, in);
             Check.rank(this, in[1], 2, in);
-            Check.shape(in[0].shape().dim(0) == in[1].shape().dim(0), this, "g and x must have as many rows",
-                    "pass the result's gradient", in);
+            Check.shape(in[0].shape().dim(0) == in[1].shape().dim(0), this, "g and x must have the same number of rows",
+                    "pass the gradient of the result", in);
             long out = in[0].shape().dim(1);
             return new Spec[] {in[0].with(Shape.of(out, in[1].shape().dim(1))), in[0].with(Shape.of(out))};
         }

@@ -9,26 +9,26 @@ import java.util.Arrays;
 /**
  * Cross-correlation over 1, 2 or 3 spatial dimensions, {@code x [N, C, *in]}, {@code weight [O, C/groups, *kernel]},
  * {@code bias [O]}, {@code y [N, O, *out]} with
- * {@code out = ⌊(in + 2·padding - dilation·(kernel - 1) - 1)/stride⌋ + 1}. The three ops are each other's gradients.
- * (Dumoulin and Visin, A guide to convolution arithmetic, 2016)
+ * {@code out = ⌊(in + 2·padding - dilation·(kernel - 1) - 1)/stride⌋ + 1}. The three operations are each other's
+ * gradients. (Dumoulin and Visin, A guide to convolution arithmetic, 2016)
  */
 public sealed interface Convolution extends Op {
     /** Returns stride, padding, dilation and groups. */
     Geometry geometry();
 
     /**
-     * How the kernel moves; one value for each of 1 to 3 spatial dimensions. An operation requires strides, dilations
-     * and groups of at least 1 and paddings of at least 0; the padded image and the dilated kernel must be shorter than
-     * 2³¹ in each dimension.
+     * The geometry of a kernel, with one value for each of 1 to 3 spatial dimensions. An operation requires strides,
+     * dilations and groups of at least 1 and paddings of at least 0; the padded image and the dilated kernel must be
+     * shorter than 2³¹ in each dimension.
      *
-     * @param stride distance between neighbouring places
-     * @param padding zeros on both sides
+     * @param stride distance between neighbouring kernel positions
+     * @param padding zeros on each side
      * @param dilation distance between neighbouring kernel elements
-     * @param groups into which channels are split
+     * @param groups number of groups into which channels are divided
      */
     record Geometry(int[] stride, int[] padding, int[] dilation, int groups) {
         /**
-         * Makes the geometry of {@code rank} equal spatial dimensions.
+         * Makes a geometry of {@code rank} equal spatial dimensions.
          *
          * @throws TensorException if {@code rank} is not 1 to 3
          */
@@ -52,7 +52,7 @@ public sealed interface Convolution extends Op {
             return Math.floorDiv(in + 2L * padding[i] - (long) dilation[i] * (kernel - 1) - 1, stride[i]) + 1;
         }
 
-        /** Tells whether the padded image and the dilated kernel are shorter than 2³¹ in dimension {@code i}. */
+        /** Returns whether the padded image and the dilated kernel are shorter than 2³¹ in dimension {@code i}. */
         boolean fits(int i, long in, long kernel) {
             return in <= Integer.MAX_VALUE - 2L * padding[i] && kernel <= Integer.MAX_VALUE
                     && dilation[i] * (kernel - 1) < Integer.MAX_VALUE;
@@ -63,7 +63,7 @@ public sealed interface Convolution extends Op {
             Check.argument(rank >= 1 && rank <= 3 && padding.length == rank && dilation.length == rank, op,
                     () -> "needs strides, paddings and dilations for each of 1 to 3 spatial dimensions, got " + this,
                     "give one value of each per spatial dimension", in);
-            Check.argument(groups > 0, op, () -> "groups must be > 0, got " + groups, "change groups", in);
+            Check.argument(groups > 0, op, () -> "groups must be > 0, got " + groups, "use 1 or more groups", in);
             for (int i = 0; i < rank; i++) {
                 Check.argument(stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0, op,
                         () -> "stride and dilation must be > 0 and padding >= 0, got " + this, "change the geometry",
@@ -93,7 +93,7 @@ public sealed interface Convolution extends Op {
     /**
      * Operands {@code (x, weight)} and optionally {@code bias} give {@code epilogue(y)}.
      *
-     * @param geometry how the kernel moves
+     * @param geometry the kernel's geometry
      * @param epilogue applied to the result before it is written
      */
     record Conv(Geometry geometry, Epilogue epilogue) implements Convolution {
@@ -103,7 +103,7 @@ public sealed interface Convolution extends Op {
             epilogue.requireNoGelu(this);
             Shape y = output(this, in[0], in[1], in);
             Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(y.dim(1))), this,
-                    () -> "the bias must be [" + y.dim(1) + "]", "give a bias of one value an output channel", in);
+                    () -> "the bias must be [" + y.dim(1) + "]", "give one value for each output channel", in);
             return new Spec[] {in[0].with(y)};
         }
 
@@ -124,9 +124,10 @@ public sealed interface Convolution extends Op {
     }
 
     /**
-     * Operands {@code (g like y, weight)} give the gradient of {@code x}; also the transposed convolution of {@code g}.
+     * Operands {@code (g like y, weight)} give the gradient of {@code x}, which is the transposed convolution of
+     * {@code g}.
      *
-     * @param geometry of the convolution that this transposes
+     * @param geometry of the convolution
      * @param shape of {@code x}
      */
     record ConvInputGradient(Geometry geometry, Shape shape) implements Convolution {
@@ -136,7 +137,7 @@ public sealed interface Convolution extends Op {
             Spec x = in[0].with(shape);
             Shape y = output(this, x, in[1], in);
             Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
-                    "give the shape that was convolved", in);
+                    "give the shape of the convolved x", in);
             return new Spec[] {x};
         }
 
@@ -150,11 +151,11 @@ public sealed interface Convolution extends Op {
     }
 
     /**
-     * Operands {@code (x, g like y)} give the gradient of the weight and, if asked for, of the bias.
+     * Operands {@code (x, g like y)} give the gradient of the weight and, on request, of the bias.
      *
      * @param geometry of the convolution
      * @param shape of the weight
-     * @param bias whether the second output, {@code g} summed over all but channels, is wanted
+     * @param bias whether to return the second output, {@code g} summed over all dimensions except channels
      */
     record ConvWeightGradient(Geometry geometry, Shape shape, boolean bias) implements Convolution {
         @Override
@@ -192,8 +193,8 @@ public sealed interface Convolution extends Op {
         Check.argument(outputs % g.groups() == 0, op,
                 () -> outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
         Check.shape(channels % g.groups() == 0 && channels / g.groups() == weight.shape().dim(1), op,
-                () -> "x has " + channels + " channels in " + g.groups() + " groups, the weight takes "
-                        + weight.shape().dim(1) + " a group", "change the weight, groups or x", in);
+                () -> "x has " + channels + " channels in " + g.groups() + " groups, but the weight needs "
+                        + weight.shape().dim(1) + " per group", "change the weight, groups or x", in);
         long[] y = new long[g.rank() + 2];
         y[0] = x.shape().dim(0);
         y[1] = outputs;

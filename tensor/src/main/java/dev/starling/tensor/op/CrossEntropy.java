@@ -6,17 +6,16 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Cross-entropy between the softmax of logits and class indices. Logits of 16 bits are computed with in f32: losses and
- * what is kept of a row are f32, so that no copy of the logits in f32 is needed.
+ * Cross-entropy between the softmax of logits and class indices. 16-bit logits are computed in f32: losses and the
+ * values kept for each row are f32, so that no f32 copy of the logits is needed.
  */
 public sealed interface CrossEntropy extends Op {
     /**
      * Operands {@code (logits [N, C], target i64 [N])} give {@code (loss [N], row [N, 2])} with
      * {@code loss = -Σ q·log p}, where {@code q} is {@code 1 - smoothing} on the target plus {@code smoothing/C} on
-     * every class. A row whose target is {@code ignored} has loss and gradient 0. Of each row its greatest logit and
-     * the logarithm of {@code Σ exp(logit - greatest)} are kept: {@code log p = logit - greatest - logarithm}. Both are
-     * NaN where a row has no softmax.
-     * (Szegedy et al., 2015)
+     * every class. A row whose target is {@code ignored} has loss and gradient 0. For each row its maximum logit and
+     * the logarithm of {@code Σ exp(logit - maximum)} are kept: {@code log p = logit - maximum - logarithm}. Both are
+     * NaN in a row without a softmax. (Szegedy et al., 2015)
      *
      * @param smoothing between 0 and 1
      * @param ignored a target to leave out, for example -100
@@ -35,7 +34,7 @@ public sealed interface CrossEntropy extends Op {
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
             Check.shape(in[1].shape().equals(Shape.of(in[0].shape().dim(0))), this,
-                    () -> "targets must be [" + in[0].shape().dim(0) + "], one class a row",
+                    () -> "targets must be [" + in[0].shape().dim(0) + "], one class per row",
                     "use class indices, not one-hot rows",
                     in);
             Spec losses = in[0].with(in[1].shape()).with(wide(in[0].dtype()));
@@ -60,16 +59,16 @@ public sealed interface CrossEntropy extends Op {
             if (b.gradients()[1] != null) {
                 Tensor ofGreatest = b.gradients()[1].narrow(1, 0, 1);
                 Tensor ofLogarithm = b.gradients()[1].narrow(1, 1, 1);
-                Tensor greatest = logits.argmax(1).oneHot(classes).to(logits.dtype());
-                dx = dx.add(p.mul(ofLogarithm)).add(greatest.mul(ofGreatest.sub(ofLogarithm)));
+                Tensor max = logits.argmax(1).oneHot(classes).to(logits.dtype());
+                dx = dx.add(p.mul(ofLogarithm)).add(max.mul(ofGreatest.sub(ofLogarithm)));
             }
             return new Tensor[] {dx.to(b.in(0).dtype()), null};
         }
     }
 
     /**
-     * Operands {@code (g [N], logits [N, C], row [N, 2], target [N])}, where {@code row} is what {@link Loss} kept:
-     * (p - q)·g, like the logits.
+     * Operands {@code (g [N], logits [N, C], row [N, 2], target [N])}, where {@code row} is the second result of
+     * {@link Loss}, give (p - q)·g, of the shape and type of the logits.
      *
      * @param smoothing as in {@link Loss}
      * @param ignored as in {@link Loss}
@@ -89,12 +88,12 @@ public sealed interface CrossEntropy extends Op {
             Check.index(this, in[3], in);
             DType wide = wide(in[1].dtype());
             Check.argument(in[0].dtype() == wide && in[2].dtype() == wide, this,
-                    "g and row must be " + wide + " beside logits of " + in[1].dtype(), "convert them", in);
+                    "g and row must be " + wide + " beside logits of " + in[1].dtype(), "cast with to(DType)", in);
             Shape rows = Shape.of(in[1].shape().dim(0));
             Check.shape(in[0].shape().equals(rows) && in[3].shape().equals(rows)
                     && in[2].shape().equals(Shape.of(rows.dim(0), 2)), this,
                     () -> "g and target must be " + rows + " and row [" + rows.dim(0) + ", 2]",
-                    "use what the loss was given and gave", in);
+                    "pass the operands and results of the loss", in);
             return new Spec[] {in[1]};
         }
 
@@ -106,7 +105,7 @@ public sealed interface CrossEntropy extends Op {
 
     private static void check(Op op, double smoothing, Spec... in) {
         Check.argument(smoothing >= 0 && smoothing <= 1, op,
-                () -> "0 <= smoothing <= 1 must hold, got " + smoothing, "change smoothing", in);
+                () -> "0 <= smoothing <= 1 must hold, got " + smoothing, "change the smoothing", in);
     }
 
     private static DType wide(DType type) {

@@ -2,13 +2,13 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Tensor;
 
-/** What a contraction, convolution or normalisation applies to its result before that is written. */
+/** An activation that a contraction, convolution or normalisation applies to its result before writing it. */
 public enum Epilogue {
-    /** Nothing. */
+    /** No activation. */
     NONE(null, null),
     /** {@link Activation.Relu}. */
     RELU(new Activation.Relu(), new Activation.ReluGradient()),
-    /** {@link Activation.Gelu} by tanh; only of dense layers. */
+    /** {@link Activation.Gelu} by tanh; only for dense layers. */
     GELU(new Activation.Gelu(true), new Activation.GeluGradient(true));
 
     private final Activation activation;
@@ -19,25 +19,25 @@ public enum Epilogue {
         this.gradient = gradient;
     }
 
-    /** Returns the same as an operation of its own, {@code null} for {@link #NONE}. */
+    /** Returns the epilogue as an operation of its own, or {@code null} for {@link #NONE}. */
     public Activation activation() {
         return activation;
     }
 
     /**
-     * Returns the kernel of its gradient, {@code null} for {@link #NONE}: of {@code (kept, g)}, where {@code kept} is
-     * the result of ReLU, and what GELU was applied to.
+     * Returns the kernel of the gradient, with operands {@code (kept, g)}, or {@code null} for {@link #NONE}.
+     * {@code kept} is the result of ReLU, but the operand of GELU.
      */
     public Activation gradient() {
         return gradient;
     }
 
-    /** Applies it in an operation of its own. */
+    /** Applies the epilogue as an operation of its own. */
     public Tensor apply(Tensor x) {
         return this == NONE ? x : Tensor.compute(activation, x);
     }
 
-    /** Returns the gradient before the epilogue from the one behind it; {@code kept} as in {@link #gradient()}. */
+    /** Returns the gradient before the epilogue, given the one after it; {@code kept} as in {@link #gradient()}. */
     Tensor gradient(Backward b, Tensor kept) {
         if (this == NONE) {
             return b.grad();
@@ -46,16 +46,16 @@ public enum Epilogue {
         return activation.vjp(new Backward(one, one, new Tensor[] {b.grad()}, new boolean[] {true}))[0];
     }
 
-    /** Requires an epilogue other than GELU, for operations that no library computes together with it. */
+    /** Requires an epilogue other than GELU, for operations that no library fuses with it. */
     void requireNoGelu(Op op) {
-        Check.argument(this != GELU, op, "takes no GELU", "apply Activation.Gelu to the result");
+        Check.argument(this != GELU, op, "does not support GELU as an epilogue", "apply Activation.Gelu to the result");
     }
 
     /**
-     * An epilogue that a result has been through.
+     * An epilogue that was applied to a result.
      *
      * @param epilogue not {@link #NONE}
-     * @param kept what its gradient is computed from
+     * @param kept the operand of its gradient
      */
     public record Applied(Epilogue epilogue, Tensor kept) { }
 }

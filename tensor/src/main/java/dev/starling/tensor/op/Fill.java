@@ -2,9 +2,9 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 
-/** Tensors made of nothing. */
+/** Tensors made from numbers. */
 public sealed interface Fill extends Op {
-    /** Returns what to make. */
+    /** Returns the spec of the result. */
     Spec spec();
 
     @Override
@@ -21,9 +21,9 @@ public sealed interface Fill extends Op {
     }
 
     /**
-     * One value everywhere.
+     * One value in all elements.
      *
-     * @param spec what to make
+     * @param spec of the result
      * @param value converted as by {@link Cast}
      */
     record Full(Spec spec, double value) implements Fill { }
@@ -31,9 +31,9 @@ public sealed interface Fill extends Op {
     /**
      * {@code start + i·step} for element {@code i}, computed in double precision and converted as by {@link Cast}.
      *
-     * @param spec what to make, of rank 1
+     * @param spec of the result, of rank 1
      * @param start the first value
-     * @param step between neighbours
+     * @param step distance between neighbours
      */
     record Range(Spec spec, double start, double step) implements Fill { }
 }

@@ -2,12 +2,13 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 
-/** Logic on booleans, bit by bit on integers. */
+/** Logical operations on booleans, bitwise on integers. */
 public sealed interface Logic extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
         Spec[] out = Elementwise.same(this, this instanceof Not ? 1 : 2, in);
-        Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers", "compare first", in);
+        Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers",
+                "compare the operand with a value first", in);
         return out;
     }
 

@@ -4,7 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Operations that copy elements elsewhere without changing them. */
+/** Operations that copy elements without changing them. */
 public sealed interface Movement extends Op {
     /** A row-major copy. */
     record Copy() implements Movement {
@@ -21,24 +21,24 @@ public sealed interface Movement extends Op {
     }
 
     /**
-     * Joins operands of one type along a dimension in which alone their sizes may differ.
+     * Joins operands of the same type along a dimension, the only one in which their sizes may differ.
      *
      * @param axis the dimension, counted from the front
      */
     record Concat(int axis) implements Movement {
         @Override
         public Spec[] infer(Spec... in) {
-            Check.argument(in.length > 0, this, "needs at least one operand", "give some");
+            Check.argument(in.length > 0, this, "needs at least one operand", "give one or more");
             Check.axis(this, axis, in[0], in);
             Check.sameType(this, in);
             long size = 0;
             for (Spec s : in) {
                 Check.shape(s.shape().rank() == in[0].shape().rank()
                         && s.shape().with(axis, 1).equals(in[0].shape().with(axis, 1)), this,
-                        "sizes must agree but in dimension " + axis, "reshape or slice", in);
+                        "sizes must agree except in dimension " + axis, "reshape or slice", in);
                 size += s.shape().dim(axis);
             }
-            Check.shape(size >= 0, this, "sizes must not add up to more than 2^63", "join fewer", in);
+            Check.shape(size >= 0, this, "the sum of sizes must be < 2^63", "join fewer tensors", in);
             return new Spec[] {in[0].with(in[0].shape().with(axis, size))};
         }
 
@@ -56,13 +56,13 @@ public sealed interface Movement extends Op {
     }
 
     /**
-     * A tensor of {@code value}s into which the operand is written along a grid as of {@link View.Slice}: padding, and
-     * the gradient of a slice.
+     * A tensor of {@code value}s with the operand written at a grid like that of {@link View.Slice}: padding, and the
+     * gradient of a slice.
      *
      * @param shape sizes of the result
-     * @param starts where the operand's first element goes, for each dimension
+     * @param starts position of the operand's first element in each dimension
      * @param steps distance between neighbours; may be negative
-     * @param value what the rest is filled with
+     * @param value of all other elements
      */
     record Place(Shape shape, long[] starts, long[] steps, double value) implements Movement {
         @Override

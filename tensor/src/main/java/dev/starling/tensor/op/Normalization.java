@@ -5,8 +5,8 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Shifts and scales to mean 0 and variance 1, then by learned values. These and the statistics are of x's type or,
- * beside a 16-bit x, f32.
+ * Normalisation to mean 0 and variance 1, then a scale and shift by learned values. These and the statistics have x's
+ * type or, beside a 16-bit x, f32.
  */
 public sealed interface Normalization extends Op {
     /**
@@ -29,7 +29,7 @@ public sealed interface Normalization extends Op {
             Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(in[0].shape().dim(1));
             Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, () -> "gamma and beta must be " + c,
-                    "give one value a channel", in);
+                    "give one value for each channel", in);
             Check.shape(c.count() == 0 || in[0].shape().count() > c.count(), this,
                     "needs more than one value per channel", "use a larger batch", in);
             return new Spec[] {in[0], in[1], in[1]};
@@ -83,12 +83,12 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[0], in[1], in[3]);
             Check.sameType(this, in[2], in[4], in[5]);
             Shape x = in[1].shape();
-            Check.shape(in[0].shape().equals(x) && in[3].shape().equals(x), this, "g, x and y must have one shape",
-                    "pass y's gradient", in);
+            Check.shape(in[0].shape().equals(x) && in[3].shape().equals(x), this, "g, x and y must have the same shape",
+                    "pass the gradient of y", in);
             Check.shape(x.rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(x.dim(1));
             Check.shape(in[2].shape().equals(c) && in[4].shape().equals(c) && in[5].shape().equals(c), this,
-                    () -> "gamma, mean and deviation must be " + c, "pass what batchNorm took and gave", in);
+                    () -> "gamma, mean and deviation must be " + c, "pass the operands and results of batchNorm", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 
@@ -152,11 +152,13 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[2], in[3], in[4]);
             Shape x = in[1].shape();
             Shape d = in[2].shape();
-            Check.shape(in[0].shape().equals(x), this, "g and x must have one shape", "pass y's gradient", in);
-            Check.shape(trails(d, x), this, "gamma must have the trailing sizes of x", "pass what layerNorm took", in);
+            Check.shape(in[0].shape().equals(x), this, "g and x must have the same shape",
+                    "pass the gradient of y", in);
+            Check.shape(trails(d, x), this, "gamma must have the trailing sizes of x",
+                    "pass the operands of layerNorm", in);
             Shape lead = x.slice(0, x.rank() - d.rank());
             Check.shape(in[3].shape().equals(lead) && in[4].shape().equals(lead), this,
-                    () -> "mean and deviation must be " + lead, "pass what layerNorm gave", in);
+                    () -> "mean and deviation must be " + lead, "pass the results of layerNorm", in);
             return new Spec[] {in[1], in[2], in[2]};
         }
 
@@ -166,7 +168,7 @@ public sealed interface Normalization extends Op {
         }
     }
 
-    /** Tells whether {@code x} ends with the sizes {@code d}, of which there is one or more. */
+    /** Returns whether {@code x} ends with the one or more sizes {@code d}. */
     private static boolean trails(Shape d, Shape x) {
         return d.rank() >= 1 && d.rank() <= x.rank() && x.slice(x.rank() - d.rank(), x.rank()).equals(d);
     }

@@ -4,31 +4,31 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * An operation on tensors. A leaf record holds all that is true of its operation on every device: its parameters, what
- * it asks of its operands ({@link #infer}) and its gradient ({@link #vjp}). Backends switch over the leaves without a
- * {@code default}, so that a new one does not compile until every backend has it.
+ * An operation on tensors. A leaf record defines its operation for all devices: its parameters, its requirements on
+ * operands ({@link #infer}) and its gradient ({@link #vjp}). Backends switch over the leaves without a {@code default},
+ * so that a new operation does not compile until every backend supports it.
  */
 public sealed interface Op permits Elementwise, Reduction, Scan, View, Movement, Selection, Sorting, Contraction,
         Convolution, Pooling, Normalization, Softmax, Attention, Recurrence, CrossEntropy, Random, Fill, Transfer,
         Update {
-    /** Checks the operands' specs and returns the outputs'. The one place where shapes and types are checked. */
+    /** Checks the operands' specs and returns the outputs' specs. The only place where shapes and types are checked. */
     Spec[] infer(Spec... inputs);
 
     /**
      * Returns the vector-Jacobian product: for each input the gradient of a scalar, given its gradients with respect to
-     * the outputs; {@code null} where an input needs none. Written in tensor operations, so that it can be
+     * the outputs; {@code null} for inputs that need none. Written in tensor operations, so that it can be
      * differentiated again.
      */
     default Tensor[] vjp(Backward b) {
         return new Tensor[b.inputs().length];
     }
 
-    /** Tells whether gradients flow through this operation. */
+    /** Returns whether gradients flow through this operation. */
     default boolean differentiable() {
         return true;
     }
 
-    /** Returns the operation's name in messages and tables. */
+    /** Returns the operation's name for messages and tables. */
     default String name() {
         String simple = getClass().getSimpleName();
         return Character.toLowerCase(simple.charAt(0)) + simple.substring(1);

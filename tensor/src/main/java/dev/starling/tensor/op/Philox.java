@@ -3,14 +3,14 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.TensorException;
 
 /**
- * The random numbers of Starling, by definition: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
- * 1, 2, 3", SC 2011), a function of a seed and a counter with no state in between.
+ * The definition of Starling's random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011), a function of a seed and a counter without further state.
  *
  * <p>Element {@code i} of a tensor drawn with {@code (seed, offset)} comes from the counter {@code offset + i / 4},
- * lane {@code i % 4}, whatever the tensor's shape, dtype, device or the number of threads; {@code n} elements use up
- * {@code (n + 3) / 4} counters. Values are made as f32 and then converted to the tensor's dtype. Only IEEE operations
- * that round exactly (add, multiply, fused multiply-add, square root, conversion) take part, so that every device
- * makes the same bits.
+ * lane {@code i % 4}, whatever the tensor's shape, dtype, device or the number of threads; {@code n} elements use
+ * {@code (n + 3) / 4} counters. Values are computed in f32 and then converted to the tensor's dtype. Only IEEE
+ * operations with exact rounding are used (add, multiply, fused multiply-add, square root, conversion), so that every
+ * device makes the same bits.
  */
 public final class Philox {
     private static final long LOW = 0xFFFFFFFFL;
@@ -25,7 +25,7 @@ public final class Philox {
     private Philox() { }
 
     /**
-     * Writes the four words of 32 random bits of a block to {@code words}, from {@code at} on. The key is
+     * Writes the four 32-bit random words of a block to {@code words}, from index {@code at}. The key is
      * {@code (low, high)} of the seed, the counter block {@code (low, high, 0, 0)} of {@code counter}.
      */
     public static void block(long seed, long counter, int[] words, int at) {
@@ -52,55 +52,59 @@ public final class Philox {
     }
 
     /**
-     * One word of a block.
+     * Returns one word of a block.
      *
      * @param lane which of the four words of the block, 0 to 3
      */
     public static int bits(long seed, long counter, int lane) {
         if (lane < 0 || lane > 3) {
-            throw TensorException.argument("philox", "lane must be 0 to 3, got " + lane, "give one of a block's four");
+            throw TensorException.argument("philox", "lane must be 0 to 3, got " + lane, "give a lane of the block");
         }
         int[] words = new int[4];
         block(seed, counter, words, 0);
         return words[lane];
     }
 
-    /** How many counters a draw of {@code elements} numbers uses up: the next draw starts that much further. */
+    /**
+     * Returns the number of counters that a draw of {@code elements} numbers uses; the next draw starts behind them.
+     */
     public static long counters(long elements) {
         return (elements + 3) >>> 2;
     }
 
-    /** The bits of element {@code index} of a draw. */
+    /** Returns the bits of element {@code index} of a draw. */
     public static int bitsAt(long seed, long offset, long index) {
         return bits(seed, offset + (index >>> 2), (int) (index & 3));
     }
 
-    /** Element {@code index} of a draw that is uniform on [0, 1). */
+    /** Returns element {@code index} of a draw that is uniform on [0, 1). */
     public static float uniformAt(long seed, long offset, long index) {
         return uniform(bitsAt(seed, offset, index));
     }
 
-    /** Element {@code index} of a draw that is true with {@code probability}: where the uniform draw is below it. */
+    /**
+     * Returns element {@code index} of a draw that is true with {@code probability}: if the uniform draw is below it.
+     */
     public static boolean bernoulliAt(long seed, long offset, long index, float probability) {
         return uniformAt(seed, offset, index) < probability;
     }
 
-    /** Element {@code index} of a standard normal draw. */
+    /** Returns element {@code index} of a standard normal draw. */
     public static float normalAt(long seed, long offset, long index) {
         long counter = offset + (index >>> 2);
         int even = (int) (index & 2);
         return normal(bits(seed, counter, even), bits(seed, counter, even + 1), (index & 1) != 0);
     }
 
-    /** Uniform on [0, 1), a multiple of 2<sup>-24</sup>: the upper 24 of the bits. */
+    /** Returns a number uniform on [0, 1), a multiple of 2<sup>-24</sup>: the upper 24 of the bits. */
     public static float uniform(int bits) {
         return (bits >>> 8) * 0x1p-24f;
     }
 
     /**
-     * Standard normal by Box and Muller, at most 5.8 in magnitude: {@code sqrt(-2 ln u) cos(2 pi v)} for the even and
-     * {@code sqrt(-2 ln u) sin(2 pi v)} for the odd one of a pair of elements, where the pair's even lane gives
-     * {@code u = ((evenBits >>> 8) + 1) / 2^24} and its odd lane {@code v = (oddBits >>> 8) / 2^24}.
+     * Returns a standard normal number by Box and Muller, at most 5.8 in magnitude: {@code sqrt(-2 ln u) cos(2 pi v)}
+     * for the even and {@code sqrt(-2 ln u) sin(2 pi v)} for the odd one of a pair of elements, where the pair's even
+     * lane gives {@code u = ((evenBits >>> 8) + 1) / 2^24} and its odd lane {@code v = (oddBits >>> 8) / 2^24}.
      */
     public static float normal(int evenBits, int oddBits, boolean odd) {
         float radius = (float) Math.sqrt(-2f * logarithm((evenBits >>> 8) + 1));
@@ -113,7 +117,7 @@ public final class Philox {
         return negative ? -value : value;
     }
 
-    /** The natural logarithm of {@code k / 2^24} for {@code k} from 1 to 2^24. */
+    /** Returns the natural logarithm of {@code k / 2^24} for {@code k} from 1 to 2^24. */
     private static float logarithm(int k) {
         int shifted = Float.floatToRawIntBits((float) k) - SQRT_HALF_BITS;
         float exponent = (shifted >> 23) - 24;
@@ -131,7 +135,7 @@ public final class Philox {
         return Math.fma(exponent, LN_2, Math.fma(p, f * f, f));
     }
 
-    /** {@code sin(r pi / 2)} for {@code |r| <= 1/2}. */
+    /** Returns {@code sin(r pi / 2)} for {@code |r| <= 1/2}. */
     private static float sineOfQuarters(float r) {
         float s = r * r;
         float p = -0.00460165785625577f;
@@ -141,7 +145,7 @@ public final class Philox {
         return p * r;
     }
 
-    /** {@code cos(r pi / 2)} for {@code |r| <= 1/2}. */
+    /** Returns {@code cos(r pi / 2)} for {@code |r| <= 1/2}. */
     private static float cosineOfQuarters(float r) {
         float s = r * r;
         float p = 0.0009033629903569818f;

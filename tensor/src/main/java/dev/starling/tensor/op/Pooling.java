@@ -7,23 +7,23 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 
-/** Folds windows over 1, 2 or 3 spatial dimensions: {@code x [N, C, *in]} to {@code y [N, C, *out]}. */
+/** Reduces windows over 1, 2 or 3 spatial dimensions: {@code x [N, C, *in]} to {@code y [N, C, *out]}. */
 public sealed interface Pooling extends Op {
     /** Returns the window. */
     Window window();
 
     /**
-     * How the window moves; one value for each of 1 to 3 spatial dimensions. A window has less than 2²⁸ elements; it
-     * and the padded input are shorter than 2³⁰ in each dimension.
+     * The geometry of a window, with one value for each of 1 to 3 spatial dimensions. A window has fewer than 2²⁸
+     * elements; the window and the padded input are shorter than 2³⁰ in each dimension.
      *
-     * @param kernel size
-     * @param stride distance between neighbouring places
-     * @param padding on both sides, at most half of the kernel; never the maximum
+     * @param kernel size of the window
+     * @param stride distance between neighbouring windows
+     * @param padding on each side, at most half of the kernel; padding is never the maximum
      * @param dilation distance between neighbouring window elements
-     * @param ceil whether a last window that starts inside but reaches outside counts
+     * @param ceil whether a last window that starts inside and ends outside counts
      */
     record Window(int[] kernel, int[] stride, int[] padding, int[] dilation, boolean ceil) {
-        private static final long MOST_ELEMENTS = 1L << 28;
+        private static final long MAX_ELEMENTS = 1L << 28;
         private static final long LONGEST = 1L << 30;
 
         /**
@@ -55,7 +55,10 @@ public sealed interface Pooling extends Op {
             return ceil && (n - 1) * stride[i] >= in + padding[i] ? n - 1 : n;
         }
 
-        /** Tells whether a padded input of {@code in} and the dilated window are shorter than 2³⁰ in one dimension. */
+        /**
+         * Returns whether a padded input of size {@code in} and the dilated window are shorter than 2³⁰ in dimension
+         * {@code i}.
+         */
         private boolean fits(int i, long in) {
             return in < LONGEST - 2L * padding[i] && (long) dilation[i] * (kernel[i] - 1) < LONGEST;
         }
@@ -80,10 +83,10 @@ public sealed interface Pooling extends Op {
     }
 
     /**
-     * Greatest element of each window, NaN if there is one. Outputs {@code (y, indices i32)}: the index is that of the
-     * first greatest element within its plane, row-major over the spatial dimensions of {@code x}.
+     * Maximum of each window, NaN if one element is NaN. Outputs {@code (y, indices i32)}: the index is that of the
+     * first maximum within its plane, row-major over the spatial dimensions of {@code x}.
      *
-     * @param window how it moves
+     * @param window the window's geometry
      */
     record MaxPool(Window window) implements Pooling {
         @Override
@@ -100,9 +103,9 @@ public sealed interface Pooling extends Op {
     }
 
     /**
-     * Operands {@code (g like y, indices i32)}: adds each gradient where its maximum was.
+     * Operands {@code (g like y, indices i32)}: adds each gradient at the position of its maximum.
      *
-     * @param window how it moved
+     * @param window the window's geometry
      * @param shape of {@code x}
      */
     record MaxPoolGradient(Window window, Shape shape) implements Pooling {
@@ -130,8 +133,8 @@ public sealed interface Pooling extends Op {
     /**
      * Mean of each window; floating only; no dilation.
      *
-     * @param window how it moves
-     * @param countPadding whether zeros of the padding count into the mean
+     * @param window the window's geometry
+     * @param countPadding whether zeros of the padding count in the mean
      */
     record AvgPool(Window window, boolean countPadding) implements Pooling {
         @Override
@@ -148,9 +151,9 @@ public sealed interface Pooling extends Op {
     }
 
     /**
-     * Operand {@code g like y}: spreads each gradient evenly over its window.
+     * Operand {@code g like y}: distributes each gradient evenly over its window.
      *
-     * @param window how it moved
+     * @param window the window's geometry
      * @param countPadding as in {@link AvgPool}
      * @param shape of {@code x}
      */
@@ -161,7 +164,7 @@ public sealed interface Pooling extends Op {
             Check.floating(this, in);
             Shape y = output(this, shape, in);
             Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
-                    "give the shape that was pooled", in);
+                    "give the shape of the pooled x", in);
             return new Spec[] {in[0].with(shape)};
         }
 
@@ -187,11 +190,11 @@ public sealed interface Pooling extends Op {
                     () -> "kernel, stride and dilation must be > 0 and padding at most half of the kernel, got " + w,
                     "change the window", in);
             Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(axis), op,
-                    () -> "the dilation must not step over the input in dimension " + axis,
+                    () -> "the dilation must not be larger than the input in dimension " + axis,
                     "use a smaller dilation", in);
-            elements = Math.min(Window.MOST_ELEMENTS, elements * w.kernel()[i]);
-            Check.argument(elements < Window.MOST_ELEMENTS && w.fits(i, x.dim(axis)), op,
-                    () -> "the window must have less than 2^28 elements, and it and the padded input must be shorter "
+            elements = Math.min(Window.MAX_ELEMENTS, elements * w.kernel()[i]);
+            Check.argument(elements < Window.MAX_ELEMENTS && w.fits(i, x.dim(axis)), op,
+                    () -> "the window must have fewer than 2^28 elements, and it and the padded input must be shorter "
                     + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation", in);
             y[axis] = w.out(i, x.dim(axis));
             Check.shape(y[axis] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,

@@ -4,22 +4,22 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Random numbers as a function of seed, counter and place, by Philox 4×32-10 (Salmon et al., 2011): element {@code i}
- * in row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device, thread
- * count and memory layout gives the same bits. Numbers are made in f32 and converted to the result's type; each
- * record's {@code at} defines them. See {@link Philox}.
+ * Random numbers as a function of seed, counter and position, by Philox 4×32-10 (Salmon et al., 2011): element
+ * {@code i} in row-major order is lane {@code i mod 4} of the block at {@code counter + ⌊i/4⌋}, so that every device,
+ * thread count and memory layout gives the same bits. Numbers are computed in f32 and converted to the result's type;
+ * each record's {@code at} defines them. See {@link Philox}.
  */
 public sealed interface Random extends Op {
-    /** Returns the stream. */
+    /** Returns the stream's seed. */
     long seed();
 
     /** Returns the first block. */
     long counter();
 
-    /** Returns the same operation at another place of another stream. */
+    /** Returns the same operation with another stream and first block. */
     Random at(long newSeed, long newCounter);
 
-    /** Returns how many blocks {@code elements} elements take. */
+    /** Returns the number of blocks that {@code elements} elements use. */
     static long blocks(long elements) {
         return (elements + 3) / 4;
     }
@@ -30,11 +30,11 @@ public sealed interface Random extends Op {
     }
 
     /**
-     * Even over [low, high).
+     * Uniform over [low, high).
      *
      * @param spec of the result; floating
-     * @param low least value
-     * @param high bound
+     * @param low smallest value
+     * @param high exclusive upper bound
      * @param seed the stream
      * @param counter the first block
      */
@@ -49,7 +49,7 @@ public sealed interface Random extends Op {
             Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
             Check.argument((float) low < (float) high && (float) (high - low) < Float.POSITIVE_INFINITY, this,
-                    () -> "low < high must hold in f32, got " + low + " and " + high, "change them", spec);
+                    () -> "low < high must hold in f32, got " + low + " and " + high, "change the bounds", spec);
             return new Spec[] {spec};
         }
 
@@ -83,8 +83,8 @@ public sealed interface Random extends Op {
             Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
             Check.argument(Double.isFinite(mean) && deviation >= 0 && deviation < Double.POSITIVE_INFINITY, this,
-                    () -> "needs a finite mean and a deviation >= 0, got " + mean + " and " + deviation, "change them",
-                    spec);
+                    () -> "needs a finite mean and a deviation >= 0, got " + mean + " and " + deviation,
+                    "change mean or deviation", spec);
             return new Spec[] {spec};
         }
 
@@ -112,22 +112,22 @@ public sealed interface Random extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 0, 0);
             Check.argument(probability >= 0 && probability <= 1, this,
-                    () -> "0 <= probability <= 1 must hold, got " + probability, "give a probability", spec);
+                    () -> "0 <= probability <= 1 must hold, got " + probability, "give a number from 0 to 1", spec);
             return new Spec[] {spec};
         }
 
-        /** Tells whether element {@code i} is 1. */
+        /** Returns whether element {@code i} is 1. */
         public boolean at(long i) {
             return Philox.bernoulliAt(seed, counter, i, (float) probability);
         }
     }
 
     /**
-     * Integers even over [low, high): {@code low + ⌊u·(high - low)/2³²⌋} of 32 random bits u.
+     * Integers uniform over [low, high): {@code low + ⌊u·(high - low)/2³²⌋} of 32 random bits u.
      *
      * @param spec of the result; an integer type
-     * @param low least value
-     * @param high bound, at most 2³² above
+     * @param low smallest value
+     * @param high exclusive upper bound, at most 2³² above {@code low}
      * @param seed the stream
      * @param counter the first block
      */
@@ -142,7 +142,7 @@ public sealed interface Random extends Op {
             Check.operands(this, in, 0, 0);
             Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
             Check.argument(high > low && high - low > 0 && high - low <= 1L << 32, this,
-                    () -> "low < high <= low + 2^32 must hold, got " + low + " and " + high, "change them", spec);
+                    () -> "low < high <= low + 2^32 must hold, got " + low + " and " + high, "change the bounds", spec);
             return new Spec[] {spec};
         }
 
@@ -153,8 +153,8 @@ public sealed interface Random extends Op {
     }
 
     /**
-     * The operand with each element, independently, set to 0 or else divided by {@code 1 - probability}. No mask is
-     * stored: the gradient draws the same numbers again. (Srivastava et al., 2014)
+     * Sets each element independently to 0, with the given probability, or else divides it by {@code 1 - probability}.
+     * No mask is stored: the gradient draws the same numbers again. (Srivastava et al., 2014)
      *
      * @param probability of 0
      * @param seed the stream
@@ -171,11 +171,11 @@ public sealed interface Random extends Op {
             Check.operands(this, in, 1, 1);
             Check.floating(this, in);
             Check.argument(probability >= 0 && probability < 1, this, () -> "0 <= probability < 1 must hold, got "
-                    + probability, "change it", in);
+                    + probability, "change the probability", in);
             return new Spec[] {in[0]};
         }
 
-        /** Tells whether element {@code i} is kept. */
+        /** Returns whether element {@code i} is kept. */
         public boolean keeps(long i) {
             return !Philox.bernoulliAt(seed, counter, i, (float) probability);
         }

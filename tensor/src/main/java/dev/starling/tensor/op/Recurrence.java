@@ -12,28 +12,28 @@ import java.util.List;
  * One layer of a recurrent network over a whole sequence, in one direction. With T steps, a batch of N, I inputs, H
  * units and a cell of G gates, operands are {@code x [T, N, I]}, the state before the first step {@code h [N, H]} (and
  * {@code c [N, H]}), weights {@code [G·H, I]} of the input and {@code [G·H, H]} of the state, their two biases
- * {@code [G·H]}, which may both be missing, and at most {@code lengths [N]}.
+ * {@code [G·H]}, which may both be absent, and optionally {@code lengths [N]}.
  *
- * <p>Where {@code lengths}, i32 or i64 of 0 to T, are given, a sequence's steps from its length on are left out: their
- * results are 0, and the state passes by them. A reversed layer begins with the last step of the length. Another length
- * is an error where the host sees the memory; a GPU takes the nearest one.
+ * <p>If {@code lengths} are given, i32 or i64 from 0 to T, the steps of a sequence beyond its length are skipped: their
+ * results are 0 and leave the state unchanged. A reversed layer begins at the last step of the length. A length out of
+ * range is an error on a device in host memory; a GPU clamps it.
  *
- * <p>Results are the states after each step {@code y [T, N, H]}, the state after the last one {@code h [N, H]} (and
- * {@code c [N, H]}), and the reserve {@code [T, N, R·H]}, which is for the gradient and carries none: R parts a cell of
- * what a step computed, 0 at steps that are left out. All have x's type; a 16-bit state may be rounded to it between
- * steps, or kept in f32. A device may keep a reserve of its own form instead, u8 of one dimension, which means nothing
- * to others ({@link dev.starling.tensor.spi.Backend#reserveBytes}).
+ * <p>Results are the state after each step {@code y [T, N, H]}, the state after the last one {@code h [N, H]} (and
+ * {@code c [N, H]}), and the reserve {@code [T, N, R·H]}, which serves the gradient and carries none itself: R
+ * intermediate values per unit and step, 0 at skipped steps. All have x's type; a 16-bit state may be rounded to it
+ * between steps or kept in f32. A device may instead keep a reserve in a format of its own, u8 of one dimension, which
+ * other devices cannot read ({@link dev.starling.tensor.spi.Backend#reserveBytes}).
  */
 public sealed interface Recurrence extends Op {
-    /** What a step computes. */
+    /** The computation of a step. */
     enum Cell {
         /** {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}. */
         TANH(1, 0),
         /** {@code h = max(x·Wᵀ + h·Uᵀ + biases, 0)}. */
         RELU(1, 0),
-        /** As {@link Gru} says. */
+        /** As defined by {@link Gru}. */
         GRU(3, 4),
-        /** As {@link Lstm} says. */
+        /** As defined by {@link Lstm}. */
         LSTM(4, 5);
 
         private final int gates;
@@ -44,29 +44,29 @@ public sealed interface Recurrence extends Op {
             this.reserved = reserved;
         }
 
-        /** Returns G: how many blocks of H rows the weights have. */
+        /** Returns G, the number of blocks of H rows in the weights. */
         public int gates() {
             return gates;
         }
 
-        /** Returns R: how many values of each unit and step are kept for the gradient. */
+        /** Returns R, the number of values per unit and step that are kept for the gradient. */
         public int reserved() {
             return reserved;
         }
     }
 
-    /** Returns what a step computes. */
+    /** Returns the computation of a step. */
     Cell cell();
 
-    /** Tells whether steps go from the last to the first. */
+    /** Returns whether steps go from the last to the first. */
     boolean reverse();
 
     /**
-     * The operands of a layer by name, be they tensors or specs.
+     * The operands of a layer by name, as tensors or specs.
      *
      * @param x {@code [T, N, I]}
      * @param h {@code [N, H]}
-     * @param c {@code [N, H]}; {@code null} for cells without
+     * @param c {@code [N, H]}; {@code null} for cells without one
      * @param weight of the input, {@code [G·H, I]}
      * @param recurrentWeight {@code [G·H, H]}
      * @param bias {@code [G·H]}, or {@code null}
@@ -79,18 +79,18 @@ public sealed interface Recurrence extends Op {
     /**
      * Returns the length of sequence {@code n}, for backends whose memory the host can read.
      *
-     * @throws TensorException if it is not 0 to {@code steps}
+     * @throws TensorException if the length is not from 0 to {@code steps}
      */
     static int length(Recurrence op, long given, int n, int steps) {
         if (given < 0 || given > steps) {
             throw new TensorException(TensorException.Problem.INDEX, op.name(), List.of(), "length " + given
-                    + " of sequence " + n + " must be 0 to the number of steps, " + steps,
+                    + " of sequence " + n + " must be from 0 to the number of steps, " + steps,
                     "correct the length, or pad x");
         }
         return (int) given;
     }
 
-    /** Names the layer's operands among those of this operation. */
+    /** Assigns names to the layer's operands among those of this operation. */
     default <T> Operands<T> operands(T[] in) {
         int states = cell() == Cell.LSTM ? 2 : 1;
         int first = this instanceof Gradient ? states + 3 : 0;
@@ -104,18 +104,18 @@ public sealed interface Recurrence extends Op {
     /** A layer. */
     sealed interface Forward extends Recurrence {
         /**
-         * Tells whether the reserve is kept; else its last size is 0, and the gradient of a cell whose reserve has
-         * parts is composed, slowly.
+         * Returns whether the reserve is kept. If not, its last size is 0, and the gradient of a cell with a reserve is
+         * composed of single operations, which is slow.
          */
         boolean keeps();
 
-        /** Returns the operation that computes the gradients; {@code input} tells whether that of x is wanted. */
+        /** Returns the operation that computes the gradients; {@code input} requests that of x. */
         Gradient gradient(boolean input);
 
         @Override
         default Spec[] infer(Spec... in) {
-            int least = cell() == Cell.LSTM ? 5 : 4;
-            Check.operands(this, in, least, least + 3);
+            int min = cell() == Cell.LSTM ? 5 : 4;
+            Check.operands(this, in, min, min + 3);
             Operands<Spec> o = operands(in);
             check(o, in);
             long own = keeps() ? o.x.device().backend().reserveBytes(this, in) : 0;
@@ -124,7 +124,7 @@ public sealed interface Recurrence extends Op {
             return o.c == null ? new Spec[] {y, o.h, reserve} : new Spec[] {y, o.h, o.c, reserve};
         }
 
-        /** Returns what the reserve is where the device has no form of its own. */
+        /** Returns the reserve's spec for devices without a format of their own. */
         private Spec reserve(Operands<Spec> o) {
             return o.x.with(o.x.shape().with(-1, keeps() ? cell().reserved * o.h.shape().dim(1) : 0));
         }
@@ -137,24 +137,24 @@ public sealed interface Recurrence extends Op {
             Shape x = o.x.shape();
             Shape u = o.recurrentWeight.shape();
             Check.shape(x.rank() == 3, this, "x must be [steps, batch, inputs]",
-                    "unsqueeze it, or transpose a batch that comes first", in);
+                    "unsqueeze it, or transpose it if the batch comes first", in);
             Check.shape(u.rank() == 2 && u.dim(0) == gates * u.dim(1), this,
                     () -> "the recurrent weight must be [" + (gates == 1 ? "" : gates + "·") + "H, H]",
                     "stack the gates' weights in rows", in);
             long units = u.dim(1);
             Shape weight = Shape.of(gates * units, x.dim(2));
             Check.shape(o.weight.shape().equals(weight), this, () -> "the input weight must be " + weight,
-                    "give a column for each of x's inputs and rows as in the recurrent weight", in);
+                    "give one column for each of x's inputs, and as many rows as the recurrent weight has", in);
             Shape state = Shape.of(x.dim(1), units);
             Check.shape(o.h.shape().equals(state) && (o.c == null || o.c.shape().equals(state)), this,
-                    () -> "a state must be " + state, "give each sequence of the batch a state of its own", in);
+                    () -> "a state must be " + state, "give one state for each sequence of the batch", in);
             Shape bias = Shape.of(gates * units);
             Check.shape(o.bias == null || o.bias.shape().equals(bias) && o.recurrentBias.shape().equals(bias), this,
-                    () -> "both biases must be " + bias, "give one value a row of the weights", in);
+                    () -> "both biases must be " + bias, "give one value for each row of the weights", in);
             if (o.lengths != null) {
                 Check.index(this, o.lengths, in);
                 Check.shape(o.lengths.shape().equals(Shape.of(x.dim(1))), this,
-                        () -> "lengths must be [" + x.dim(1) + "]", "give one length a sequence", in);
+                        () -> "lengths must be [" + x.dim(1) + "]", "give one length for each sequence", in);
             }
         }
 
@@ -178,15 +178,15 @@ public sealed interface Recurrence extends Op {
     }
 
     /**
-     * The gradients of a layer: operands are those of the results y and h (and c), then y and the reserve as the layer
-     * gave them, then the layer's own operands. Results are the gradients of all these but {@code lengths}. A reserve
-     * as {@link Recurrence} defines it is taken by every device.
+     * The gradients of a layer. Operands are the gradients of the results y and h (and c), then the layer's y and
+     * reserve, then the layer's own operands. Results are the gradients of these own operands except {@code lengths}.
+     * Every device accepts a reserve in the format that {@link Recurrence} defines.
      */
     sealed interface Gradient extends Recurrence {
-        /** Tells whether x's gradient is wanted; if not, it has no steps. */
+        /** Returns whether x's gradient is requested; if not, that result has no steps. */
         boolean input();
 
-        /** Returns the layer; {@code keeps} tells whether with its reserve. */
+        /** Returns the layer, with or without its reserve. */
         Forward forward(boolean keeps);
 
         @Override
@@ -201,11 +201,12 @@ public sealed interface Recurrence extends Op {
                 if (i == first - 1 && in[i].equals(layer.reserve(operands(in)))) {
                     continue;
                 }
-                Check.dtype(in[i].dtype() == wanted.dtype(), this, "operands must have one type",
+                Check.dtype(in[i].dtype() == wanted.dtype(), this, "operands must have the same type",
                         "cast with to(DType)", in);
                 Check.shape(in[i].shape().equals(wanted.shape()), this,
-                        () -> "gradients, y and reserve must be as the layer's results, " + Arrays.toString(results),
-                        "pass the gradients of the results, and what the layer gave", in);
+                        () -> "gradients, y and reserve must have the specs of the layer's results, "
+                                + Arrays.toString(results),
+                        "pass the results of the layer and their gradients", in);
             }
             Spec[] gradients = Arrays.copyOf(own, own.length - (operands(in).lengths == null ? 0 : 1));
             gradients[0] = input() ? own[0] : own[0].with(own[0].shape().with(0, 0));
@@ -220,10 +221,11 @@ public sealed interface Recurrence extends Op {
 
     /**
      * Long short-term memory: of {@code x·Wᵀ + h·Uᵀ + biases}, {@code i}, {@code f} and {@code o} are the sigmoid and
-     * {@code g} is the tanh; then {@code c = f·c + i·g} and {@code h = o·tanh c}. Rows of weights, and values in the
-     * reserve, are in the order i, f, g, o; there c follows. (Hochreiter and Schmidhuber, 1997; Gers et al., 2000)
+     * {@code g} is the tanh; then {@code c = f·c + i·g} and {@code h = o·tanh c}. The rows of weights are in the order
+     * i, f, g, o; so are the values in the reserve, followed by c. (Hochreiter and Schmidhuber, 1997; Gers et al.,
+     * 2000)
      *
-     * @param reverse whether steps go from the last to the first
+     * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
     record Lstm(boolean reverse, boolean keeps) implements Forward {
@@ -241,8 +243,8 @@ public sealed interface Recurrence extends Op {
     /**
      * The gradients of {@link Lstm}'s operands.
      *
-     * @param reverse as there
-     * @param input whether x's gradient is wanted
+     * @param reverse as in {@link Lstm}
+     * @param input whether x's gradient is requested
      */
     record LstmGradient(boolean reverse, boolean input) implements Gradient {
         @Override
@@ -258,10 +260,10 @@ public sealed interface Recurrence extends Op {
 
     /**
      * Gated recurrent unit: of {@code a = x·Wᵀ + bias} and {@code u = h·Uᵀ + bias}, {@code r} and {@code z} are the
-     * sigmoid of the sum, and {@code n = tanh(a + r·u)}; then {@code h = (1 - z)·n + z·h}. Rows of weights, and values
-     * in the reserve, are in the order r, z, n; there n's u follows. (Cho et al., 2014)
+     * sigmoid of the sum, and {@code n = tanh(a + r·u)}; then {@code h = (1 - z)·n + z·h}. The rows of weights are in
+     * the order r, z, n; so are the values in the reserve, followed by the u of n. (Cho et al., 2014)
      *
-     * @param reverse whether steps go from the last to the first
+     * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
     record Gru(boolean reverse, boolean keeps) implements Forward {
@@ -279,8 +281,8 @@ public sealed interface Recurrence extends Op {
     /**
      * The gradients of {@link Gru}'s operands.
      *
-     * @param reverse as there
-     * @param input whether x's gradient is wanted
+     * @param reverse as in {@link Gru}
+     * @param input whether x's gradient is requested
      */
     record GruGradient(boolean reverse, boolean input) implements Gradient {
         @Override
@@ -296,10 +298,10 @@ public sealed interface Recurrence extends Op {
 
     /**
      * Plain recurrence: {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}, or a rectifier in place of tanh. Its reserve has no
-     * elements, unless in a device's own form: y is enough for the gradient. (Elman, 1990)
+     * elements, except in a device's own format: y suffices for the gradient. (Elman, 1990)
      *
-     * @param rectified whether by {@code max(·, 0)} rather than tanh
-     * @param reverse whether steps go from the last to the first
+     * @param rectified whether to use {@code max(·, 0)} instead of tanh
+     * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
     record Rnn(boolean rectified, boolean reverse, boolean keeps) implements Forward {
@@ -317,9 +319,9 @@ public sealed interface Recurrence extends Op {
     /**
      * The gradients of {@link Rnn}'s operands.
      *
-     * @param rectified as there
-     * @param reverse as there
-     * @param input whether x's gradient is wanted
+     * @param rectified as in {@link Rnn}
+     * @param reverse as in {@link Rnn}
+     * @param input whether x's gradient is requested
      */
     record RnnGradient(boolean rectified, boolean reverse, boolean input) implements Gradient {
         @Override

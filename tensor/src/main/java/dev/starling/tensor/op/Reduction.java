@@ -5,20 +5,20 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Folds dimensions of one operand. */
+/** Reduces dimensions of one operand. */
 public sealed interface Reduction extends Op {
-    /** Returns the dimensions to fold. */
+    /** Returns the dimensions to reduce. */
     Axes axes();
 
-    /** Returns whether folded dimensions stay, with size 1. */
+    /** Returns whether reduced dimensions are kept, with size 1. */
     boolean keepDims();
 
-    /** Returns the type of the result for operands of type {@code dtype}. */
+    /** Returns the result's type for operands of type {@code dtype}. */
     default DType result(DType dtype) {
         return dtype;
     }
 
-    /** Tells whether an empty extent has a result (0 for a sum) rather than being an error. */
+    /** Returns whether the reduction of no elements has a result (0 for a sum) rather than being an error. */
     default boolean hasIdentity() {
         return false;
     }
@@ -35,16 +35,16 @@ public sealed interface Reduction extends Op {
         return new Spec[] {new Spec(result(in[0].dtype()), axes().reduce(shape, keepDims()), in[0].device())};
     }
 
-    /** Returns {@code reduced}, a result or gradient of this op, in a shape that broadcasts to the operand. */
+    /** Returns {@code reduced}, a result or gradient of this operation, in a shape that broadcasts to the operand. */
     default Tensor unreduced(Tensor reduced, Tensor operand) {
         return keepDims() ? reduced : reduced.reshape(axes().reduce(operand.shape(), true));
     }
 
     /**
-     * Sum; integers and booleans sum in i64; floats narrower than 32 bits accumulate in f32.
+     * Sum; integers and booleans are summed in i64; floats narrower than 32 bits accumulate in f32.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Sum(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -64,10 +64,10 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Arithmetic mean; floating only; NaN over nothing.
+     * Arithmetic mean; floating only; NaN if there are no elements.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Mean(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -89,10 +89,10 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Product; its gradient is right where elements are 0, its second derivative only where none is.
+     * Product; its gradient is correct where elements are 0, its second derivative only where none is.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Prod(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -119,10 +119,10 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Greatest element; NaN if there is one; tied elements share the gradient evenly.
+     * Maximum; NaN if one element is NaN; equal elements share the gradient evenly.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Max(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -132,10 +132,10 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Least element; NaN if there is one; tied elements share the gradient evenly.
+     * Minimum; NaN if one element is NaN; equal elements share the gradient evenly.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Min(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -154,8 +154,8 @@ public sealed interface Reduction extends Op {
     /**
      * Whether any element is not 0; the result is bool.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record Any(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -177,8 +177,8 @@ public sealed interface Reduction extends Op {
     /**
      * Whether all elements are not 0; the result is bool.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record All(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -198,11 +198,11 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Index of the greatest element, the first among equals, in row-major order over the folded dimensions; the first
-     * NaN wins; the result is i64.
+     * Index of the maximum, the first of equal elements, in row-major order over the reduced dimensions; the first NaN
+     * wins; the result is i64.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record ArgMax(Axes axes, boolean keepDims) implements Reduction {
         @Override
@@ -217,11 +217,11 @@ public sealed interface Reduction extends Op {
     }
 
     /**
-     * Index of the least element, the first among equals, in row-major order over the folded dimensions; the first NaN
+     * Index of the minimum, the first of equal elements, in row-major order over the reduced dimensions; the first NaN
      * wins; the result is i64.
      *
-     * @param axes dimensions to fold
-     * @param keepDims whether they stay, with size 1
+     * @param axes dimensions to reduce
+     * @param keepDims whether they are kept, with size 1
      */
     record ArgMin(Axes axes, boolean keepDims) implements Reduction {
         @Override

@@ -3,13 +3,13 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Running folds along a dimension. */
+/** Cumulative reductions along a dimension. */
 public sealed interface Scan extends Op {
     /**
-     * Running sum, the element itself included; integers and booleans sum in i64.
+     * Cumulative sum, including the element itself; integers and booleans are summed in i64.
      *
      * @param axis the dimension, counted from the front
-     * @param reverse whether to run from the end
+     * @param reverse whether to sum from the end
      */
     record CumSum(int axis, boolean reverse) implements Scan {
         @Override

@@ -6,11 +6,11 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Reads and writes at indices, which are i64 or i32; negative ones count from the end; one out of range is an error.
+ * Reads and writes at i64 or i32 indices. Negative indices count from the end; an index out of range is an error.
  */
 public sealed interface Selection extends Op {
     /**
-     * Operands {@code (x, index)}: the slices of {@code x} along {@code axis} that {@code index}, of any shape, names.
+     * Operands {@code (x, index)}: the slices of {@code x} along {@code axis} at {@code index}, of any shape.
      * {@code [.., n, ..]} and {@code [i..]} give {@code [.., i.., ..]}. Embedding is {@code Take(0)}.
      *
      * @param axis the dimension, counted from the front
@@ -33,7 +33,7 @@ public sealed interface Selection extends Op {
 
     /**
      * Operands {@code (g, index)}: zeros to which the slices of {@code g} are added at {@code index}; the gradient of
-     * {@link Take}. Equal indices add up, in the order of the index.
+     * {@link Take}. Slices with equal indices are added in the order of the index.
      *
      * @param axis the dimension, counted from the front
      * @param size of that dimension in the result
@@ -47,9 +47,9 @@ public sealed interface Selection extends Op {
             int after = axis + in[1].shape().rank();
             Check.argument(size >= 0 && axis >= 0, this, () -> "axis and size must be >= 0, got " + axis + " and "
                     + size,
-                    "give those of take's operand", in);
+                    "give those of the operand of take", in);
             Check.shape(after >= 0 && g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
-                    "dimensions from " + axis + " must be those of the index", "pass the gradient of take", in);
+                    "the dimensions from " + axis + " on must be those of the index", "pass the gradient of take", in);
             return new Spec[] {in[0].with(g.slice(0, axis).concat(Shape.of(size)).concat(g.slice(after, g.rank())))};
         }
 
@@ -60,8 +60,8 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * Operands {@code (x, index)} of one rank: {@code y[.., i, ..] = x[.., index[.., i, ..], ..]}. Sizes of the index
-     * may be smaller than those of {@code x} but for {@code axis}, where any size goes.
+     * Operands {@code (x, index)} of the same rank: {@code y[.., i, ..] = x[.., index[.., i, ..], ..]}. Sizes of the
+     * index may be smaller than those of {@code x}; the size in dimension {@code axis} is not restricted.
      *
      * @param axis the dimension, counted from the front
      */
@@ -80,8 +80,8 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} added where {@code index}
-     * says: {@code y[.., index[.., i, ..], ..] += source[.., i, ..]}, in row-major order.
+     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} added at {@code index}:
+     * {@code y[.., index[.., i, ..], ..] += source[.., i, ..]}, in row-major order.
      *
      * @param axis the dimension, counted from the front
      */
@@ -99,8 +99,8 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} written where {@code index}
-     * says; of equal indices the last wins. The gradient of {@code source} is right where no index repeats.
+     * Operands {@code (base, index, source)}: a copy of {@code base} with {@code source} written at {@code index}. The
+     * last of equal indices wins. The gradient of {@code source} is correct where no index repeats.
      *
      * @param axis the dimension, counted from the front
      */
@@ -119,9 +119,9 @@ public sealed interface Selection extends Op {
     }
 
     /**
-     * The places of the elements that are not 0, in row-major order: i64 {@code [count, rank]}.
+     * The indices of the elements that are not 0, in row-major order: i64 {@code [count, rank]}.
      *
-     * @param count how many there are; checked
+     * @param count the number of these elements, which is checked
      */
     record Nonzero(long count) implements Selection {
         @Override
@@ -140,7 +140,8 @@ public sealed interface Selection extends Op {
         Check.operands(op, in, 3, 3);
         within(op, axis, in[0], in[1], in);
         Check.sameType(op, in[0], in[2]);
-        Check.shape(in[2].shape().equals(in[1].shape()), op, "source and index must have one shape", "expand one", in);
+        Check.shape(in[2].shape().equals(in[1].shape()), op, "source and index must have the same shape",
+                "expand one", in);
         return new Spec[] {in[0]};
     }
 

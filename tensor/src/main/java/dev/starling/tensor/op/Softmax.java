@@ -3,7 +3,7 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Normalised exponentials along a dimension, with its greatest element subtracted first. */
+/** Normalised exponentials along a dimension, whose maximum is subtracted first. */
 public sealed interface Softmax extends Op {
     /** Returns the dimension, counted from the front. */
     int axis();
@@ -13,7 +13,7 @@ public sealed interface Softmax extends Op {
         int count = this instanceof ExponentialsGradient || this instanceof LogarithmsGradient ? 2 : 1;
         Elementwise.floating(this, count, in);
         Check.axis(this, axis(), in[0], in);
-        Check.shape(in[count - 1].shape().equals(in[0].shape()), this, "y and g must have one shape",
+        Check.shape(in[count - 1].shape().equals(in[0].shape()), this, "y and g must have the same shape",
                 "pass the result and its gradient", in);
         return new Spec[] {in[0]};
     }

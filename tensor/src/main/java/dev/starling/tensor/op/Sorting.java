@@ -5,8 +5,8 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Orders elements along a dimension. Outputs {@code (values, indices i64)}; NaN counts as the greatest; equals keep
- * their order.
+ * Orders elements along a dimension. Outputs {@code (values, indices i64)}. NaN counts as the largest value; the sort
+ * is stable.
  */
 public sealed interface Sorting extends Op {
     /** Returns the dimension, counted from the front. */
@@ -19,10 +19,10 @@ public sealed interface Sorting extends Op {
     }
 
     /**
-     * All elements.
+     * All elements, sorted.
      *
      * @param axis the dimension, counted from the front
-     * @param descending whether the greatest comes first
+     * @param descending whether the largest comes first
      */
     record Sort(int axis, boolean descending) implements Sorting {
         @Override
@@ -34,11 +34,11 @@ public sealed interface Sorting extends Op {
     }
 
     /**
-     * The k greatest, greatest first, or the k least, least first.
+     * The k largest elements, largest first, or the k smallest, smallest first.
      *
-     * @param k how many
+     * @param k number of elements
      * @param axis the dimension, counted from the front
-     * @param largest whether the greatest are wanted
+     * @param largest whether to return the largest elements
      */
     record TopK(long k, int axis, boolean largest) implements Sorting {
         @Override
@@ -46,7 +46,7 @@ public sealed interface Sorting extends Op {
             Check.operands(this, in, 1, 1);
             Check.axis(this, axis, in[0], in);
             Check.argument(k >= 0 && k <= in[0].shape().dim(axis), this,
-                    "k = " + k + " must lie between 0 and the size of dimension " + axis, "use a smaller k", in);
+                    "k = " + k + " must be between 0 and the size of dimension " + axis, "use a smaller k", in);
             Spec values = in[0].with(in[0].shape().with(axis, k));
             return new Spec[] {values, values.with(DType.I64)};
         }

@@ -3,7 +3,10 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Functions of one operand. Those of analysis need a floating type; {@code neg}, {@code abs}, ... take any number. */
+/**
+ * Functions of one operand. Functions of analysis need a floating type; others, such as {@code neg} and {@code abs},
+ * accept any number.
+ */
 public sealed interface Unary extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
@@ -70,7 +73,7 @@ public sealed interface Unary extends Elementwise {
         }
     }
 
-    /** eˣ - 1, exact near 0. */
+    /** eˣ - 1, accurate near 0. */
     record Expm1() implements Unary {
         @Override
         public Tensor[] vjp(Backward b) {
@@ -86,7 +89,7 @@ public sealed interface Unary extends Elementwise {
         }
     }
 
-    /** ln(1 + x), exact near 0. */
+    /** ln(1 + x), accurate near 0. */
     record Log1p() implements Unary {
         @Override
         public Tensor[] vjp(Backward b) {
@@ -223,7 +226,7 @@ public sealed interface Unary extends Elementwise {
         }
     }
 
-    /** Greatest integer not above x; gradient 0. */
+    /** Largest integer not above x; gradient 0. */
     record Floor() implements Unary {
         @Override
         public boolean differentiable() {
@@ -231,7 +234,7 @@ public sealed interface Unary extends Elementwise {
         }
     }
 
-    /** Least integer not below x; gradient 0. */
+    /** Smallest integer not below x; gradient 0. */
     record Ceil() implements Unary {
         @Override
         public boolean differentiable() {
@@ -247,7 +250,7 @@ public sealed interface Unary extends Elementwise {
         }
     }
 
-    /** Nearest integer towards 0; gradient 0. */
+    /** x rounded towards 0; gradient 0. */
     record Trunc() implements Unary {
         @Override
         public boolean differentiable() {
@@ -256,7 +259,7 @@ public sealed interface Unary extends Elementwise {
     }
 
     /**
-     * x·scale + shift, with rounding after each step as the kernels may fuse them.
+     * x·scale + shift, rounded after each step because kernels may fuse the steps.
      *
      * @param scale factor
      * @param shift summand
@@ -281,17 +284,17 @@ public sealed interface Unary extends Elementwise {
     }
 
     /**
-     * min(max(x, low), high); NaN stays NaN; gradient 0 outside.
+     * min(max(x, low), high); NaN is kept; gradient 0 outside.
      *
-     * @param low least value
-     * @param high greatest value
+     * @param low smallest value
+     * @param high largest value
      */
     record Clamp(double low, double high) implements Unary {
         @Override
         public Spec[] infer(Spec... in) {
-            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "ends must not be NaN, got "
+            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "the bounds must not be NaN, got "
                     + low + " and " + high,
-                    "use infinities for open ends", in);
+                    "use infinities for open bounds", in);
             return Elementwise.same(this, 1, in);
         }
 

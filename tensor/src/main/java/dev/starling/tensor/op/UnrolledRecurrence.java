@@ -5,8 +5,8 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence.Cell;
 
 /**
- * The gradients of a {@link Recurrence}, composed step by step of operations that can be differentiated: for
- * derivatives of derivatives, and where no reserve was kept. All of a step's gates are computed again.
+ * The gradients of a {@link Recurrence}, composed step by step of differentiable operations: for higher derivatives,
+ * and if no reserve was kept. The gates of each step are computed again.
  */
 final class UnrolledRecurrence {
     private final Recurrence.Forward op;
@@ -14,7 +14,7 @@ final class UnrolledRecurrence {
     private final Recurrence.Operands<Tensor> in;
     private final int steps;
     private final int units;
-    /** Of each step, in the order of time: the states before it, its gates, and what gradients arrive at these. */
+    /** For each step in order of time: the states before it, its gates, and the gradients that arrive at these. */
     private final Tensor[] before;
     private final Tensor[] cellBefore;
     private final Tensor[][] gates;
@@ -73,7 +73,7 @@ final class UnrolledRecurrence {
         return x.reshape(x.size(0) * x.size(1), x.size(2));
     }
 
-    /** Returns which step comes {@code i}-th. */
+    /** Returns the step that is processed {@code i}-th. */
     private int step(int i) {
         return op.reverse() ? steps - 1 - i : i;
     }
@@ -86,7 +86,7 @@ final class UnrolledRecurrence {
         return x.narrow(1, (long) which * units, units);
     }
 
-    /** Returns what is computed at sequences that have step {@code t}, and at others what is there {@code instead}. */
+    /** Returns {@code computed} for sequences that have step {@code t}, and {@code instead} for the others. */
     private Tensor present(int t, Tensor computed, Tensor instead) {
         return in.lengths() == null ? computed : Where.select(in.lengths().gt(t).unsqueeze(1), computed, instead);
     }
@@ -158,7 +158,7 @@ final class UnrolledRecurrence {
         dh = present(t, carried == null ? flowing : flowing.add(carried), dh);
     }
 
-    /** Returns the slope of a sigmoid whose value is given. */
+    /** Returns the slope of a sigmoid, given its value. */
     private static Tensor slope(Tensor y) {
         return y.sub(y.square());
     }

@@ -2,9 +2,9 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 
-/** Changes operands in place, and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
+/** Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
 public sealed interface Update extends Op {
-    /** Tells whether the operation changes operand {@code i}; the first one is always changed. */
+    /** Returns whether the operation changes operand {@code i}; the first one is always changed. */
     default boolean changes(int i) {
         return switch (this) {
             case Assign _, Blend _ -> i == 0;
@@ -20,23 +20,24 @@ public sealed interface Update extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
-        int least = this instanceof Adam || this instanceof RunningStatistics ? 4 : 2;
-        Check.operands(this, in, least, this instanceof Sgd ? 3 : least);
+        int min = this instanceof Adam || this instanceof RunningStatistics ? 4 : 2;
+        Check.operands(this, in, min, this instanceof Sgd ? 3 : min);
         Check.argument(!(this instanceof Sgd s) || in.length == 3 || s.momentum() == 0, this,
-                "momentum needs a velocity", "pass it, or a momentum of 0", in);
-        Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "steps are counted from 1", "pass 1 first",
+                "momentum needs a velocity", "pass a velocity, or a momentum of 0", in);
+        Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "step must be >= 1", "count steps from 1",
                 in);
         Check.argument(hasFiniteCoefficients(), this, () -> "all coefficients must be finite, got " + this,
-                "look at the schedule of the rate", in);
+                "check the schedule of the learning rate", in);
         Check.floating(this, in);
         Check.sameType(this, in);
         for (Spec s : in) {
-            Check.shape(s.shape().equals(in[0].shape()), this, "operands must have one shape", "reshape or expand", in);
+            Check.shape(s.shape().equals(in[0].shape()), this, "operands must have the same shape",
+                    "reshape or expand", in);
         }
         return new Spec[0];
     }
 
-    /** Tells whether no coefficient is infinite or NaN, which would spoil all elements at once. */
+    /** Returns whether no coefficient is infinite or NaN; one that is would spoil all elements. */
     private boolean hasFiniteCoefficients() {
         return switch (this) {
             case Assign _ -> true;
@@ -62,20 +63,21 @@ public sealed interface Update extends Op {
      * Operands {@code (target, source)}: {@code target = decay·target + weight·source}: running means (decay 0.9,
      * weight 0.1), accumulation (1, 1).
      *
-     * @param decay of the old value
-     * @param weight of the new value
+     * @param decay factor of the old value
+     * @param weight factor of the new value
      */
     record Blend(double decay, double weight) implements Update { }
 
     /**
-     * Operands {@code (mean, batchMean, variance, inverseDeviation)} of one shape; changes the first and the third:
-     * {@code mean = (1 - weight)·mean + weight·batchMean; variance = (1 - weight)·variance + weight·v}, where
+     * Operands {@code (mean, batchMean, variance, inverseDeviation)} of the same shape; changes the first and the
+     * third: {@code mean = (1 - weight)·mean + weight·batchMean; variance = (1 - weight)·variance + weight·v}, where
      * {@code v = unbiased·max(1/inverseDeviation² - epsilon, 0)}. An element whose {@code v} or {@code batchMean} is
-     * not finite stays as it is: one bad batch would spoil the statistics for good. (Ioffe and Szegedy, 2015)
+     * not finite stays unchanged: otherwise one bad batch would spoil the statistics permanently. (Ioffe and Szegedy,
+     * 2015)
      *
-     * @param weight of the batch's statistics, the momentum of PyTorch
+     * @param weight of the batch's statistics; PyTorch's momentum
      * @param epsilon as of {@link Normalization.BatchNorm}
-     * @param unbiased n/(n - 1), for n values a channel
+     * @param unbiased n/(n - 1), for n values per channel
      */
     record RunningStatistics(double weight, double epsilon, double unbiased) implements Update { }
 
@@ -84,11 +86,11 @@ public sealed interface Update extends Op {
      * {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g + momentum·v : v)}.
      * Velocity starts at 0. (Sutskever et al., 2013)
      *
-     * @param rate of learning
+     * @param rate learning rate
      * @param momentum 0 for none
      * @param dampening of the gradient in the velocity
      * @param weightDecay L2 penalty
-     * @param nesterov whether to look ahead
+     * @param nesterov whether to use Nesterov momentum
      */
     record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov)
             implements Update { }
@@ -98,12 +100,12 @@ public sealed interface Update extends Op {
      * p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added to the gradient or, decoupled, shrinks the
      * parameter by {@code rate·weightDecay} first. (Kingma and Ba, 2014; Loshchilov and Hutter, 2017)
      *
-     * @param rate of learning
+     * @param rate learning rate
      * @param beta1 decay of the mean
      * @param beta2 decay of the square
-     * @param epsilon against division by 0
-     * @param weightDecay penalty
-     * @param decoupled whether it is AdamW's
+     * @param epsilon avoids division by 0
+     * @param weightDecay strength of the decay
+     * @param decoupled whether the decay is decoupled, as in AdamW
      * @param step t, counted from 1
      */
     record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled,

@@ -5,24 +5,24 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
-/** Operations that look at the operand's memory through other sizes and strides: no element moves. */
+/** Operations that view the operand's memory with other sizes and strides; no element moves. */
 public sealed interface View extends Op {
-    /** Makes the view, the first one of several. */
+    /** Makes the view, or the first of several. */
     Tensor view(Tensor operand);
 
-    /** Makes all views: one but of {@link Unstack}. */
+    /** Makes all views: a single one, except for {@link Unstack}. */
     default Tensor[] views(Tensor operand) {
         return new Tensor[] {view(operand)};
     }
 
     /**
-     * The parts of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The parts'
-     * gradients become the operand's in one copy.
+     * The slices of a dimension, each without it: {@code [.., n, ..]} gives n views {@code [.., ..]}. The gradient
+     * joins those of the slices in one copy.
      *
      * @param axis the dimension, counted from the front, of size 1 to {@value #MAX_PARTS}
      */
     record Unstack(int axis) implements View {
-        /** The greatest number of views. */
+        /** The maximum number of views. */
         public static final int MAX_PARTS = 65_536;
 
         @Override
@@ -64,8 +64,8 @@ public sealed interface View extends Op {
     }
 
     /**
-     * The same elements in row-major order under other sizes. The operand's strides must allow it; {@link
-     * dev.starling.tensor.Shaping#reshape} copies first where they do not.
+     * The same elements in row-major order with other sizes. The operand's strides must allow it; {@link
+     * dev.starling.tensor.Shaping#reshape} copies first if they do not.
      *
      * @param shape the new sizes
      */
@@ -74,8 +74,8 @@ public sealed interface View extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Check.shape(shape.count() == in[0].shape().count(), this,
-                    () -> "needs as many elements as " + shape + " has, which is " + shape.count(),
-                    "use sizes with equal product",
+                    () -> "needs " + shape.count() + " elements, as many as " + shape,
+                    "give sizes with the same product",
                     in);
             return new Spec[] {in[0].with(shape)};
         }
@@ -86,8 +86,8 @@ public sealed interface View extends Op {
         }
 
         /**
-         * Returns the strides under which {@code x} shows {@code shape} without a copy, or {@code null} if there are
-         * none.
+         * Returns the strides with which {@code x} has the sizes {@code shape} without a copy, or {@code null} if there
+         * are none.
          */
         public static long[] strides(Tensor x, Shape shape) {
             if (x.isContiguous()) {
@@ -172,7 +172,7 @@ public sealed interface View extends Op {
     }
 
     /**
-     * Repeats dimensions of size 1, and adds leading ones, by NumPy's broadcasting.
+     * Repeats dimensions of size 1 and adds leading ones, by NumPy's broadcasting rules.
      *
      * @param shape the sizes to broadcast to
      */
@@ -216,17 +216,17 @@ public sealed interface View extends Op {
             return new Spec[] {in[0].with(Shape.of(sizes))};
         }
 
-        /** Requires a grid to lie within {@code shape}; no sum or product here can overflow. */
+        /** Requires a grid to be within {@code shape}. None of the sums and products here can overflow. */
         static void check(Op op, Shape shape, long[] starts, long[] steps, long[] sizes, String remedy, Spec... in) {
             int rank = shape.rank();
             Check.argument(starts.length == rank && steps.length == rank && sizes.length == rank, op,
-                    "needs a start, step and size for each dimension", "give one of each for each", in);
+                    "needs a start, step and size for each dimension", "give one of each per dimension", in);
             for (int i = 0; i < rank; i++) {
                 int axis = i;
-                long most = steps[i] == 0 ? 0
+                long max = steps[i] == 0 ? 0
                         : (steps[i] > 0 ? shape.dim(i) - 1 - starts[i] : -starts[i]) / steps[i];
                 Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && sizes[i] > 0
-                        && sizes[i] - 1 <= most, op, () -> "dimension " + axis + ": " + sizes[axis] + " from "
+                        && sizes[i] - 1 <= max, op, () -> "dimension " + axis + ": " + sizes[axis] + " from "
                         + starts[axis] + " on, " + steps[axis] + " apart, must lie within " + shape.dim(axis)
                         + " and differ", remedy, in);
             }

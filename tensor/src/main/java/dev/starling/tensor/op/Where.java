@@ -5,14 +5,15 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * Chooses by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of
- * one type.
+ * Selects by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of
+ * the same type.
  */
 public record Where() implements Elementwise {
     @Override
     public Spec[] infer(Spec... in) {
         Check.operands(this, in, 3, 3);
-        Check.dtype(in[0].dtype() == DType.BOOL, this, "the condition must be bool", "compare first", in);
+        Check.dtype(in[0].dtype() == DType.BOOL, this, "the condition must be bool",
+                "compare a tensor with a value first", in);
         Check.sameType(this, in[1], in[2]);
         Spec ab = in[1].with(Check.broadcast(this, in[1], in[2]));
         return new Spec[] {ab.with(Check.broadcast(this, in[0], ab))};
@@ -26,7 +27,7 @@ public record Where() implements Elementwise {
             b.needs(2) ? select(condition.not(), b.grad(), null).sumTo(b.in(2).shape()) : null};
     }
 
-    /** Returns {@code a} where the condition holds, elsewhere {@code b}, or 0 if that is {@code null}. */
+    /** Returns {@code a} where the condition is true and {@code b} elsewhere, or 0 if {@code b} is {@code null}. */
     static Tensor select(Tensor condition, Tensor a, Tensor b) {
         return Tensor.compute(new Where(), condition, a, b == null ? a.scalarLike(0) : b);
     }

@@ -8,10 +8,12 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** A cache of device memory asked the system for more, or gave some back. Rare once a program is in its stride. */
+/**
+ * A cache of device memory allocated memory from the system, or freed some. Rare once a program's allocations repeat.
+ */
 @Name(MemoryEvent.NAME)
 @Label("Device memory")
-@Description("Memory was asked of the system or given back to it")
+@Description("Memory was allocated from the system or freed")
 @Category("Starling")
 @StackTrace(true)
 public final class MemoryEvent extends Event {
@@ -31,21 +33,21 @@ public final class MemoryEvent extends Event {
     long bytes;
 
     @Label("Live")
-    @Description("Bytes lent out before")
+    @Description("Bytes in use before the request")
     @DataAmount
     long live;
 
     @Label("Cached")
-    @Description("Bytes held for reuse, without what was asked for")
+    @Description("Bytes cached for reuse, without the requested ones")
     @DataAmount
     long cached;
 
     @Label("High-water mark")
-    @Description("The most bytes that were ever lent out at once")
+    @Description("The largest number of bytes that were in use at one time")
     @DataAmount
     long peak;
 
-    /** Tells a recording, if one listens, that {@code bytes} were allocated or given back. */
+    /** Emits an event, if a recording has enabled it, that {@code bytes} were allocated from the system or freed. */
     public static void emit(String device, String action, long bytes, long live, long cached, long peak) {
         if (PROBE.isEnabled()) {
             MemoryEvent event = new MemoryEvent();

@@ -11,10 +11,10 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/** An operation, from when its operands have been checked to when its backend returns; what a GPU then does follows. */
+/** An operation, from the check of its operands to the return of its backend; a GPU carries it out after that. */
 @Name(OperationEvent.NAME)
 @Label("Tensor operation")
-@Description("An operation on a device, as long as the host was busy with it")
+@Description("An operation on a device, for the time that it kept the host busy")
 @Category("Starling")
 @StackTrace(false)
 public final class OperationEvent extends Event {
@@ -33,26 +33,28 @@ public final class OperationEvent extends Event {
     String output;
 
     @Label("Live")
-    @Description("Bytes lent out after the operation")
+    @Description("Bytes in use after the operation")
     @DataAmount
     long live;
 
     @Label("Cached")
-    @Description("Bytes held for reuse after the operation")
+    @Description("Bytes cached for reuse after the operation")
     @DataAmount
     long cached;
 
     @Label("High-water mark")
-    @Description("The most bytes that were ever lent out at once")
+    @Description("The largest number of bytes that were in use at one time")
     @DataAmount
     long peak;
 
-    /** Tells whether a recording wants these events. */
+    /** Returns whether a recording has enabled these events. */
     public static boolean isOn() {
         return PROBE.isEnabled();
     }
 
-    /** Begins an operation's event, which {@link #done} ends; that of one that fails is dropped. */
+    /**
+     * Begins the event of an operation, which {@link #done} ends and emits. The event of a failed operation is dropped.
+     */
     public static OperationEvent started() {
         OperationEvent event = new OperationEvent();
         event.begin();
@@ -64,7 +66,7 @@ public final class OperationEvent extends Event {
         done(newOperation, result.device(), result);
     }
 
-    /** Ends the event of what a device did; {@code result} says what came of it. */
+    /** Ends and emits the event of work that a device did by itself; {@code result} describes its outcome. */
     public void done(String newOperation, Device on, Object result) {
         end();
         if (shouldCommit()) {

@@ -15,7 +15,7 @@ import java.util.TreeMap;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 
-/** What a recording of Starling's events says: where the host's time went, and how much memory there was when. */
+/** A summary of a recording of Starling's events: how the host's time was spent, and memory use over time. */
 public final class Profile {
     private final List<Step> steps = new ArrayList<>();
     private final Map<Kind, long[]> operations = new HashMap<>();
@@ -24,22 +24,22 @@ public final class Profile {
     private final Map<String, Long> highWater = new TreeMap<>();
 
     /**
-     * Calls of one kind.
+     * The calls of one kind.
      *
-     * @param name the operation, what was waited for, or what was asked of the system
-     * @param device where
-     * @param calls how many
-     * @param amount their time in nanoseconds; of requests their bytes
+     * @param name the operation, the reason of a wait, or the kind of memory request
+     * @param device the device
+     * @param calls their number
+     * @param amount their total time in nanoseconds; of memory requests their total bytes
      */
     public record Total(String name, String device, long calls, long amount) { }
 
     /**
      * An operation.
      *
-     * @param start nanoseconds after the first one's
-     * @param nanos how long the host was busy with it
-     * @param live bytes lent out on its device at its end
-     * @param cached bytes held for reuse on its device at its end
+     * @param start nanoseconds since the start of the first operation
+     * @param nanos time for which it kept the host busy
+     * @param live bytes in use on its device at its end
+     * @param cached bytes cached for reuse on its device at its end
      */
     record Step(String name, String device, String output, long start, long nanos, long live, long cached) { }
 
@@ -47,7 +47,7 @@ public final class Profile {
 
     private Profile() { }
 
-    /** Reads a file that the JDK's Flight Recorder has written. */
+    /** Reads a file that the JDK's Flight Recorder wrote. */
     public static Profile read(Path recording) throws IOException {
         Profile profile = new Profile();
         Map<String, String> texts = new HashMap<>();
@@ -65,7 +65,7 @@ public final class Profile {
                 }
             }
         }
-        // Threads write to buffers of their own, so that the file is not in the order of time.
+        // Each thread writes to a buffer of its own, so the file is not in order of time.
         ordered.sort(Comparator.comparing(RecordedEvent::getStartTime));
         Instant first = ordered.isEmpty() ? null : ordered.getFirst().getStartTime();
         for (RecordedEvent event : ordered) {
@@ -98,39 +98,39 @@ public final class Profile {
     }
 
     /**
-     * Returns the host's time by operation, most first. An operation that calls others counts their time too. On a GPU
-     * this is the time to queue it, unless {@code starling.cuda.synchronous} is set.
+     * Returns the host's time by operation, longest first. The time of an operation includes that of operations it
+     * calls. For a GPU this is the time to queue the operation, unless {@code starling.cuda.synchronous} is set.
      */
     public List<Total> operations() {
         return sorted(operations);
     }
 
-    /** Returns how long the host waited for devices, and for what, longest first. */
+    /** Returns the host's waits for devices by reason, longest first. */
     public List<Total> waits() {
         return sorted(waits);
     }
 
-    /** Returns how much memory was asked of the system ({@code allocate}) and given back to it ({@code trim}). */
+    /** Returns the memory allocated from the system ({@code allocate}) and freed ({@code trim}). */
     public List<Total> requests() {
         return sorted(requests);
     }
 
-    /** Returns by device the most bytes that were lent out at once since the process began. */
+    /** Returns, by device, the largest number of bytes in use at one time since the process began. */
     public Map<String, Long> highWater() {
         return new LinkedHashMap<>(highWater);
     }
 
-    /** Returns the time from the first operation's beginning to the last one's end. */
+    /** Returns the time from the start of the first operation to the end of the last one. */
     public Duration duration() {
         return Duration.ofNanos(steps.stream().mapToLong(s -> s.start + s.nanos).max().orElse(0));
     }
 
-    /** Returns all operations in the order of their beginning. */
+    /** Returns all operations in the order in which they started. */
     List<Step> steps() {
         return steps;
     }
 
-    /** Writes one page of HTML that needs nothing else: operations along time, memory, and tables of totals. */
+    /** Writes a self-contained HTML page: operations over time, memory, and tables of totals. */
     public void write(Path page) throws IOException {
         Files.writeString(page, new ProfilePage(this).html());
     }

@@ -6,12 +6,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 
-/** Draws a {@link Profile}. */
+/** Renders a {@link Profile} as HTML. */
 final class ProfilePage {
     private static final int WIDTH = 1100;
     private static final int HEIGHT = 220;
     private static final int BINS = 220;
-    /** Operations that are drawn one by one. */
+    /** Number of operations that the close-up draws individually. */
     private static final int CLOSE_UP = 300;
     private static final int ROWS = 40;
     private static final String[] COLOURS = {"#3b76b0", "#e28a2b", "#4c9a4c", "#c34a46", "#8467a8", "#86635a",
@@ -20,7 +20,7 @@ final class ProfilePage {
 
     private final Profile profile;
     private final List<Total> operations;
-    /** Those with a colour of their own. */
+    /** The operations with a colour of their own. */
     private final List<String> coloured = new ArrayList<>();
     private final long nanos;
     private final StringBuilder out = new StringBuilder();
@@ -44,7 +44,7 @@ final class ProfilePage {
                 + "svg{background:#fafafa;border:1px solid #ddd}text{font-size:11px}.key{margin-right:1.2em}"
                 + "</style>%n<h1>Profile</h1>%n", WIDTH);
         long busy = operations.stream().mapToLong(Total::amount).sum();
-        add("<p>%,d operations in %s; the host was busy with them for %s.</p>%n", profile.steps().size(), time(nanos),
+        add("<p>%,d operations in %s; they kept the host busy for %s.</p>%n", profile.steps().size(), time(nanos),
                 time(busy));
         overview();
         closeUp();
@@ -79,7 +79,7 @@ final class ProfilePage {
         return i < 0 ? OTHERS : COLOURS[i];
     }
 
-    /** Columns of equal time, each as high as the host's time in it, by operation. */
+    /** Draws columns of equal time, each as high as the host's time in it, by operation. */
     private void overview() {
         double[][] parts = new double[BINS][coloured.size() + 1];
         double width = (double) nanos / BINS;
@@ -91,15 +91,15 @@ final class ProfilePage {
                         - Math.max(s.start(), b * width);
             }
         }
-        double most = width;
+        double peak = width;
         for (double[] bin : parts) {
             double sum = 0;
             for (double part : bin) {
                 sum += part;
             }
-            most = Math.max(most, sum);
+            peak = Math.max(peak, sum);
         }
-        add("<h2>Operations along time</h2>%n<p>");
+        add("<h2>Operations over time</h2>%n<p>");
         coloured.forEach(name -> add("<span class=\"key\"><span style=\"color:%s\">■</span> %s</span>", colour(name),
                 escape(name)));
         add("<span class=\"key\"><span style=\"color:%s\">■</span> others</span></p>%n", OTHERS);
@@ -107,7 +107,7 @@ final class ProfilePage {
         for (int b = 0; b < BINS; b++) {
             double top = HEIGHT;
             for (int p = 0; p < parts[b].length; p++) {
-                double height = parts[b][p] / most * (HEIGHT - 20);
+                double height = parts[b][p] / peak * (HEIGHT - 20);
                 if (height > 0.05) {
                     top -= height;
                     add("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>",
@@ -119,7 +119,7 @@ final class ProfilePage {
         end(0, nanos);
     }
 
-    /** The operations in the midst of all, one by one. */
+    /** Draws the operations in the middle of the recording individually. */
     private void closeUp() {
         List<Step> steps = profile.steps();
         if (steps.isEmpty()) {
@@ -130,7 +130,7 @@ final class ProfilePage {
         long first = some.getFirst().start();
         long last = some.stream().mapToLong(s -> s.start() + s.nanos()).max().orElse(first);
         double scale = (double) WIDTH / Math.max(1, last - first);
-        add("<h2>Close up</h2>%n<p>%d operations from %s on; point at one to see what it is.</p>%n", some.size(),
+        add("<h2>Close up</h2>%n<p>%d operations, starting at %s; point at one for its details.</p>%n", some.size(),
                 time(first));
         begin();
         for (Step s : some) {
@@ -143,13 +143,13 @@ final class ProfilePage {
 
     private void memory(String device, long highWater) {
         List<Step> steps = profile.steps().stream().filter(s -> s.device().equals(device)).toList();
-        long most = Math.max(1, Math.max(highWater,
+        long peak = Math.max(1, Math.max(highWater,
                 steps.stream().mapToLong(s -> s.live() + s.cached()).max().orElse(0)));
-        add("<h2>Memory of %s</h2>%n<p>High-water mark <b>%s</b>. <span style=\"color:%s\">■</span> lent out, "
-                + "<span style=\"color:%s\">■</span> with what is cached, dashed: high-water mark.</p>%n", device,
+        add("<h2>Memory of %s</h2>%n<p>High-water mark <b>%s</b>. <span style=\"color:%s\">■</span> in use, "
+                + "<span style=\"color:%s\">■</span> in use and cached, dashed: high-water mark.</p>%n", device,
                 bytes(highWater), COLOURS[0], OTHERS);
         begin();
-        double scale = (HEIGHT - 20.0) / most;
+        double scale = (HEIGHT - 20.0) / peak;
         curve(steps, scale, true, OTHERS);
         curve(steps, scale, false, COLOURS[0]);
         double y = HEIGHT - highWater * scale;
@@ -158,17 +158,17 @@ final class ProfilePage {
         end(0, nanos);
     }
 
-    /** The most in each of many columns of equal time, so that no short peak is lost. */
+    /** Draws the maximum of each of many columns of equal time, so that no short peak is lost. */
     private void curve(List<Step> steps, double scale, boolean withCache, String colour) {
         add("<polyline fill=\"none\" stroke=\"%s\" points=\"", colour);
         int i = 0;
         while (i < steps.size()) {
             long column = steps.get(i).start() * WIDTH / nanos;
-            long most = 0;
+            long peak = 0;
             for (; i < steps.size() && steps.get(i).start() * WIDTH / nanos == column; i++) {
-                most = Math.max(most, steps.get(i).live() + (withCache ? steps.get(i).cached() : 0));
+                peak = Math.max(peak, steps.get(i).live() + (withCache ? steps.get(i).cached() : 0));
             }
-            add("%d,%.1f ", column, HEIGHT - most * scale);
+            add("%d,%.1f ", column, HEIGHT - peak * scale);
         }
         add("\"/>");
     }
@@ -205,7 +205,7 @@ final class ProfilePage {
     private void requests() {
         List<Total> requests = profile.requests();
         if (!requests.isEmpty()) {
-            add("<h2>Memory asked of the system</h2>%n<table><tr><th>Action<th>Device<th>Calls<th>Bytes</tr>%n");
+            add("<h2>Memory requested from the system</h2>%n<table><tr><th>Action<th>Device<th>Calls<th>Bytes</tr>%n");
             requests.forEach(t -> add("<tr><td>%s<td>%s<td>%d<td>%s</tr>%n", escape(t.name()), t.device(), t.calls(),
                     bytes(t.amount())));
             add("</table>%n");

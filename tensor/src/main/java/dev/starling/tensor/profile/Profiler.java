@@ -8,7 +8,7 @@ import java.util.List;
 import jdk.jfr.Recording;
 
 /**
- * Observes all operations of this process from {@link #start} to {@link #close}, and writes down what it saw.
+ * Records all operations of this process from {@link #start} to {@link #close} and writes a report.
  *
  * <pre>{@code
  * try (Profiler profiler = Profiler.start(Path.of("profile.html"))) {
@@ -31,17 +31,17 @@ public final class Profiler implements AutoCloseable {
     }
 
     /**
-     * Starts to observe.
+     * Starts recording.
      *
-     * @param target where {@link #close} writes a page to look at with a browser; or, if its name ends in {@code .jfr},
-     *     the recording itself, for JDK Mission Control or {@link Profile#read}
+     * @param target the file that {@link #close} writes: the recording itself if the name ends in {@code .jfr}, for JDK
+     *     Mission Control or {@link Profile#read}; otherwise an HTML page
      */
     public static Profiler start(Path target) {
         return new Profiler(target);
     }
 
     /**
-     * Stops to observe and writes the file. Closing twice does nothing.
+     * Stops recording and writes the file. Closing twice has no effect.
      *
      * @throws TensorException if the file cannot be written
      */
@@ -66,7 +66,7 @@ public final class Profiler implements AutoCloseable {
             }
         } catch (IOException e) {
             TensorException failure = new TensorException(TensorException.Problem.DATA, "profile", List.of(),
-                    "cannot be written to " + target + ": " + e.getMessage(), "name a file that can be written");
+                    "cannot write " + target + ": " + e.getMessage(), "name a file that can be written");
             failure.initCause(e);
             throw failure;
         }

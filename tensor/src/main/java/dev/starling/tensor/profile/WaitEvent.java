@@ -10,7 +10,7 @@ import jdk.jfr.StackTrace;
 /** The host waited for a device. */
 @Name(WaitEvent.NAME)
 @Label("Device wait")
-@Description("The host waited until a device had done what was asked of it")
+@Description("The host waited until a device had completed its work")
 @Category("Starling")
 @StackTrace(true)
 public final class WaitEvent extends Event {
@@ -24,7 +24,10 @@ public final class WaitEvent extends Event {
     @Label("Reason")
     String reason;
 
-    /** Begins a wait's event, which {@link #done} ends, or returns {@code null} if no recording wants it. */
+    /**
+     * Begins the event of a wait, which {@link #done} ends and emits; returns {@code null} if no recording has enabled
+     * it.
+     */
     public static WaitEvent started() {
         if (!PROBE.isEnabled()) {
             return null;
@@ -34,7 +37,7 @@ public final class WaitEvent extends Event {
         return event;
     }
 
-    /** Ends the event. */
+    /** Ends and emits the event. */
     public void done(String newDevice, String newReason) {
         device = newDevice;
         reason = newReason;

@@ -11,26 +11,27 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The memory of a program: blocks that values with different lifetimes share. They are the program's own as long as it
- * lives, so that every value has one address in all runs. Freed by {@link #close}, or when nothing refers to a value.
+ * The memory of a program: blocks that values with disjoint lifetimes share. The program owns the blocks for its whole
+ * life, so that every value has the same address in all runs. Freed by {@link #close}, or when no value is reachable
+ * any more.
  */
 final class Arena {
-    /** A block is not given to what needs less than this part of it. */
-    private static final int MOST_WASTE = 4;
+    /** A block larger than this multiple of a request does not serve it. */
+    private static final int MAX_WASTE = 4;
 
     private final List<Slot> slots = new ArrayList<>();
 
-    /** A block, and whether a value lives in it. */
+    /** A block, and whether a value occupies it. */
     static final class Slot {
         private final Tensor memory;
-        private boolean taken = true;
+        private boolean occupied = true;
 
         private Slot(Tensor memory) {
             this.memory = memory;
         }
 
         void free() {
-            taken = false;
+            occupied = false;
         }
 
         Tensor lend(Spec spec, long[] strides) {
@@ -38,24 +39,24 @@ final class Arena {
         }
     }
 
-    /** Returns the smallest free block that holds {@code bytes}, a new one if none does. */
-    Slot take(Device device, long bytes) {
+    /** Returns the smallest free block that holds {@code bytes}, or a new one if none does. */
+    Slot acquire(Device device, long bytes) {
         Slot best = null;
         for (Slot slot : slots) {
             long size = slot.memory.count();
-            if (!slot.taken && slot.memory.device() == device && size >= bytes && size / MOST_WASTE <= bytes
+            if (!slot.occupied && slot.memory.device() == device && size >= bytes && size / MAX_WASTE <= bytes
                     && (best == null || size < best.memory.count())) {
                 best = slot;
             }
         }
         if (best != null) {
-            best.taken = true;
+            best.occupied = true;
             return best;
         }
         return fresh(device, bytes);
     }
 
-    /** Returns a block that nothing has lived in. */
+    /** Returns a block that no value has occupied before. */
     Slot fresh(Device device, long bytes) {
         Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
         Slot fresh = new Slot(Interceptor.with(null, () -> Scope.detached(() -> Tensor.allocate(spec))));
@@ -63,7 +64,7 @@ final class Arena {
         return fresh;
     }
 
-    /** Returns how much memory there is, in bytes. */
+    /** Returns the total size in bytes. */
     long bytes() {
         long sum = 0;
         for (Slot slot : slots) {

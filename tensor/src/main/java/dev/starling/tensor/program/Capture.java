@@ -16,32 +16,32 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Takes down what a piece of work does while it runs for the first time. */
+/** Records the operations of a piece of work while it runs for the first time. */
 final class Capture implements Interceptor {
-    /** The numbers of threads are above these bits of a tensor's id. */
+    /** A tensor's id has the number of its thread above these bits. */
     private static final int THREAD_SHIFT = 40;
 
     final List<Node> nodes = new ArrayList<>();
-    /** By value: the tensor if it was there before or is a constant, {@code null} if a node makes it. */
+    /** By value: the tensor, if it existed before the work or is a constant; {@code null} if a node makes it. */
     final List<Tensor> given = new ArrayList<>();
-    /** By value: a value with the same memory; views have that of what they look at. */
+    /** By value: a value with the same memory; a view has that of its base. */
     final List<Integer> group = new ArrayList<>();
     final List<Mark> marks = new ArrayList<>();
-    /** Constants made for the program alone. */
+    /** Constants copied for this program alone. */
     final List<Tensor> owned = new ArrayList<>();
     final int inputs;
     private final Map<Long, Integer> numbers = new HashMap<>();
-    /** Every value as it was seen, so that another look at its memory is recognised. */
+    /** Every value as first seen, so that later views of its memory are recognised. */
     final List<Tensor> seen = new ArrayList<>();
     private final Generator generator;
     private final Generator.State start;
     private final long firstId;
     private long drawn;
 
-    /** A place in the work: before node {@code node}. */
+    /** A position in the work: before node {@code node}. */
     record Mark(int node, int label) { }
 
-    /** Begins; the work is given {@code inputs}, tensors that nobody else has. */
+    /** Begins a capture. The work receives {@code inputs}, tensors that no other code uses. */
     Capture(Generator generator, Tensor... inputs) {
         this.generator = generator;
         start = generator == null ? null : generator.state();
@@ -67,14 +67,14 @@ final class Capture implements Interceptor {
     }
 
     @Override
-    public void read(Tensor tensor) {
+    public void onRead(Tensor tensor) {
         throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(tensor.spec()),
-                "the host must not read elements, a later run would not see what depends on them",
-                "compute with tensors instead, return what is to be read, or read it in Program.aside");
+                "the host must not read elements: a replay would not repeat what depends on them",
+                "compute with tensors, return the elements as an output, or read them in Program.uncaptured");
     }
 
     @Override
-    public void ran(Op op, Tensor[] in, Tensor[] out) {
+    public void onOperation(Op op, Tensor[] in, Tensor[] out) {
         int[] operands = new int[in.length];
         for (int i = 0; i < in.length; i++) {
             operands[i] = operand(op, in[i]);
@@ -82,7 +82,7 @@ final class Capture implements Interceptor {
         for (int i = 0; i < in.length; i++) {
             if (op instanceof Update update && update.changes(i) && group.get(operands[i]) < inputs) {
                 throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[i].spec()),
-                        op.name() + " must not change an input", "change a copy");
+                        op.name() + " must not change an input", "update a copy");
             }
         }
         if (op instanceof Random random) {
@@ -98,7 +98,7 @@ final class Capture implements Interceptor {
         nodes.add(new Node(op, operands, results, specs, (out.length == 0 ? in[0] : out[0]).device()));
     }
 
-    /** Lets a result belong to the value whose memory it is in, if there is one. */
+    /** Assigns a result to the group of the value whose memory it shares, if there is one. */
     private void join(int result, Op op, int[] operands, int[] results, int before) {
         if (op instanceof View) {
             group.set(result, group.get(operands[0]));
@@ -124,16 +124,16 @@ final class Capture implements Interceptor {
         if (known != null) {
             return known;
         }
-        boolean isNew = tensor.id() >>> THREAD_SHIFT == firstId >>> THREAD_SHIFT && tensor.id() >= firstId;
+        boolean madeByWork = tensor.id() >>> THREAD_SHIFT == firstId >>> THREAD_SHIFT && tensor.id() >= firstId;
         for (int i = 0; i < seen.size(); i++) {
-            boolean mine = isNew || i < inputs;
+            boolean mine = madeByWork || i < inputs;
             if (mine && given.get(i) == null && !seen.get(i).isClosed() && tensor.sharesMemoryWith(seen.get(i))) {
                 throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(tensor.spec()),
-                        "an operand of " + op.name() + " looks at memory of the work in a way that was not seen",
-                        i < inputs ? "use the inputs as the work is given them" : "make views with operations");
+                        "an operand of " + op.name() + " is a view of the work's memory that no operation made",
+                        i < inputs ? "use the input tensors that the work receives" : "make views with operations");
             }
         }
-        if (!isNew) {
+        if (!madeByWork) {
             int number = add(tensor, tensor);
             for (int other = inputs; other < number; other++) {
                 if (given.get(other) != null && tensor.sharesMemoryWith(given.get(other))) {
@@ -142,7 +142,7 @@ final class Capture implements Interceptor {
             }
             return number;
         }
-        // What the host has computed meanwhile is a constant; the original dies with its scope.
+        // A tensor that the host computed during the work is a constant; the original is freed with its scope.
         Tensor copy = Interceptor.with(null, () -> Recorder.with(Recorder.NONE, () -> Scope.detached(tensor::copy)));
         owned.add(copy);
         return add(tensor, copy);
@@ -151,8 +151,8 @@ final class Capture implements Interceptor {
     private void draw(Random op, Tensor result) {
         if (generator == null || op.seed() != start.seed() || op.counter() < start.counter()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(result.spec()),
-                    op.name() + " must draw from the generator that the program knows, else every run draws the same",
-                    "name the generator when capturing and draw from it alone");
+                    op.name() + " must draw from the program's generator, or else every run draws the same numbers",
+                    "pass the generator to capture and draw only from it");
         }
         drawn = Math.max(drawn, op.counter() + Random.blocks(result.count()) - start.counter());
     }
@@ -165,17 +165,17 @@ final class Capture implements Interceptor {
         return start;
     }
 
-    /** Returns how many blocks of random numbers the work takes, all of them by operations. */
+    /** Returns how many blocks of random numbers the work draws, all of them in operations. */
     long blocks() {
         long advanced = generator == null ? 0 : generator.state().counter() - start.counter();
         if (generator != null && (advanced != drawn || generator.state().seed() != start.seed())) {
-            throw TensorException.argument("capture", "the host must not draw random numbers, got "
-                    + (advanced - drawn) + " blocks of them", "draw before the work, and pass it as an input");
+            throw TensorException.argument("capture", "the host must not draw random numbers, but drew "
+                    + (advanced - drawn) + " blocks", "draw them before the work and pass them as an input");
         }
         return advanced;
     }
 
-    /** Returns the number of a result of the work. */
+    /** Returns the number of the value that a result of the work has. */
     int output(Tensor tensor) {
         Integer known = numbers.get(tensor.id());
         return known != null ? known : operand(new View.Reshape(tensor.shape()), tensor);

@@ -7,12 +7,12 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** What becomes of the values of a captured work: which nodes are needed, which are constant, how long values live. */
+/** Analyses a captured work: which nodes are needed, which results are constant, how long values live. */
 final class Flow {
-    /** A lifetime without an end. */
+    /** The end of a lifetime that does not end. */
     static final int FOREVER = Integer.MAX_VALUE;
 
-    /** The nodes that are needed, in their order. */
+    /** The nodes that are needed, in order. */
     final List<Node> nodes = new ArrayList<>();
     final List<Capture.Mark> marks = new ArrayList<>();
     /** By group of values that share memory: the last node that uses it. */
@@ -75,7 +75,7 @@ final class Flow {
         return alive;
     }
 
-    /** Finds what is the same in every run: made of constants alone, and never changed in place. */
+    /** Finds results that are equal in every run: computed from constants alone and never changed in place. */
     private boolean[] constants(Capture capture) {
         boolean[] constant = new boolean[capture.given.size()];
         for (int value = 0; value < constant.length; value++) {

@@ -9,23 +9,24 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Lets elementwise operations whose results one other elementwise operation alone needs become a part of it, so that
- * they never see memory. They are then done in its place: nothing that they read may be changed before.
+ * Fuses an elementwise operation into the only operation that uses its result, if that is elementwise too, so that the
+ * result is never stored. The fused operation runs at the position of the later one; therefore nothing that it reads
+ * may be changed in between.
  */
 final class Fusion {
-    /** What kernels of all devices take. */
-    private static final int MOST_OPERANDS = 3;
-    private static final int MOST_STEPS = 16;
+    /** Number of operands that fused kernels of all devices support. */
+    private static final int MAX_OPERANDS = 3;
+    private static final int MAX_STEPS = 16;
 
     private final List<Node> nodes;
     private final List<Capture.Mark> marks;
     private final List<Integer> group;
     private final List<Tensor> seen;
-    /** By value, the number of the node that makes it, or -1. */
+    /** By value: the number of the node that makes it, or -1. */
     private final int[] maker;
-    /** By value, how many nodes use it; outputs are used from outside, too. */
+    /** By value: how many nodes use it; use as an output of the program counts too. */
     private final int[] users;
-    /** By node, whether it has become a part of another. */
+    /** By node: whether it was fused into another. */
     private final boolean[] folded;
 
     Fusion(List<Node> nodes, List<Capture.Mark> marks, Capture capture, int[] outputs) {
@@ -52,7 +53,7 @@ final class Fusion {
         }
     }
 
-    /** Puts fused nodes in the place of others. */
+    /** Replaces chains of nodes by fused nodes. */
     void run() {
         Node[] result = nodes.toArray(Node[]::new);
         for (int i = 0; i < result.length; i++) {
@@ -60,7 +61,7 @@ final class Fusion {
                 fold(i);
             }
         }
-        // Backwards: what is cut off a chain comes before its end, and may be one of its own.
+        // Backwards: a part that is cut off a chain precedes the chain's end, and may be the end of a chain of its own.
         for (int i = result.length - 1; i >= 0; i--) {
             if (!folded[i] && isElementwise(i)) {
                 result[i] = fused(i);
@@ -82,7 +83,7 @@ final class Fusion {
         return nodes.get(i).op instanceof Elementwise && !nodes.get(i).constant;
     }
 
-    /** Makes parts of node {@code i} what leads to it, as far as operands and steps allow. */
+    /** Fuses the nodes that lead to node {@code i} into it, as far as the numbers of operands and steps allow. */
     private void fold(int i) {
         for (int value : nodes.get(i).inputs) {
             int part = maker[value];
@@ -93,21 +94,21 @@ final class Fusion {
             List<Integer> operands = new ArrayList<>();
             List<Integer> steps = new ArrayList<>();
             collect(i, operands, steps);
-            if (operands.size() > MOST_OPERANDS || steps.size() > MOST_STEPS || isChanged(operands, part, i)) {
+            if (operands.size() > MAX_OPERANDS || steps.size() > MAX_STEPS || isChanged(operands, part, i)) {
                 folded[part] = false;
             }
         }
     }
 
-    /** Tells whether values between the two are of one shape, and of a type in which the device can hold them. */
+    /** Returns whether values between the two have the same shape and a type that the device can hold in a chain. */
     private boolean fits(int part, int i) {
         Spec inner = nodes.get(part).specs[0];
-        boolean isHalf = inner.dtype().isFloating() && inner.dtype().bytes() == 2;
+        boolean half = inner.dtype().isFloating() && inner.dtype().bytes() == 2;
         return inner.shape().equals(nodes.get(i).specs[0].shape())
-                && (!isHalf || nodes.get(i).device.backend().fusesHalves());
+                && (!half || nodes.get(i).device.backend().fusesHalves());
     }
 
-    /** Tells whether an update between the two nodes changes the memory of one of these values. */
+    /** Returns whether an update between the two nodes changes the memory of one of these values. */
     private boolean isChanged(List<Integer> values, int from, int to) {
         for (int i = first(from); i < to; i++) {
             for (int value : nodes.get(i).changed()) {
@@ -122,14 +123,14 @@ final class Fusion {
         return false;
     }
 
-    /** Returns the first of the nodes that are done in the place of node {@code i}. */
+    /** Returns the first of the nodes that are fused into node {@code i}. */
     private int first(int i) {
         List<Integer> steps = new ArrayList<>();
         collect(i, new ArrayList<>(), steps);
         return steps.stream().mapToInt(s -> s).min().orElse(i);
     }
 
-    /** Finds what a node and its parts read, and their order: in that of first use, operand by operand. */
+    /** Collects what a node and its parts read, and their order: that of first use, operand by operand. */
     private void collect(int i, List<Integer> operands, List<Integer> steps) {
         for (int value : nodes.get(i).inputs) {
             int part = maker[value];
@@ -152,7 +153,9 @@ final class Fusion {
         return maker[value] >= 0 && folded[maker[value]] && users[value] == 1;
     }
 
-    /** Returns a node that also does what leads to it, without what the device refuses to do in one kernel with it. */
+    /**
+     * Returns node {@code i} with its parts fused, without those that the device refuses to run in one kernel with it.
+     */
     private Node fused(int i) {
         while (hasParts(i)) {
             Node fused = fuse(i);
@@ -164,7 +167,7 @@ final class Fusion {
         return nodes.get(i);
     }
 
-    /** Takes a chain that is refused apart before the first of its steps with which it is. */
+    /** Splits a refused chain before the first step that makes the device refuse it. */
     private void cut(int i) {
         List<Integer> steps = new ArrayList<>();
         collect(i, new ArrayList<>(), steps);

@@ -14,7 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** An operation of a program: its operands and results as numbers of values, and, once planned, as tensors. */
+/** An operation of a program: its operands and results as numbers of values and, once planned, as tensors. */
 final class Node {
     private static final int[] NONE = {};
 
@@ -23,13 +23,13 @@ final class Node {
     final int[] outputs;
     final Spec[] specs;
     final Device device;
-    /** What carries out this and other operations at once, or {@code null}. */
+    /** The kernel that carries out this and other operations together, or {@code null}. */
     private final Chain.Kernel fused;
-    /** The operands, the same in every run. */
+    /** The operands, the same tensors in every run. */
     Tensor[] operands;
-    /** What the backend allocates while it carries the operation out, in the order of its asking. */
+    /** The tensors that the backend allocates while it carries out the operation, in order. */
     final List<Tensor> made = new ArrayList<>();
-    /** Whether its results are the same in every run, so that the first will do. */
+    /** Whether its results are equal in every run, so that those of the first run are reused. */
     boolean constant;
 
     Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device) {
@@ -45,7 +45,7 @@ final class Node {
         this.device = device;
     }
 
-    /** Returns a node in this one's place that also does what leads to it from other operands. */
+    /** Returns a node in place of this one whose {@code kernel} also carries out the nodes that lead to it. */
     Node fused(int[] from, Chain.Kernel kernel) {
         return new Node(op, from, outputs, specs, device, kernel);
     }
@@ -56,7 +56,7 @@ final class Node {
                 ? IntStream.range(0, inputs.length).filter(update::changes).map(i -> inputs[i]).toArray() : NONE;
     }
 
-    /** Tells whether there is nothing to do in a run but the first. */
+    /** Returns whether there is nothing to do in a run but the first. */
     boolean isIdle() {
         return constant || op instanceof View;
     }
@@ -67,7 +67,7 @@ final class Node {
 
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
-        // The gate counts the versions of what updates change, and knows how to move tensors between devices.
+        // Tensor.apply counts versions of updated tensors and transfers tensors between devices.
         if (fused == null
                 && (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View)) {
             return Tensor.apply(renewed, operands);

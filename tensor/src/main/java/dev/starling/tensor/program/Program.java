@@ -16,11 +16,11 @@ import java.util.Objects;
 import java.util.function.Supplier;
 
 /**
- * A piece of work that was seen once and is done again for other inputs: the operations that passed the gate, without
- * the code that called for them. What nobody needs is left out, what does not depend on inputs is computed once, and
- * memory is planned: runs after the first allocate nothing. A device that can do so takes all of it down and does it at
- * one command (a CUDA graph). Chains of elementwise operations become one kernel. Results are those of the work itself:
- * bit for bit on the CPU, to within a rounding where another device brings a product and a sum of a chain together.
+ * The recorded operations of a piece of work, which can be replayed for other inputs without the code that issued them.
+ * Operations whose results are unused are left out, those on constants alone run once, chains of elementwise operations
+ * are fused into one kernel, and memory is planned: runs after the first allocate nothing. A device that supports it
+ * launches the whole program with one command (a CUDA graph). Results are those of the work itself: bit for bit on the
+ * CPU; up to one rounding on a device that fuses the product and the sum of a chain.
  *
  * <pre>{@code
  * var captured = Program.capture(null, in -> new Tensor[] {model.forward(in[0])}, x);
@@ -29,9 +29,9 @@ import java.util.function.Supplier;
  * }
  * }</pre>
  *
- * <p>Everything but the inputs and random numbers stays as it was when captured: tensors that were there before are
- * read where they are (a parameter's present elements), while numbers and branches of the host are part of the
- * program. Whatever the work does beside operations it does once. Confined to one thread at a time.
+ * <p>Only the inputs and random numbers vary from run to run. Tensors that existed before the capture are read in
+ * place, so a run sees a parameter's current elements; numbers and branches of the host are part of the program. Side
+ * effects of the work other than operations happen once, at capture. Confined to one thread at a time.
  */
 public final class Program implements AutoCloseable {
     private final List<Node> nodes;
@@ -39,8 +39,8 @@ public final class Program implements AutoCloseable {
     private final Tensor[] inputs;
     private final int[] outputs;
     private final Tensor[] results;
-    /** What was there before, by which the program knows that it is still right. */
-    private final Tensor[] outside;
+    /** The tensors that existed before the capture; the program is current while none of them is closed. */
+    private final Tensor[] external;
     private final List<Tensor> owned;
     private final Tensor[] values;
     private final Generator generator;
@@ -50,34 +50,34 @@ public final class Program implements AutoCloseable {
     private final Arena arena = new Arena();
     private final Replay replay;
     private final Update[] assigns;
-    /** Inputs and where they are copied to, as many as are {@link #pending}. */
+    /** Pairs of a program input and the tensor to copy into it; {@link #pending} of them are valid. */
     private final Tensor[][] pairs;
     private int pending;
-    /** What a recording changes in place. */
+    /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
     private boolean planned;
     private boolean refused;
     private boolean closed;
     private Recording recording;
 
-    /** What is captured: operations on tensors. */
+    /** The work to capture: operations on tensors. */
     @FunctionalInterface
     public interface Work {
         /** Computes results, some of which may be {@code null}, from inputs. */
         Tensor[] run(Tensor[] inputs);
     }
 
-    /** Is told of the places that {@link #mark} has marked. */
+    /** Receives the marks that {@link #mark} has set. */
     @FunctionalInterface
-    public interface Places {
-        /** What comes before the place is done, or queued; may throw to end the run. */
-        void passed(int label, Tensor[] outputs);
+    public interface MarkListener {
+        /** Called after the operations before the mark have been carried out or queued; may throw to end the run. */
+        void onMark(int label, Tensor[] outputs);
     }
 
     /**
      * A program, and the outputs of the run in which it was captured.
      *
-     * @param program for the runs to come; the caller closes it
+     * @param program for further runs; the caller closes it
      * @param outputs in the current scope, as the work made them
      */
     public record Captured(Program program, Tensor[] outputs) { }
@@ -94,7 +94,7 @@ public final class Program implements AutoCloseable {
         this.generator = generator;
         results = new Tensor[outputs.length];
         owned = capture.owned;
-        outside = capture.given.stream().filter(t -> t != null && !owned.contains(t)).toArray(Tensor[]::new);
+        external = capture.given.stream().filter(t -> t != null && !owned.contains(t)).toArray(Tensor[]::new);
         values = capture.given.toArray(Tensor[]::new);
         blocks = capture.blocks();
         device = nodes.isEmpty() ? specimens[0].device() : nodes.getLast().device;
@@ -109,7 +109,7 @@ public final class Program implements AutoCloseable {
         for (int i = 0; i < inputs.length; i++) {
             Tensor like = specimens[i];
             inputs[i] = like.device().backend().hostVisible() ? like.lend(like.spec(), like.shape().contiguousStrides())
-                    : arena.take(like.device(), like.spec().bytes()).lend(like.spec(),
+                    : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(),
                             like.shape().contiguousStrides());
             values[i] = inputs[i];
         }
@@ -118,18 +118,19 @@ public final class Program implements AutoCloseable {
     }
 
     /**
-     * Runs the work and takes down what it does.
+     * Runs the work and captures its operations.
      *
-     * @param generator what the work draws random numbers from, or {@code null} if it draws none; a run draws from it
-     *     as the work would
-     * @param work must use inputs as it is given them, and read no elements on the host
-     * @param inputs at least one; what differs from run to run
-     * @throws TensorException if the work does what cannot be captured; it says what
+     * @param generator the generator from which the work draws random numbers, or {@code null} if it draws none; each
+     *     run advances it as the work would
+     * @param work must use the input tensors that it receives, and must not read elements on the host
+     * @param inputs at least one: the tensors that vary from run to run
+     * @throws TensorException if the work cannot be captured; the message states why
      */
     public static Captured capture(Generator generator, Work work, Tensor... inputs) {
         if (inputs.length == 0 || Interceptor.current() != null) {
             throw TensorException.argument("capture", inputs.length == 0 ? "needs at least one input"
-                    : "nothing can be captured while a program is captured or run", "change it");
+                    : "cannot capture while another program is captured or run", inputs.length == 0
+                    ? "pass what varies from run to run" : "capture before or after the other program");
         }
         requireNoRecorder("capture");
         Tensor[] mine = new Tensor[inputs.length];
@@ -148,28 +149,31 @@ public final class Program implements AutoCloseable {
         return new Captured(new Program(capture, mine, outputs, generator), results);
     }
 
-    /** Marks this place in the work that is being captured, if one is. */
+    /** Sets a mark at this position of the work, if it is being captured. */
     public static void mark(int label) {
         if (Interceptor.current() instanceof Capture capture) {
             capture.mark(label);
         }
     }
 
-    /** Runs {@code body} without capturing what it does. */
-    public static <T> T aside(Supplier<T> body) {
+    /** Runs {@code body} without capturing its operations. */
+    public static <T> T uncaptured(Supplier<T> body) {
         return Interceptor.with(null, body);
     }
 
     private static void requireNoRecorder(String what) {
         if (Recorder.current() != Recorder.NONE) {
-            throw TensorException.argument(what, "a program cannot be seen by a tape or another recorder",
-                    "capture the recording as a part of the work");
+            throw TensorException.argument(what, "no tape or other recorder may be bound",
+                    "use the recorder inside the work");
         }
     }
 
-    /** Tells whether all that the program uses is still there: closed parameters, for example, were replaced. */
+    /**
+     * Returns whether all tensors that the program uses are open; a parameter that was replaced, for example, is
+     * closed.
+     */
     public boolean isCurrent() {
-        for (Tensor t : outside) {
+        for (Tensor t : external) {
             if (t.isClosed()) {
                 return false;
             }
@@ -177,28 +181,29 @@ public final class Program implements AutoCloseable {
         return !closed;
     }
 
-    /** Does the work for other inputs; see {@link #run(Places, Tensor...)}. */
+    /** Runs the program for other inputs; see {@link #run(MarkListener, Tensor...)}. */
     public Tensor[] run(Tensor... given) {
         return run(null, given);
     }
 
     /**
-     * Does the work for other inputs.
+     * Runs the program for other inputs.
      *
-     * @param places is told of marks as they are passed, on a device that does all at one command at the end; or
-     *     {@code null}
-     * @param given of the types and shapes of those at capture, on any device
+     * @param listener called for each mark as the run passes it, or, on a device that launches the whole program with
+     *     one command, for all marks at the end; or {@code null}
+     * @param given tensors of the types and shapes at capture, on any device
      * @return the outputs, valid until the next run; the array is shared
-     * @throws TensorException if inputs do not fit, or what the program uses is closed. A run that fails in another
-     *     way has changed what it had changed by then; if it was the first, the program is closed
+     * @throws TensorException if inputs do not fit, or a tensor that the program uses is closed. A run that fails in
+     *     another way keeps the changes that it made until then; if it was the first run, the program is closed
      */
-    public Tensor[] run(Places places, Tensor... given) {
+    public Tensor[] run(MarkListener listener, Tensor... given) {
         if (!isCurrent()) {
             throw new TensorException(TensorException.Problem.CLOSED, "program", List.of(),
-                    closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it anew");
+                    closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it again");
         }
         if (Interceptor.current() != null) {
-            throw TensorException.argument("program", "a program cannot run inside another one", "run it aside");
+            throw TensorException.argument("program", "a program cannot run inside another one",
+                    "run it in Program.uncaptured");
         }
         requireNoRecorder("program");
         bind(given);
@@ -207,11 +212,11 @@ public final class Program implements AutoCloseable {
         boolean complete = false;
         try {
             if (!planned) {
-                plan(places, now);
+                plan(listener, now);
             } else if (recorded()) {
-                pass(places, 0, nodes.size());
+                notifyMarks(listener, 0, nodes.size());
             } else {
-                replay(places, now);
+                replay(listener, now);
             }
             complete = true;
         } finally {
@@ -230,15 +235,16 @@ public final class Program implements AutoCloseable {
     private void bind(Tensor[] given) {
         if (given.length != inputs.length) {
             throw TensorException.argument("program", "needs " + inputs.length + " inputs, got " + given.length,
-                    "give as many as at capture");
+                    "give as many inputs as at capture");
         }
-        // A run that was refused may have left some.
+        // A run that failed may have left pending pairs.
         pending = 0;
         for (int i = 0; i < given.length; i++) {
             Tensor to = inputs[i];
             if (given[i].dtype() != to.dtype() || !given[i].shape().equals(to.shape())) {
                 throw new TensorException(TensorException.Problem.SHAPE, "program", List.of(to.spec(),
-                        given[i].spec()), "input " + i + " must be as at capture", "capture a program for each shape");
+                        given[i].spec()), "input " + i + " must have the type and shape of the capture",
+                        "capture a program for each shape");
             }
             boolean here = given[i].device() == to.device();
             if (to.device().backend().hostVisible()) {
@@ -252,7 +258,7 @@ public final class Program implements AutoCloseable {
         flush();
     }
 
-    /** Copies an input to its place with the next {@link #flush}: a GPU does all of them at once. */
+    /** Copies a tensor to its program input with the next {@link #flush}: a GPU performs all copies together. */
     private void assign(Tensor to, Tensor from) {
         if (pending > 0 && pairs[0][0].device() != to.device()) {
             flush();
@@ -270,24 +276,24 @@ public final class Program implements AutoCloseable {
         }
     }
 
-    private void plan(Places places, Generator.State now) {
+    private void plan(MarkListener listener, Generator.State now) {
         int mark = 0;
         for (int i = 0; i < nodes.size(); i++) {
             replay.plan(i, now);
-            mark = pass(places, mark, i + 1);
+            mark = notifyMarks(listener, mark, i + 1);
         }
         planned = true;
     }
 
-    private void replay(Places places, Generator.State now) {
+    private void replay(MarkListener listener, Generator.State now) {
         int mark = 0;
         for (int i = 0; i < nodes.size(); i++) {
             replay.run(i, now);
-            mark = pass(places, mark, i + 1);
+            mark = notifyMarks(listener, mark, i + 1);
         }
     }
 
-    /** Lets the device do all of it at one command, if it can. */
+    /** Launches the whole program with one command of the device; returns false if the device does not support that. */
     private boolean recorded() {
         if (!recordable || refused) {
             return false;
@@ -311,7 +317,7 @@ public final class Program implements AutoCloseable {
             tensor.changed();
         }
         if (event != null) {
-            event.done("program", device, size() + " operations at one command");
+            event.done("program", device, size() + " operations in one launch");
         }
         return true;
     }
@@ -320,23 +326,26 @@ public final class Program implements AutoCloseable {
         return generator == null ? null : generator.state();
     }
 
-    /** Tells of the marks from number {@code mark} on that lie at or before {@code done} nodes; returns the next. */
-    private int pass(Places places, int mark, int done) {
+    /**
+     * Notifies the listener of marks from number {@code mark} that lie at or before {@code done} nodes; returns the
+     * next mark.
+     */
+    private int notifyMarks(MarkListener listener, int mark, int done) {
         int next = mark;
         while (next < marks.size() && marks.get(next).node() <= done) {
-            if (places != null) {
-                passed(places, marks.get(next).label());
+            if (listener != null) {
+                notifyMark(listener, marks.get(next).label());
             }
             next++;
         }
         return next;
     }
 
-    private void passed(Places places, int label) {
+    private void notifyMark(MarkListener listener, int label) {
         fill();
         Interceptor.replace(null);
         try {
-            places.passed(label, results);
+            listener.onMark(label, results);
         } finally {
             Interceptor.replace(replay);
         }
@@ -348,22 +357,22 @@ public final class Program implements AutoCloseable {
         }
     }
 
-    /** Returns how many operations a run carries out. */
+    /** Returns the number of operations that a run carries out. */
     public int size() {
         return (int) nodes.stream().filter(node -> !node.isIdle()).count();
     }
 
-    /** Returns how much memory the program holds on to, in bytes. */
+    /** Returns the size of the program's memory in bytes. */
     public long bytes() {
         return arena.bytes();
     }
 
-    /** Tells whether its device does all of it at one command. */
+    /** Returns whether its device launches the whole program with one command. */
     public boolean isRecorded() {
         return recording != null;
     }
 
-    /** Gives the memory back; outputs of runs are closed with it. */
+    /** Frees the program's memory, and with it the outputs of its runs. */
     @Override
     public void close() {
         closed = true;

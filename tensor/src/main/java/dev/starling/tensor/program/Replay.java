@@ -10,20 +10,20 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Carries out the nodes of a program. In the first run each backend is watched for what it allocates, which is laid out
- * in an {@link Arena}; from then on it is given the same tensors again, so that nothing is allocated.
+ * Carries out the nodes of a program. The first run plans memory: what each backend allocates is placed in an
+ * {@link Arena}. Later runs return the same tensors to the backend, so that nothing is allocated.
  */
 final class Replay implements Interceptor {
     private final List<Node> nodes;
     private final int[] group;
     private final int[] lastUse;
     private final Arena arena;
-    /** By value: where it is. */
+    /** The tensor of each value. */
     private final Tensor[] values;
     private final Generator.State start;
     private final Arena.Slot[] slots;
     private Node active;
-    private int asked;
+    private int requested;
     private boolean planning;
     private Arena.Slot[] fresh = new Arena.Slot[8];
 
@@ -77,7 +77,7 @@ final class Replay implements Interceptor {
         }
     }
 
-    // ---- those that follow ----
+    // ---- later runs ----
 
     /** Runs a node again. */
     void run(int i, Generator.State now) {
@@ -94,7 +94,7 @@ final class Replay implements Interceptor {
         }
     }
 
-    /** Returns the operation to run: random numbers start as far from the generator's place as when captured. */
+    /** Returns the operation to run; random numbers keep their distance from the generator's state at capture. */
     private Op renewed(Node node, Generator.State now) {
         return node.op instanceof Random random
                 ? random.at(now.seed(), now.counter() + (random.counter() - start.counter())) : node.op;
@@ -102,26 +102,26 @@ final class Replay implements Interceptor {
 
     private void begin(Node node, boolean first) {
         active = node;
-        asked = 0;
+        requested = 0;
         planning = first;
     }
 
     @Override
     public Tensor allocate(Spec spec, long[] strides) {
         if (planning) {
-            if (asked == fresh.length) {
-                fresh = Arrays.copyOf(fresh, asked * 2);
+            if (requested == fresh.length) {
+                fresh = Arrays.copyOf(fresh, requested * 2);
             }
-            // What is made in the first run alone must not lie where later runs put values before that place.
-            fresh[asked] = active.constant ? arena.fresh(spec.device(), spec.bytes())
-                    : arena.take(spec.device(), spec.bytes());
-            Tensor tensor = fresh[asked++].lend(spec, strides);
+            // A result of the first run alone must not share memory with values that later runs compute before it.
+            fresh[requested] = active.constant ? arena.fresh(spec.device(), spec.bytes())
+                    : arena.acquire(spec.device(), spec.bytes());
+            Tensor tensor = fresh[requested++].lend(spec, strides);
             active.made.add(tensor);
             return tensor;
         }
-        // What a backend has kept for itself the first time it does not ask for again.
-        while (asked < active.made.size()) {
-            Tensor next = active.made.get(asked++);
+        // A tensor that the backend cached in the first run is not requested again.
+        while (requested < active.made.size()) {
+            Tensor next = active.made.get(requested++);
             if (next.spec().equals(spec) && Arrays.equals(next.strides(), strides)) {
                 return next;
             }
@@ -130,8 +130,8 @@ final class Replay implements Interceptor {
     }
 
     @Override
-    public void ran(Op op, Tensor[] inputs, Tensor[] outputs) { }
+    public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) { }
 
     @Override
-    public void read(Tensor tensor) { }
+    public void onRead(Tensor tensor) { }
 }

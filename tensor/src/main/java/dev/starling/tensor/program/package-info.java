@@ -1,2 +1,4 @@
-/** Pieces of work that were seen once and are done again without the code that described them. */
+/**
+ * Captured programs: the operations of a piece of work, recorded once and replayed without the code that issued them.
+ */
 package dev.starling.tensor.program;

@@ -6,14 +6,14 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 
 /**
- * The elements of a tensor in host memory, numbered in row-major order whatever its strides are. Reads and writes
- * convert between the tensor's type and {@code double} or, exactly for integers, {@code long}.
+ * The elements of a tensor in host memory, numbered in row-major order whatever the strides. Reads and writes convert
+ * between the tensor's type and {@code double} or, exactly for integers, {@code long}.
  */
 final class Elements {
     private final DType dtype;
     private final long address;
     private final long[] sizes;
-    /** Distances between neighbours, in elements. */
+    /** Distances between neighbours in elements. */
     private final long[] strides;
     private final boolean dense;
 
@@ -45,7 +45,7 @@ final class Elements {
         return new Elements(tensor.dtype(), tensor.address(), shape.dims(), strides);
     }
 
-    /** Returns the same elements numbered with dimension {@code order[i]} as the {@code i}-th. */
+    /** Returns the same elements, numbered with dimension {@code order[i]} as the {@code i}-th. */
     Elements permuted(int... order) {
         long[] permutedSizes = new long[order.length];
         long[] permutedStrides = new long[order.length];
@@ -56,7 +56,9 @@ final class Elements {
         return new Elements(dtype, address, permutedSizes, permutedStrides);
     }
 
-    /** Returns the same elements numbered with dimension {@code axis} as the last, so that each line is a run. */
+    /**
+     * Returns the same elements, numbered with dimension {@code axis} as the last, so that each line is consecutive.
+     */
     Elements alongLast(int axis) {
         int[] order = new int[sizes.length];
         for (int i = 0; i < order.length; i++) {

@@ -43,12 +43,12 @@ final class ReferenceAttention {
         }
     }
 
-    /** How many keys there are for a query, of which the mask may still hide some. */
+    /** Returns the number of keys that a query can see; the mask may still hide some. */
     private int visible(long row) {
         return op.causal() ? (int) Math.min(keys, row % queries + 1) : keys;
     }
 
-    /** Computes the scores of a query, numbered through all heads; those of hidden keys are -∞. */
+    /** Computes the scores of a query, which is numbered through all heads; those of hidden keys are -∞. */
     private void score(long row) {
         long head = row / queries;
         for (int j = 0; j < keys; j++) {
@@ -68,17 +68,17 @@ final class ReferenceAttention {
         Elements log = Elements.of(logs);
         for (long row = 0; row < logs.count(); row++) {
             score(row);
-            double greatest = Double.NEGATIVE_INFINITY;
+            double max = Double.NEGATIVE_INFINITY;
             for (int j = 0; j < visible(row); j++) {
-                greatest = Math.max(greatest, scores[j]);
+                max = Math.max(max, scores[j]);
             }
-            boolean blind = greatest == Double.NEGATIVE_INFINITY;
+            boolean blind = max == Double.NEGATIVE_INFINITY;
             double sum = 0;
             for (int j = 0; j < visible(row); j++) {
-                scores[j] = blind ? 0 : StrictMath.exp(scores[j] - greatest);
+                scores[j] = blind ? 0 : StrictMath.exp(scores[j] - max);
                 sum += scores[j];
             }
-            log.set(row, blind ? Double.NEGATIVE_INFINITY : greatest + StrictMath.log(sum));
+            log.set(row, blind ? Double.NEGATIVE_INFINITY : max + StrictMath.log(sum));
             for (int e = 0; e < depth; e++) {
                 double total = 0;
                 for (int j = 0; j < visible(row); j++) {

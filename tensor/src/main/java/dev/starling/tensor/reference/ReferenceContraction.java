@@ -4,7 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Contraction;
 
-/** Sums of products, one output at a time. */
+/** Sums of products, one output element at a time. */
 final class ReferenceContraction {
     private ReferenceContraction() {
     }

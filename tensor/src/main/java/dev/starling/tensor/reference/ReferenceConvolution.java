@@ -5,14 +5,14 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 
 /**
- * A convolution is a set of triples (element of x, element of the weight, element of y); each of the three operations
- * sums over it the products of two into the third.
+ * A convolution is a set of triples (element of x, element of the weight, element of y). Each of the three operations
+ * sums over that set the products of two elements into the third.
  */
 final class ReferenceConvolution {
     private ReferenceConvolution() {
     }
 
-    /** Takes a triple of element numbers. */
+    /** Receives a triple of element numbers. */
     private interface Triple {
         void accept(long x, long weight, long y);
     }
@@ -88,7 +88,7 @@ final class ReferenceConvolution {
         }
     }
 
-    /** Returns which element of x's plane meets a kernel element at an output's place, -1 in the padding. */
+    /** Returns the element of x's plane that a kernel element reads at an output position, or -1 in the padding. */
     private static long inputPlace(Convolution.Geometry g, Shape input, long[] place, long[] kernel) {
         long at = 0;
         for (int d = 0; d < place.length; d++) {

@@ -12,7 +12,7 @@ import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
 
-/** Elementwise operations: one expression for floats and, where the operation takes them, one for integers. */
+/** Elementwise operations: one expression for floats and, if the operation supports them, one for integers. */
 final class ReferenceElementwise {
     private ReferenceElementwise() {
     }
@@ -79,7 +79,7 @@ final class ReferenceElementwise {
         };
     }
 
-    /** Returns the number of the type that is nearest: an end of a range may lie beyond it. */
+    /** Returns the number of the type that is nearest to {@code value}; the bound of a range may be beyond the type. */
     private static long saturated(DType type, long value) {
         return switch (type) {
             case I32 -> Math.clamp(value, Integer.MIN_VALUE, Integer.MAX_VALUE);
@@ -90,7 +90,7 @@ final class ReferenceElementwise {
     }
 
     private static AssertionError analysis(Elementwise op) {
-        return new AssertionError(op.name() + " was let through by infer though it needs a floating type");
+        return new AssertionError(op.name() + " needs a floating type, but infer accepted another");
     }
 
     private static double floating(Binary op, double a, double b) {

@@ -25,9 +25,9 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 
 /**
- * Every operation, plainly: operands of any strides and types, floating results computed in double precision and
- * rounded once to the type of the output, integers computed in 64 bits and wrapped around. Backends whose memory the
- * host sees may fall back on it.
+ * Every operation in its plainest form: operands of any strides and types; floating results computed in double
+ * precision and rounded once to the output's type; integers computed in 64 bits with wrap-around. Backends in host
+ * memory may use it for operations without a kernel of their own.
  */
 public final class ReferenceKernels {
     private ReferenceKernels() {
@@ -37,7 +37,7 @@ public final class ReferenceKernels {
      * Carries out {@code op}.
      *
      * @param inputs operands in host memory
-     * @param outputs what {@code infer} returned; allocated in row-major order on their own devices
+     * @param outputs the specs that {@code infer} returned; allocated in row-major order on their own devices
      * @throws dev.starling.tensor.TensorException if an index is out of range
      */
     public static Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
@@ -72,7 +72,7 @@ public final class ReferenceKernels {
             case Fill o -> ReferenceRandom.fill(o, out[0]);
             case Update o -> ReferenceUpdate.run(o, in);
             case Transfer o -> ReferenceMovement.copy(in[0], out[0]);
-            case View o -> throw new AssertionError("a view has been made already: " + o);
+            case View o -> throw new AssertionError("views never reach a backend: " + o);
         }
     }
 

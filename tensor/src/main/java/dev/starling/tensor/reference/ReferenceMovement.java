@@ -4,7 +4,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 
-/** Copies elements elsewhere. */
+/** Copies elements. */
 final class ReferenceMovement {
     private ReferenceMovement() {
     }

@@ -5,14 +5,14 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
 
 /**
- * Both normalisations are one: elements fall into groups, channels or rows, that share a mean and a deviation. They
- * differ in which group an element is of, and in which gamma and beta it takes.
+ * Both normalisations share one algorithm: elements belong to groups, channels or rows, that have a common mean and
+ * deviation. They differ in the group of an element, and in its gamma and beta.
  */
 final class ReferenceNormalization {
     private ReferenceNormalization() {
     }
 
-    /** Numbers an element's group, or its gamma and beta. */
+    /** Returns the number of an element's group, or of its gamma and beta. */
     private interface Numbering {
         int of(long element);
     }
@@ -79,11 +79,11 @@ final class ReferenceNormalization {
     }
 
     /**
-     * With x̂ the normalised x and h = g·gamma: dx = (h - mean(h) - x̂·mean(h·x̂))/deviation, dgamma = Σ g·x̂ and
-     * dbeta = Σ g.
+     * With x̂ the normalised x and h = g·gamma: dx = (h - mean(h) - x̂·mean(h·x̂))/deviation, dgamma = Σ g·x̂ and dbeta
+     * = Σ g.
      *
      * @param in g, x, gamma, mean, deviation⁻¹
-     * @param rectified the output, where relu followed, else {@code null}
+     * @param rectified the output if ReLU followed, else {@code null}
      */
     private static void gradient(Tensor[] in, Tensor rectified, Tensor[] out, Numbering group, Numbering weight) {
         Elements gamma = Elements.of(in[2]);

@@ -6,7 +6,7 @@ import dev.starling.tensor.op.Sorting;
 import java.util.Arrays;
 import java.util.Comparator;
 
-/** Running sums and sorting along one dimension. */
+/** Cumulative sums and sorting along one dimension. */
 final class ReferenceOrder {
     private ReferenceOrder() {
     }
@@ -48,7 +48,7 @@ final class ReferenceOrder {
         }
     }
 
-    /** Returns the places of a run's elements in sorted order, equal ones in their own. */
+    /** Returns the positions of a line's elements in sorted order; the sort is stable. */
     private static Integer[] order(Elements x, long first, int size, boolean descending) {
         Integer[] order = new Integer[size];
         Arrays.setAll(order, j -> j);
@@ -59,7 +59,7 @@ final class ReferenceOrder {
         return order;
     }
 
-    /** Compares with NaN above all else and both zeros equal. */
+    /** Compares with NaN above all other values and both zeros equal. */
     private static int compare(double a, double b) {
         if (Double.isNaN(a) || Double.isNaN(b)) {
             return Boolean.compare(Double.isNaN(a), Double.isNaN(b));

@@ -4,7 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
 
-/** Folds windows, one at a time. */
+/** Reduces windows, one at a time. */
 final class ReferencePooling {
     private ReferencePooling() {
     }
@@ -85,19 +85,19 @@ final class ReferencePooling {
         }
     }
 
-    /** One window after another. */
+    /** Iterates over the windows. */
     private static final class Windows {
         private final Pooling.Window window;
         private final Shape kernel;
         private final Shape input;
         private final Shape output;
-        /** Where the plane of x begins. */
+        /** The position at which the plane of x begins. */
         private long plane;
-        /** The window's elements within the plane, in row-major order. */
+        /** The positions of the window's elements within the plane, in row-major order. */
         private final long[] inside;
-        /** How many these are. */
+        /** Number of positions in {@link #inside}. */
         private int count;
-        /** How many elements of the window lie in the plane or its padding. */
+        /** Number of elements of the window that are in the plane or its padding. */
         private int padded;
 
         Windows(Pooling.Window window, Shape x, Shape y) {

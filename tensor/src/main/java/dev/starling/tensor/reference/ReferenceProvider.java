@@ -5,7 +5,7 @@ import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
 
-/** Offers the {@code reference} device, which every machine has. */
+/** Provides the {@code reference} device, which every machine has. */
 public final class ReferenceProvider implements BackendProvider {
     @Override
     public String type() {

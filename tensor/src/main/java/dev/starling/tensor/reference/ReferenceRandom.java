@@ -4,7 +4,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Random;
 
-/** Random numbers as their records define them, and tensors of known values. */
+/** Random numbers as their records define them, and tensors filled with known values. */
 final class ReferenceRandom {
     private ReferenceRandom() {
     }

@@ -4,7 +4,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 
-/** Recurrent layers, one sequence after another, step by step. */
+/** Recurrent layers, sequence by sequence and step by step. */
 final class ReferenceRecurrence {
     private final Cell cell;
     private final boolean reverse;
@@ -12,7 +12,7 @@ final class ReferenceRecurrence {
     private final int batch;
     private final int inputs;
     private final int units;
-    /** Rows of the weights. */
+    /** Number of rows of the weights. */
     private final int rows;
     private final Elements x;
     private final Elements h0;
@@ -61,7 +61,7 @@ final class ReferenceRecurrence {
         return lengths == null ? steps : (int) lengths.getLong(n);
     }
 
-    /** Returns which step of a sequence comes {@code i}-th. */
+    /** Returns the step of a sequence that is processed {@code i}-th. */
     private int step(int n, int i) {
         return reverse ? length(n) - 1 - i : i;
     }
@@ -111,7 +111,7 @@ final class ReferenceRecurrence {
         }
     }
 
-    /** Computes a step of a sequence in place and returns what is kept of it. */
+    /** Computes a step of a sequence in place and returns the values to keep. */
     private double[][] advance(long at, double[] h, double[] c) {
         double[] a = new double[rows];
         double[] b = new double[rows];
@@ -192,8 +192,8 @@ final class ReferenceRecurrence {
     }
 
     /**
-     * Returns the gradients of a step's sums, of x's and of h's; {@code dc} becomes that of the cell before, {@code dh}
-     * that of h before as far as it flows past the weights.
+     * Returns the gradients of a step's sums, of x's and of h's. {@code dc} becomes the gradient of the cell before the
+     * step, {@code dh} that of h before the step without the contribution through the weights.
      */
     private double[][] slopes(long at, Elements y, Elements reserve, double[] h, double[] c, double[] dh, double[] dc) {
         double[] a = new double[rows];
@@ -231,7 +231,10 @@ final class ReferenceRecurrence {
         return new double[][] {a, b};
     }
 
-    /** Adds a step's part to the gradients of x, weights and biases, and to {@code dh} what flows by the weights. */
+    /**
+     * Adds a step's contribution to the gradients of x, weights and biases, and the contribution through the weights to
+     * {@code dh}.
+     */
     private void carry(long at, double[][] slopes, double[] h, double[] dh, double[][] sums, int weights) {
         for (int r = 0; r < rows; r++) {
             for (int i = 0; i < inputs; i++) {

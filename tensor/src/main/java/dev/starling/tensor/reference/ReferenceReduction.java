@@ -4,14 +4,14 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 
-/** Folds each run of elements into one. */
+/** Reduces each line of elements to one. */
 final class ReferenceReduction {
     private ReferenceReduction() {
     }
 
     static void run(Reduction op, Tensor x, Tensor y) {
         long extent = op.axes().extent(x.shape());
-        Elements from = Elements.of(x).permuted(foldedLast(op.axes(), x.rank()));
+        Elements from = Elements.of(x).permuted(reducedLast(op.axes(), x.rank()));
         Elements to = Elements.of(y);
         for (long i = 0; i < y.count(); i++) {
             long first = i * extent;
@@ -31,8 +31,10 @@ final class ReferenceReduction {
         }
     }
 
-    /** The order of dimensions in which those to fold come last, and so each output's elements form a run. */
-    private static int[] foldedLast(Axes axes, int rank) {
+    /**
+     * Returns the order of dimensions with the reduced ones last, so that the elements of each output are consecutive.
+     */
+    private static int[] reducedLast(Axes axes, int rank) {
         int[] order = new int[rank];
         int n = 0;
         for (int i = 0; i < rank; i++) {
@@ -88,24 +90,24 @@ final class ReferenceReduction {
         return n;
     }
 
-    /** Returns which of the run is the first greatest or least, or the first NaN. */
-    static long extreme(Elements x, long first, long extent, boolean greatest) {
+    /** Returns the position of the line's first maximum or minimum, or of the first NaN. */
+    static long extreme(Elements x, long first, long extent, boolean max) {
         long best = 0;
         for (long j = 1; j < extent; j++) {
-            if (beats(x, first + j, first + best, greatest)) {
+            if (beats(x, first + j, first + best, max)) {
                 best = j;
             }
         }
         return best;
     }
 
-    /** Tells whether element {@code i} replaces {@code best}: it is greater or less, or the first NaN. */
-    static boolean beats(Elements x, long i, long best, boolean greatest) {
+    /** Returns whether element {@code i} replaces {@code best}: it is larger or smaller, or the first NaN. */
+    static boolean beats(Elements x, long i, long best, boolean max) {
         if (!x.floating()) {
-            return greatest ? x.getLong(i) > x.getLong(best) : x.getLong(i) < x.getLong(best);
+            return max ? x.getLong(i) > x.getLong(best) : x.getLong(i) < x.getLong(best);
         }
         double a = x.get(i);
         double b = x.get(best);
-        return !Double.isNaN(b) && (Double.isNaN(a) || (greatest ? a > b : a < b));
+        return !Double.isNaN(b) && (Double.isNaN(a) || (max ? a > b : a < b));
     }
 }

@@ -10,7 +10,7 @@ import dev.starling.tensor.op.Selection;
 import java.util.Arrays;
 import java.util.List;
 
-/** Reads and writes at indices, each of which is checked. */
+/** Reads and writes at indices; each index is checked. */
 final class ReferenceSelection {
     private ReferenceSelection() {
     }
@@ -83,7 +83,10 @@ final class ReferenceSelection {
         sums.store(out);
     }
 
-    /** Returns, for each element of {@code index}, which element of {@code x} it names along {@code axis}. */
+    /**
+     * Returns, for each element of {@code index}, the number of the element of {@code x} that it selects along
+     * {@code axis}.
+     */
     private static long[] places(Op op, Tensor[] in, Tensor x, Tensor index, int axis) {
         Elements indices = Elements.of(index);
         long[] strides = x.shape().contiguousStrides();
@@ -113,7 +116,7 @@ final class ReferenceSelection {
         }
         if (found != op.count()) {
             throw new TensorException(Problem.ARGUMENT, op.name(), List.of(x.spec()),
-                    "there are " + found + " elements that are not 0, told were " + op.count(),
+                    "there are " + found + " elements that are not 0, but count is " + op.count(),
                     "count them first, or use the method nonzero");
         }
     }
@@ -135,10 +138,10 @@ final class ReferenceSelection {
         return index < 0 ? index + size : index;
     }
 
-    static TensorException outOfRange(Op op, long index, long position, long least, long most, Tensor... operands) {
+    static TensorException outOfRange(Op op, long index, long position, long min, long max, Tensor... operands) {
         List<Spec> specs = Arrays.stream(operands).map(Tensor::spec).toList();
         return new TensorException(Problem.INDEX, op.name(), specs,
-                "index " + index + " at position " + position + " must lie between " + least + " and " + most,
+                "index " + index + " at position " + position + " must lie between " + min + " and " + max,
                 "correct the index");
     }
 

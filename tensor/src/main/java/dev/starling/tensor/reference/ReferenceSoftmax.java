@@ -16,22 +16,22 @@ final class ReferenceSoftmax {
         Elements y = Elements.of(out).alongLast(op.axis());
         int size = Math.toIntExact(out.size(op.axis()));
         for (long line = 0; line < out.count(); line += size) {
-            double greatest = 0;
+            double max = 0;
             double logSum = 0;
             double dot = 0;
             double sum = 0;
             switch (op) {
                 case Softmax.Exponentials _, Softmax.Logarithms _ -> {
-                    greatest = greatest(a, line, size);
-                    logSum = logSum(a, line, size, greatest);
+                    max = max(a, line, size);
+                    logSum = logSum(a, line, size, max);
                 }
                 case Softmax.ExponentialsGradient o -> dot = dot(a, b, line, size);
                 case Softmax.LogarithmsGradient o -> sum = sum(b, line, size);
             }
             for (long i = line; i < line + size; i++) {
                 y.set(i, switch (op) {
-                    case Softmax.Exponentials o -> StrictMath.exp(a.get(i) - greatest - logSum);
-                    case Softmax.Logarithms o -> a.get(i) - greatest - logSum;
+                    case Softmax.Exponentials o -> StrictMath.exp(a.get(i) - max - logSum);
+                    case Softmax.Logarithms o -> a.get(i) - max - logSum;
                     case Softmax.ExponentialsGradient o -> a.get(i) * (b.get(i) - dot);
                     case Softmax.LogarithmsGradient o -> b.get(i) - StrictMath.exp(a.get(i)) * sum;
                 });
@@ -46,19 +46,22 @@ final class ReferenceSoftmax {
         }
     }
 
-    private static double greatest(Elements x, long line, int size) {
-        double greatest = Double.NEGATIVE_INFINITY;
+    private static double max(Elements x, long line, int size) {
+        double max = Double.NEGATIVE_INFINITY;
         for (long i = line; i < line + size; i++) {
-            greatest = Math.max(greatest, x.get(i));
+            max = Math.max(max, x.get(i));
         }
-        return greatest;
+        return max;
     }
 
-    /** The logarithm of the sum of exponentials of distances from the greatest; added to that it would be lost. */
-    private static double logSum(Elements x, long line, int size, double greatest) {
+    /**
+     * Returns the logarithm of the sum of exponentials, relative to the maximum; added to the maximum it would lose
+     * digits.
+     */
+    private static double logSum(Elements x, long line, int size, double max) {
         double sum = 0;
         for (long i = line; i < line + size; i++) {
-            sum += StrictMath.exp(x.get(i) - greatest);
+            sum += StrictMath.exp(x.get(i) - max);
         }
         return StrictMath.log(sum);
     }
@@ -88,15 +91,15 @@ final class ReferenceSoftmax {
         for (long r = 0; r < target.count(); r++) {
             boolean ignored = classes.getLong(r) == op.ignored();
             long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, logits, target);
-            double greatest = greatest(x, r * size, size);
-            double logSum = logSum(x, r * size, size, greatest);
+            double max = max(x, r * size, size);
+            double logSum = logSum(x, r * size, size, max);
             double sum = 0;
             for (int c = 0; c < size; c++) {
                 double q = share(op.smoothing(), size, c == wanted);
-                sum -= q == 0 ? 0 : q * (x.get(r * size + c) - greatest - logSum);
+                sum -= q == 0 ? 0 : q * (x.get(r * size + c) - max - logSum);
             }
             losses.set(r, ignored ? 0 : sum);
-            kept.set(2 * r, Double.isNaN(logSum) ? Double.NaN : greatest);
+            kept.set(2 * r, Double.isNaN(logSum) ? Double.NaN : max);
             kept.set(2 * r + 1, logSum);
         }
     }
@@ -119,7 +122,7 @@ final class ReferenceSoftmax {
         }
     }
 
-    /** The probability q that smoothed targets give to a class. */
+    /** Returns the probability q that smoothed targets give to a class. */
     private static double share(double smoothing, int classes, boolean wanted) {
         return smoothing / classes + (wanted ? 1 - smoothing : 0);
     }

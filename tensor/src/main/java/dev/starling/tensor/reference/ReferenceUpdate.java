@@ -3,7 +3,7 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 
-/** Operations that change their first operand, and state of its own, in place. */
+/** Operations that change their first operand, and their state, in place. */
 final class ReferenceUpdate {
     private ReferenceUpdate() {
     }
@@ -39,7 +39,7 @@ final class ReferenceUpdate {
         }
     }
 
-    /** Copies by way of a third place, because target and source may overlap. */
+    /** Copies through temporary memory, because target and source may overlap. */
     private static void assign(Tensor target, Tensor source) {
         Elements from = Elements.of(source, target.shape());
         Elements to = Elements.of(target);

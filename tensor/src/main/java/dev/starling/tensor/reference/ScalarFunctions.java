@@ -5,7 +5,7 @@ import dev.starling.tensor.op.Unary;
 
 /** Functions of double-precision numbers. Special values are those of IEEE 754 and NumPy. */
 final class ScalarFunctions {
-    /** Above it x² + 1 rounds to x², and both inverse hyperbolic functions to ln 2x. */
+    /** Above this value x² + 1 rounds to x², and both inverse hyperbolic functions to ln 2x. */
     private static final double LARGE = 1e9;
 
     private ScalarFunctions() {
@@ -47,14 +47,17 @@ final class ScalarFunctions {
         };
     }
 
-    /** An activation of {@code x}, or its gradient, where {@code x} may be the output and {@code g} flows in. */
+    /**
+     * Returns an activation of {@code x}, or the gradient, where {@code x} may be the output and {@code g} is the
+     * incoming gradient.
+     */
     static double of(Activation op, double x, double g) {
         return switch (op) {
             case Activation.Relu o -> Math.max(x, 0);
             case Activation.LeakyRelu o -> x > 0 ? x : o.slope() * x;
             case Activation.Elu o -> x > 0 ? x : o.alpha() * StrictMath.expm1(x);
             case Activation.Sigmoid o -> sigmoid(x);
-            // Of an x far below 0 the exponential of -x overflows before the result is 0.
+            // For x far below 0 the exponential of -x overflows before the result is 0.
             case Activation.Silu o -> x < -1 ? x * StrictMath.exp(x) / (1 + StrictMath.exp(x))
                     : x / (1 + StrictMath.exp(-x));
             case Activation.Softplus o -> Math.max(x, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(x)));
@@ -82,16 +85,16 @@ final class ScalarFunctions {
         if (!tanh) {
             return cumulative + x * StrictMath.exp(-x * x / 2) / Math.sqrt(2 * Math.PI);
         }
-        // With Φ = ½(1 + t): Φ' = ½(1 - t²)·u' = 2Φ(1 - Φ)·u', where u is the argument of tanh. An x so great that
-        // Φ is 0 or 1 may be infinite.
+        // With Φ = ½(1 + t): Φ' = ½(1 - t²)·u' = 2Φ(1 - Φ)·u', where u is the argument of tanh. Where Φ is 0 or 1, x
+        // may be infinite.
         double spread = 2 * cumulative * (1 - cumulative);
         double inner = Math.sqrt(2 / Math.PI) * (1 + 3 * 0.044715 * x * x);
         return spread == 0 ? cumulative : cumulative + x * spread * inner;
     }
 
     /**
-     * The error function by its series {@code 2/√π·e^(-x²)·Σ 2ⁿx²ⁿ⁺¹/(1·3···(2n+1))}, whose terms have one sign.
-     * (Abramowitz and Stegun, 7.1.6)
+     * Returns the error function by its series {@code 2/√π·e^(-x²)·Σ 2ⁿx²ⁿ⁺¹/(1·3···(2n+1))}, whose terms have the same
+     * sign. (Abramowitz and Stegun, 7.1.6)
      */
     static double erf(double x) {
         if (Double.isNaN(x)) {
@@ -122,7 +125,9 @@ final class ScalarFunctions {
         return x > LARGE ? StrictMath.log(x) + StrictMath.log(2) : StrictMath.log1p(t + Math.sqrt(2 * t + t * t));
     }
 
-    /** As C and NumPy have it: where Java says NaN, 1 to any power is 1 and so is -1 to an infinite one. */
+    /**
+     * Special cases as in C and NumPy: where Java returns NaN, 1 to any power is 1, and so is -1 to an infinite power.
+     */
     static double pow(double a, double b) {
         return a == 1 || a == -1 && Double.isInfinite(b) ? 1 : StrictMath.pow(a, b);
     }
@@ -135,7 +140,7 @@ final class ScalarFunctions {
         return r < 0 != b < 0 ? r + b : r;
     }
 
-    /** The floor of the exact quotient, which may be less than that of the rounded one; a/b if b is 0. */
+    /** Returns the floor of the exact quotient, which may be less than that of the rounded one; a/b if b is 0. */
     static double floorDivide(double a, double b) {
         if (b == 0) {
             return a / b;

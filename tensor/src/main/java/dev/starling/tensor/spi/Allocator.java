@@ -1,18 +1,18 @@
 package dev.starling.tensor.spi;
 
-/** A device's caching allocator. Safe for use by several threads. */
+/** A device's caching allocator. Thread-safe. */
 public interface Allocator {
     /**
-     * Lends a block of at least {@code bytes}; its content is undefined.
+     * Allocates a block of at least {@code bytes} with undefined content.
      *
-     * @throws dev.starling.tensor.TensorException if memory is exhausted after the cache was given back
+     * @throws dev.starling.tensor.TensorException if memory is exhausted even after the cache was trimmed
      */
     Block allocate(long bytes);
 
-    /** Takes a block back into the cache. */
+    /** Returns a block to the cache. */
     void free(Block block);
 
-    /** Gives cached memory back to the system. */
+    /** Frees cached memory to the system. */
     void trim();
 
     /** Returns the counters. */

@@ -8,30 +8,31 @@ import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import java.util.function.IntConsumer;
 
-/** Carries out operations on one device. Safe for use by several threads. */
+/** Carries out operations on one device. Thread-safe. */
 public interface Backend {
-    /** What an operation that works in place puts out. */
+    /** The outputs of an operation that works in place. */
     Spec[] NO_OUTPUTS = {};
 
-    /** Returns the device's memory. */
+    /** Returns the device's memory allocator. */
     Allocator memory();
 
-    /** Tells whether the host can read and write the device's memory at its addresses. */
+    /** Returns whether the host can read and write the device's memory at its addresses. */
     boolean hostVisible();
 
     /**
-     * Carries out {@code op} and returns its outputs, allocated with {@link Tensor#allocate}; an op that works in place
-     * ({@link dev.starling.tensor.op.Update}) returns none.
+     * Carries out {@code op} and returns its outputs, allocated with {@link Tensor#allocate}; an operation that works
+     * in place ({@link dev.starling.tensor.op.Update}) returns none.
      *
-     * @param inputs operands as they came through {@link Tensor#apply}: open, on this device, checked by {@code infer}
+     * @param inputs operands from {@link Tensor#apply}: open, on this device, checked by {@code infer}
      * @param outputs what {@code infer} returned
      */
     Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs);
 
     /**
-     * Carries out updates that came through {@link Tensor#applyAll}: open, on this device, checked by {@code infer}.
+     * Carries out updates from {@link Tensor#applyAll}: open, on this device, checked by {@code infer}.
      *
-     * @param guard one floating number on this device, or {@code null}; where it is infinite or NaN, nothing is changed
+     * @param guard one floating number on this device, or {@code null}; if it is infinite or NaN, no update changes
+     *     anything
      */
     default void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
         if (guard != null && !Double.isFinite(guard.item())) {
@@ -42,7 +43,7 @@ public interface Backend {
         }
     }
 
-    /** Tells whether all elements of a tensor of this device are finite; waits for the device. */
+    /** Returns whether all elements of a tensor of this device are finite; waits for the device. */
     default boolean isFinite(Tensor x) {
         try (Scope scope = Scope.open("finite")) {
             return x.isFinite().all().item() != 0;
@@ -50,25 +51,25 @@ public interface Backend {
     }
 
     /**
-     * Tells whether convolutions read weights fastest where they lie {@link ChannelsLast}, and make their gradients so;
-     * others then cost a copy in each pass.
+     * Returns whether convolutions on this device read {@link ChannelsLast} weights fastest, and give their gradients
+     * that layout; weights in another layout then cost a copy in each pass.
      */
     default boolean convolvesChannelsLast() {
         return false;
     }
 
     /**
-     * Returns how many bytes a recurrent layer that keeps its reserve keeps in a form of this device's own: its reserve
-     * is then u8 of that size. The same operands are always answered the same.
+     * Returns the size in bytes of a reserve whose format is this device's own, for a recurrent layer that keeps one:
+     * the reserve is then u8 of that size. The result depends only on the operands.
      *
-     * @param operands checked, as {@link #run} will be given them
-     * @return 0 for the form that {@link Recurrence} defines
+     * @param operands the checked operands of a later {@link #run}
+     * @return 0 for the format that {@link Recurrence} defines
      */
     default long reserveBytes(Recurrence.Forward op, Spec... operands) {
         return 0;
     }
 
-    /** Returns what connects this device to others of its kind, or {@code null}. */
+    /** Returns the collectives between this device and others of its kind, or {@code null}. */
     default DeviceCollectives collectives() {
         return null;
     }
@@ -76,22 +77,22 @@ public interface Backend {
     /** Copies {@code bytes} from host memory to this device's; returns when the host memory may change again. */
     void upload(long hostAddress, long deviceAddress, long bytes);
 
-    /** Copies {@code bytes} from this device's memory to the host's; returns when they are there. */
+    /** Copies {@code bytes} from this device's memory to the host's; returns when the copy is complete. */
     void download(long deviceAddress, long hostAddress, long bytes);
 
     /**
-     * Takes down what the parts of a piece of work queue, without doing it. Everything has been run before, at the same
-     * addresses, which stay the work's own as long as the recording is open.
+     * Records the device work that the parts would queue, without running it (graph capture). All parts have run
+     * before, at the same addresses, which remain valid and unshared as long as the recording is open.
      *
-     * @param parts how many there are
-     * @param part runs the host code of one
-     * @return the recording, or {@code null} if this device takes nothing down, or something that waits for it
+     * @param parts number of parts
+     * @param part runs the host code of one part
+     * @return the recording, or {@code null} if this device does not record, or if a part waits for the device
      */
     default Recording record(int parts, IntConsumer part) {
         return null;
     }
 
-    /** Makes an uploader, whose copies run beside the device's other work where the device can do that. */
+    /** Makes an uploader, whose copies overlap the device's other work if the device supports that. */
     default Uploader uploader() {
         return new Uploader() {
             @Override
@@ -108,23 +109,23 @@ public interface Backend {
     }
 
     /**
-     * Lets the device copy to and from memory of the host by itself; where it cannot, the host waits for each copy.
-     * The memory stays until that is closed.
+     * Registers host memory for copies that the device makes asynchronously; on a device without such copies, the host
+     * waits for each. The memory must stay valid until the result is closed.
      */
     default PinnedMemory pin(long hostAddress, long bytes) {
         return new UnpinnedMemory(this, hostAddress);
     }
 
     /**
-     * Makes one kernel of a chain of elementwise operations, whose results differ from theirs by rounding at most.
+     * Makes one kernel of a chain of elementwise operations; its results may differ from theirs by rounding.
      *
-     * @return {@code null} if the operations are to be carried out one by one
+     * @return {@code null} if the operations are to be carried out separately
      */
     default Chain.Kernel fuse(Chain chain) {
         return null;
     }
 
-    /** Tells whether chains may have results of 16 bits between their operations, rounded as if they were stored. */
+    /** Returns whether chains may have 16-bit results between their operations, rounded as if they were stored. */
     default boolean fusesHalves() {
         return false;
     }

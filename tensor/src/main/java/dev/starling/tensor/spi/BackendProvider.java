@@ -5,15 +5,15 @@ import java.util.List;
 
 /** Finds a backend through {@link java.util.ServiceLoader}. */
 public interface BackendProvider {
-    /** Returns the device type that it serves, for example {@code cpu}. */
+    /** Returns the device type of its backend, for example {@code cpu}. */
     String type();
 
-    /** Looks for devices; never throws, never starts one. */
+    /** Looks for devices; never throws and never starts a device. */
     Probe probe();
 
     /**
-     * Returns the libraries that it makes use of, those that are missing among them; none where there is no device.
-     * Looking for them may take seconds, and loads them. Never throws.
+     * Returns the native libraries that the backend uses, including those that are missing; none if there is no device.
+     * May take seconds, and loads the libraries. Never throws.
      */
     default List<Library> libraries() {
         return List.of();

@@ -1,6 +1,6 @@
 package dev.starling.tensor.spi;
 
-/** A piece of device memory on loan from an {@link Allocator}. */
+/** A block of device memory from an {@link Allocator}. */
 public class Block {
     private final long address;
     private final long capacity;

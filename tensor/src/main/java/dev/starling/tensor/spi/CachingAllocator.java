@@ -7,20 +7,19 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Keeps what is freed and lends it out again. Sizes are rounded up to a few classes per power of two; freed blocks wait
- * in their class, most recently used first, so that what is still in a processor's caches is lent out next. Small
- * blocks are cut from slabs, large ones are asked for one by one; {@link #trim} gives back those of which nothing is
- * lent out.
+ * Keeps freed blocks for reuse. Sizes are rounded up to a few classes per power of two. Each class reuses its most
+ * recently freed block first, which a processor's caches may still hold. Small blocks are cut from slabs, large ones
+ * are requested individually; {@link #trim} frees large blocks and slabs of which nothing is in use.
  */
 public final class CachingAllocator implements Allocator {
     private final MemorySource source;
     private final Sizes sizes;
     private final Object lock = new Object();
     private final Bin[] bins;
-    private final int logLeast;
+    private final int logMin;
     private final int logParts;
     private final List<Slab> slabs = new ArrayList<>();
-    /** The slab that blocks are cut from, and what is left of it. */
+    /** The slab from which blocks are cut; {@link #next} to {@link #end} is what remains of it. */
     private Slab slab;
     private long next;
     private long end;
@@ -30,32 +29,33 @@ public final class CachingAllocator implements Allocator {
     private long allocations;
 
     /**
-     * How memory is cut.
+     * The size classes.
      *
      * @param least size of the smallest block, a power of two
-     * @param perPower classes for each power of two, itself one; a block wastes at most one part of as many
-     * @param alignment that sizes are rounded up to, a power of two
-     * @param slab what is asked for at once for small blocks
-     * @param large from what size on blocks are asked for one by one; less than a slab
+     * @param perPower classes for each power of two, itself a power of two; a block wastes at most one part in that
+     *     many
+     * @param alignment sizes are rounded up to multiples of this power of two
+     * @param slab size of the requests from which small blocks are cut
+     * @param large smallest size of blocks that are requested individually; less than a slab
      */
-    public record Sizes(long least, int perPower, long alignment, long slab, long large) {
+    public record Sizes(long min, int perPower, long alignment, long slab, long large) {
         /** Returns the number of the smallest class whose blocks hold {@code bytes}. */
         int bin(long bytes) {
-            return CachingAllocator.bin(bytes, logLeast(), logParts());
+            return CachingAllocator.bin(bytes, logMin(), logParts());
         }
 
         /** Returns the size of the blocks of a class. */
         long size(int bin) {
             if (bin == 0) {
-                return least;
+                return min;
             }
-            int log = (bin - 1) / perPower + logLeast();
+            int log = (bin - 1) / perPower + logMin();
             long size = (1L << log) + ((bin - 1) % perPower + 1) * (1L << (log - logParts()));
             return (size + alignment - 1) & -alignment;
         }
 
-        private int logLeast() {
-            return Long.numberOfTrailingZeros(least);
+        private int logMin() {
+            return Long.numberOfTrailingZeros(min);
         }
 
         private int logParts() {
@@ -65,7 +65,7 @@ public final class CachingAllocator implements Allocator {
 
     private static final class Slab {
         private final long address;
-        /** Bytes of all blocks that were cut from it, and, while trimming, of those that are not lent out. */
+        /** Bytes of all blocks that were cut from the slab and, while trimming, of those that are not in use. */
         private long cut;
         private long idle;
 
@@ -76,7 +76,7 @@ public final class CachingAllocator implements Allocator {
 
     private static final class Piece extends Block {
         private final int bin;
-        /** {@code null} if it is large. */
+        /** {@code null} for a large block. */
         private final Slab slab;
 
         Piece(long address, long capacity, int bin, Slab slab) {
@@ -111,24 +111,24 @@ public final class CachingAllocator implements Allocator {
     public CachingAllocator(MemorySource source, Sizes sizes) {
         this.source = source;
         this.sizes = sizes;
-        logLeast = sizes.logLeast();
+        logMin = sizes.logMin();
         logParts = sizes.logParts();
         bins = new Bin[sizes.bin(Long.MAX_VALUE) + 1];
         Arrays.setAll(bins, i -> new Bin());
     }
 
-    private static int bin(long bytes, int logLeast, int logParts) {
-        if (bytes <= 1L << logLeast) {
+    private static int bin(long bytes, int logMin, int logParts) {
+        if (bytes <= 1L << logMin) {
             return 0;
         }
         int log = 63 - Long.numberOfLeadingZeros(bytes - 1);
         int part = (int) ((bytes - 1) >>> (log - logParts)) & ((1 << logParts) - 1);
-        return (log - logLeast << logParts) + part + 1;
+        return (log - logMin << logParts) + part + 1;
     }
 
     @Override
     public Block allocate(long bytes) {
-        int bin = bin(bytes, logLeast, logParts);
+        int bin = bin(bytes, logMin, logParts);
         synchronized (lock) {
             Piece piece = bins[bin].pop();
             if (piece == null) {
@@ -170,7 +170,7 @@ public final class CachingAllocator implements Allocator {
         }
         if (address == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
-                    "asked for " + bytes + " bytes with " + live + " live and " + cached + " cached"
+                    "cannot allocate " + bytes + " bytes with " + live + " bytes in use and " + cached + " cached"
                     + source.shortage(), "close scopes earlier or use smaller batches");
         }
         MemoryEvent.emit(source.name(), "allocate", size, live, cached, peak);

@@ -6,35 +6,35 @@ import dev.starling.tensor.op.Elementwise;
 import java.util.List;
 
 /**
- * Elementwise operations that lead to one result, all of whose results have its shape. Values are numbered: operands
- * first, then the steps' results.
+ * Elementwise operations that lead to one result, whose shape all intermediate results have. Values are numbered:
+ * operands first, then the results of the steps.
  *
- * @param operands what is read from memory; they broadcast to the result
- * @param steps in their order; the last one's result is the chain's
+ * @param operands tensors read from memory; they broadcast to the result's shape
+ * @param steps in order; the result of the last step is that of the chain
  */
 public record Chain(List<Spec> operands, List<Step> steps) {
     /**
      * One operation.
      *
-     * @param op what is done
+     * @param op the operation
      * @param of the numbers of its operands
-     * @param result what it gives
+     * @param result the spec of its result
      */
     public record Step(Elementwise op, List<Integer> of, Spec result) { }
 
-    /** A chain as a kernel of its own. */
+    /** A kernel that carries out a chain. */
     @FunctionalInterface
     public interface Kernel {
         /** Returns the result, allocated with {@link Tensor#allocate}. */
         Tensor run(Tensor[] operands);
     }
 
-    /** Returns what the whole chain gives. */
+    /** Returns the spec of the chain's result. */
     public Spec result() {
         return steps.getLast().result();
     }
 
-    /** Returns what is known of a value. */
+    /** Returns the spec of a value. */
     public Spec spec(int value) {
         return value < operands.size() ? operands.get(value) : steps.get(value - operands.size()).result();
     }

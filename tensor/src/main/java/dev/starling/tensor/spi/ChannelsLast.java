@@ -4,7 +4,8 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 
 /**
- * The layout of images in which the channels of a pixel are adjacent: what convolutions make and their neighbours keep.
+ * The layout of images in which the channels of a pixel are adjacent. Convolutions produce it; operations beside them
+ * keep it.
  */
 public final class ChannelsLast {
     private ChannelsLast() {
@@ -24,7 +25,7 @@ public final class ChannelsLast {
         return strides;
     }
 
-    /** Tells whether a tensor lies so; strides of dimensions of size 1 do not matter. */
+    /** Returns whether a tensor has this layout; strides of dimensions of size 1 do not matter. */
     public static boolean holds(Tensor x) {
         Shape shape = x.shape();
         long next = shape.dim(1);

@@ -1,20 +1,20 @@
 package dev.starling.tensor.spi;
 
-/** What sums tensors over devices of one machine that each have a process, or a thread, of their own. */
+/** Collectives between devices of one machine, each of which has a process or thread of its own. */
 public interface DeviceCollectives {
-    /** Returns this device's name, which no other device of the machine has. */
+    /** Returns this device's name, unique on the machine. */
     String device();
 
-    /** Returns what tells a new group from all others, 128 bytes or so: one rank asks, and tells all. */
+    /** Returns a new, unique group identifier of about 128 bytes: one rank makes it and sends it to all ranks. */
     byte[] identifier();
 
     /**
-     * Begins to join a group, as all of its ranks must, each with a device of its own; {@link DeviceGroup#isDone} tells
-     * when they have.
+     * Begins to join a group, as all its ranks must, each with a device of its own. {@link DeviceGroup#isDone} returns
+     * true when all have joined.
      *
-     * @param identifier of the group
-     * @param rank from 0 below {@code world}
-     * @throws dev.starling.tensor.TensorException if the library refuses
+     * @param identifier identifies the group; the same on all ranks
+     * @param rank from 0 to {@code world - 1}
+     * @throws dev.starling.tensor.TensorException if the library reports an error
      */
     DeviceGroup join(byte[] identifier, int rank, int world);
 }

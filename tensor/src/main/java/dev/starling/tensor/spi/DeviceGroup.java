@@ -4,33 +4,35 @@ import dev.starling.tensor.Tensor;
 import java.time.Duration;
 
 /**
- * A device's place in a group that computes sums, beside what else the device does. For one thread, but for
+ * A device's membership in a group that sums tensors while the device does other work. For use by one thread, except
  * {@link #abort}. Methods throw a {@link dev.starling.tensor.TensorException} if the library or the device reports an
- * error; the group is then to be aborted.
+ * error; the caller must then abort the group.
  */
 public interface DeviceGroup extends AutoCloseable {
-    /** Returns whether all that was begun here, joining too, has ended. */
+    /** Returns whether all work that was begun here, including joining, has ended. */
     boolean isDone();
 
     /**
-     * Begins to set a tensor without gaps to its sum over all ranks, who must ask for the same in the same order. It
-     * waits for what was queued on the device before; what is queued later runs beside it, and leaves the tensor alone
-     * until {@link #await}. All ranks get the same bits.
+     * Begins to set a tensor without gaps to its sum over all ranks, which must make the same calls in the same order.
+     * The sum waits for work queued on the device before it; work queued later runs concurrently and must not touch the
+     * tensor until {@link #await}. All ranks get the same bits.
      *
-     * @param atMost how long the library may take to queue it, which the caller waits for: links between devices are
-     *     made the first time
+     * @param timeout how long the caller waits for the library to queue the sum: it connects the devices at the first
+     *     call
      */
-    void allReduce(Tensor x, Duration atMost);
+    void allReduce(Tensor x, Duration timeout);
 
-    /** Lets what is queued on the device from now on wait for the sums that were begun. The host does not wait. */
+    /**
+     * Makes work that is queued on the device from now on wait for the sums that were begun. The host does not wait.
+     */
     void await();
 
-    /** Ends what is under way, as it is; the group can only be closed any more. From any thread. */
+    /** Cancels all pending work; the group can only be closed afterwards. May be called from any thread. */
     void abort();
 
     /**
-     * Leaves; all that was begun has ended, or was aborted. What is queued on the device from now on may use the
-     * memory of the sums again.
+     * Leaves the group; all work has ended or was aborted. Work that is queued on the device from now on may use the
+     * memory of the sums.
      */
     @Override
     void close();

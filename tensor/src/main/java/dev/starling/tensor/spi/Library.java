@@ -1,10 +1,10 @@
 package dev.starling.tensor.spi;
 
 /**
- * A library that a backend makes use of, as this machine has it.
+ * A native library that a backend uses, as found on this machine.
  *
- * @param name of the library
- * @param state its version; if it is missing or too old, what that costs
- * @param remedy what to do about it; empty if all is well
+ * @param name the library's name
+ * @param state its version; if it is missing or too old, the consequence
+ * @param remedy how to repair that; empty if nothing is wrong
  */
 public record Library(String name, String state, String remedy) { }

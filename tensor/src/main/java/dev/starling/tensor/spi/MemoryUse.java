@@ -3,9 +3,9 @@ package dev.starling.tensor.spi;
 /**
  * An allocator's counters, in bytes.
  *
- * @param live lent out now
- * @param peak the most that was ever lent out at once
- * @param cached held for reuse
- * @param allocations how often memory was asked of the system
+ * @param live bytes in use
+ * @param peak the largest number of bytes that were in use at one time
+ * @param cached bytes cached for reuse
+ * @param allocations number of requests to the system
  */
 public record MemoryUse(long live, long peak, long cached, long allocations) { }

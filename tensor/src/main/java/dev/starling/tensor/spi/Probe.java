@@ -1,12 +1,12 @@
 package dev.starling.tensor.spi;
 
-/** What a backend finds on this machine. */
+/** The result of a backend's search for devices on this machine. */
 public sealed interface Probe {
     /**
      * The backend can be used.
      *
-     * @param devices how many devices it offers
-     * @param description one line on what they are
+     * @param devices number of devices
+     * @param description one line about the devices
      */
     record Ready(int devices, String description) implements Probe { }
 
@@ -14,7 +14,7 @@ public sealed interface Probe {
      * The backend cannot be used.
      *
      * @param reason why not
-     * @param remedy what to do about it
+     * @param remedy how to make it usable
      */
     record Missing(String reason, String remedy) implements Probe { }
 }

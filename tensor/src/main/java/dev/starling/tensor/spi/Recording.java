@@ -1,17 +1,17 @@
 package dev.starling.tensor.spi;
 
-/** Work that a device has taken down and does again at one command, without the host code of its operations. */
+/** Work that a device has recorded and can launch with one command, without the host code of its operations. */
 public interface Recording extends AutoCloseable {
     /**
-     * Runs the host code of a part again, whose parameters have changed: what it would queue takes the place of what
-     * was taken down, kernel for kernel.
+     * Runs the host code of a part again, with changed parameters: the work that it queues replaces the recorded work
+     * of the part, kernel for kernel.
      */
     void renew(int part);
 
-    /** Queues all of it. */
+    /** Queues the whole recording. */
     void run();
 
-    /** Gives it back. */
+    /** Frees the recording. */
     @Override
     void close();
 }

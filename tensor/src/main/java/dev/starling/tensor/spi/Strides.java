@@ -4,15 +4,15 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
-/** Memory layouts that backends give to results. */
+/** Memory layouts of results. */
 public final class Strides {
     private Strides() {
     }
 
     /**
-     * Returns strides without gaps for {@code shape}, with the last dimension innermost and the others in the order in
-     * which {@code x}, if it has as many, has them in memory: so that heads which were taken apart come together again
-     * where they lay.
+     * Returns dense strides for {@code shape} with the last dimension innermost. The other dimensions have the order in
+     * which {@code x}, if it has the same rank, stores them, so that merging attention heads that were split apart
+     * needs no copy.
      */
     public static long[] like(Tensor x, Shape shape) {
         int rank = shape.rank();

@@ -1,6 +1,6 @@
 package dev.starling.tensor.spi;
 
-/** Memory that the device does not reach by itself: the host waits for each copy. */
+/** Memory that the device cannot copy asynchronously: the host waits for each copy. */
 record UnpinnedMemory(Backend backend, long address) implements PinnedMemory {
     @Override
     public Part part(long offset, long bytes) {

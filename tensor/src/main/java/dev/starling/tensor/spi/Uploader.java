@@ -1,30 +1,30 @@
 package dev.starling.tensor.spi;
 
 /**
- * Copies to a device that run beside what else it does, into memory that is used again and again. The user of the
- * memory calls {@link #lend}, whoever has the bytes calls {@link #copy} as often as needed, on any thread, and the user
- * calls {@link #await} before it asks the device for anything that reads them:
+ * Copies to a device that overlap its other work, into memory that is reused. The user of the memory calls
+ * {@link #lend}; then any threads call {@link #copy} as often as needed; then the user calls {@link #await} before
+ * queueing work that reads the bytes:
  *
  * <pre>{@code
- * uploader.lend();                           // what was asked for so far may still read the memory
- * uploader.copy(host, device, bytes);        // begins when that is done
- * uploader.await();                          // what is asked for from now on finds the bytes there
+ * uploader.lend();                           // queued work may still read the memory
+ * uploader.copy(host, device, bytes);        // begins after that work
+ * uploader.await();                          // work that is queued later reads the new bytes
  * }</pre>
  *
- * <p>Between {@code lend} and {@code await} nothing else may be asked to use the memory; it may be given back to the
- * allocator, which lends it out again when the copies are done. The three calls do not overlap.
+ * <p>Between {@code lend} and {@code await} no other work that uses the memory may be queued. The memory may be freed
+ * to its allocator, which reuses it after the copies. The three calls must not overlap.
  */
 public interface Uploader extends AutoCloseable {
-    /** Lets copies from now on run after what the device was asked for so far. */
+    /** Makes the following copies wait for the work that was queued on the device before. */
     void lend();
 
-    /** Begins a copy; returns when the host's memory may change again. */
+    /** Begins a copy; returns when the host memory may change again. */
     void copy(long hostAddress, long deviceAddress, long bytes);
 
-    /** Lets what the device is asked for from now on run after the copies. Does not make the host wait. */
+    /** Makes work that is queued from now on wait for the copies. The host does not wait. */
     void await();
 
-    /** Gives it back; copies under way are waited for as by {@link #await}. */
+    /** Closes the uploader; pending copies are completed as by {@link #await}. */
     @Override
     default void close() {
         await();

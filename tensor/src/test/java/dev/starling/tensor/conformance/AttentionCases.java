@@ -21,7 +21,7 @@ final class AttentionCases {
         return ConformanceCases.FLOATING.stream().flatMap(AttentionCases::of);
     }
 
-    /** Sizes are of leading dimensions, then queries, keys, width and depth. */
+    /** Sizes are those of leading dimensions, then queries, keys, width and depth. */
     private static Stream<Case> of(DType type) {
         List<Case> cases = new ArrayList<>();
         for (boolean causal : new boolean[] {false, true}) {
@@ -90,7 +90,7 @@ final class AttentionCases {
         return Operand.of(type, Values.NORMAL, shape);
     }
 
-    /** What the second result of attention may be: weights stay about 1. */
+    /** Returns an operand like the second result of attention; weights stay about 1. */
     private static Operand logs(DType type, long... shape) {
         return Operand.of(type == DType.F64 ? DType.F64 : DType.F32, Values.ABOVE_ONE, shape);
     }

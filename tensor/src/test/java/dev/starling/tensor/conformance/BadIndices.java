@@ -20,8 +20,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
 /**
- * Indices out of range are errors that name the place of the bad one, on every device: of the operation, or of what
- * reads its outcome.
+ * On every device an index out of range is an error that names its position. The operation reports it, or the read of
+ * its result.
  */
 final class BadIndices {
     private record Call(Op op, List<Operand> operands) { }

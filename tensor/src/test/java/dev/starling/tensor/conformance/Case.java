@@ -20,7 +20,7 @@ import java.util.function.Function;
  *
  * @param op the operation, which may name the device that it runs on
  * @param operands recipes of its operands
- * @param tolerance how far results may lie from the reference
+ * @param tolerance of its results, compared with the reference
  * @param smooth whether its gradient is compared too
  */
 record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance, boolean smooth) {
@@ -28,17 +28,20 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return new Case(device -> op, List.of(operands), tolerance, true);
     }
 
-    /** With all operands in one layout. */
+    /** Returns the case with all operands in one layout. */
     Case in(Layout layout) {
         return new Case(op, operands.stream().map(o -> o.with(layout)).toList(), tolerance, smooth);
     }
 
-    /** Tells whether its operands have elements, without gaps between them. */
+    /** Returns whether its operands have elements, without gaps between them. */
     boolean isDense() {
         return operands.stream().allMatch(o -> o.layout() == Layout.DENSE && o.shape().count() > 0);
     }
 
-    /** Without a comparison of gradients: because the operands lie where there is none, or are too many. */
+    /**
+     * Returns the case without a comparison of gradients, because there is none at its operands, or because they are
+     * too many.
+     */
     Case valuesOnly() {
         return new Case(op, operands, tolerance, false);
     }
@@ -47,7 +50,9 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return op.apply(device);
     }
 
-    /** Returns the type that the operation works in: the first operand's, but for conditions, or the result's. */
+    /**
+     * Returns the type in which the operation works: that of the first operand other than conditions, or of the result.
+     */
     DType dtype() {
         Op operation = on(Device.reference());
         if (operands.isEmpty()) {
@@ -67,7 +72,7 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return inputs;
     }
 
-    /** Runs the operation and returns its outputs or, where it works in place, its operands. */
+    /** Runs the operation and returns its outputs, or its operands if it works in place. */
     Tensor[] run(Device device) {
         Tensor[] inputs = inputs(device);
         Op operation = on(device);
@@ -92,7 +97,7 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return gradients;
     }
 
-    /** Returns gradients for each floating output; statistics and what is kept for the gradient carry none. */
+    /** Returns gradients for each floating output; statistics and values kept for the gradient have none. */
     static Tensor[] incoming(Op op, Tensor[] outputs) {
         Tensor[] gradients = new Tensor[outputs.length];
         for (int i = 0; i < gradients.length; i++) {
@@ -105,7 +110,7 @@ record Case(Function<Device, Op> op, List<Operand> operands, Tolerance tolerance
         return gradients;
     }
 
-    /** Returns what to call the group of cases of one operation and type. */
+    /** Returns the name of the group of cases of one operation and type. */
     String group() {
         return on(Device.reference()).name() + " " + dtype();
     }

@@ -15,9 +15,9 @@ import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.DynamicTest;
 
 /**
- * The contract of a backend: each operation gives what the reference device gives, within {@link Tolerance}, for every
- * type it takes, sizes around the vector width, strided and broadcast operands and special values; gradients too, and
- * bad indices are errors. A backend's module runs it with
+ * The contract of a backend: each operation gives the results of the reference device, within {@link Tolerance}, for
+ * every type that it supports, sizes around the vector width, strided and broadcast operands and special values. The
+ * same holds for gradients; bad indices are errors. A backend's module runs it with
  * {@code @TestFactory Stream<DynamicTest> conforms() { return Conformance.of(device); }}.
  */
 public final class Conformance {
@@ -33,8 +33,8 @@ public final class Conformance {
     }
 
     /**
-     * Groups cases by operation and type; a group fails with all that its cases have to say. The first of them comes
-     * again with operands that do not begin where their memory does.
+     * Groups cases by operation and type; a group fails with the messages of all its cases. The first case is repeated
+     * with operands that do not start at the beginning of their memory.
      */
     static Stream<DynamicTest> grouped(Stream<Case> cases, String prefix, Function<Case, String> check) {
         Map<String, List<Case>> groups = new LinkedHashMap<>();
@@ -64,7 +64,7 @@ public final class Conformance {
         Tensor[] actual = c.run(device);
         Tensor[] expected = c.run(Device.reference());
         if (c.on(device) instanceof Recurrence.Forward && actual[actual.length - 1].dtype() == DType.U8) {
-            // What a layer keeps in a form of the device's own shows in its gradients alone.
+            // Values that a layer keeps in a device's own format are compared through its gradients only.
             actual[actual.length - 1] = null;
             expected[expected.length - 1] = null;
         }

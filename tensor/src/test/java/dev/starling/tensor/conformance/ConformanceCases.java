@@ -17,7 +17,7 @@ final class ConformanceCases {
     static final long[] SIZES = {0, 1, 7, 15, 16, 17, 31, 33, 64, 1037};
     /** A size that several threads share. */
     static final long LARGE = 100_003;
-    /** The types in which large cases run: one of each width and kind; the rest take the same way. */
+    /** The types in which large cases run: one of each width and kind; the others use the same code. */
     private static final List<DType> LARGE_TYPES = List.of(DType.F32, DType.BF16, DType.I64, DType.U8);
 
     private ConformanceCases() {
@@ -29,7 +29,7 @@ final class ConformanceCases {
                 AttentionCases.all(), RecurrenceCases.all(), CreationCases.all(), UpdateCases.all()).flatMap(s -> s);
     }
 
-    /** Tells whether {@code op} takes operands like these. */
+    /** Returns whether {@code op} accepts operands like these. */
     static boolean accepts(Op op, List<Operand> operands) {
         try {
             op.infer(operands.stream().map(o -> new Spec(o.dtype(), o.shape(), Device.reference()))
@@ -43,7 +43,7 @@ final class ConformanceCases {
         }
     }
 
-    /** Returns the case in each type that the operation takes, for all operands alike. */
+    /** Returns the case in each type that the operation supports, the same for all operands. */
     static Stream<Case> inAllTypes(Case c) {
         return ALL.stream().map(t -> new Case(c.op(), c.operands().stream().map(o -> o.with(t)).toList(),
                 c.tolerance(), c.smooth())).filter(k -> accepts(k.on(Device.reference()), k.operands()))
@@ -51,7 +51,7 @@ final class ConformanceCases {
                         o -> o.shape().count() < LARGE));
     }
 
-    /** Returns the case with its operands one after another laid out in each way. */
+    /** Returns the case with each of its operands, one at a time, in each layout. */
     static Stream<Case> inLayouts(Case c, Layout... layouts) {
         Stream.Builder<Case> all = Stream.builder();
         all.add(c);

@@ -20,11 +20,11 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** The CPU against the reference, the reference against what is known, and the suite against itself. */
+/** The CPU against the reference, the reference against known values, and the suite against itself. */
 class ConformanceTest {
-    /** Most cases are too short for kernels that warm up to show their loops over vectors. */
+    /** Most cases are too short to reach the vector loops of kernels that warm up. */
     @BeforeAll
-    static void useVectorsAtOnce() {
+    static void useVectorsImmediately() {
         WarmKernels.start(true);
     }
 
@@ -62,7 +62,7 @@ class ConformanceTest {
     }
 
     @Test
-    void nothingButNanPassesForNan() {
+    void onlyNanPassesForNan() {
         Device.with(Device.reference(), () -> {
             Tensor nan = Tensor.of(new double[] {Double.NaN});
             Tensor one = Tensor.of(new double[] {1});

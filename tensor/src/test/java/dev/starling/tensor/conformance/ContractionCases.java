@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Cases of {@link Contraction}: sizes, batches that broadcast, operands that lie transposed. */
+/** Cases of {@link Contraction}: sizes, batches that broadcast, transposed operands. */
 final class ContractionCases {
     private static final Layout[] LAYOUTS = {Layout.SWAPPED, Layout.TRANSPOSED, Layout.STEPPED, Layout.REVERSED,
         Layout.INNER, Layout.REPEATED};
@@ -82,7 +82,7 @@ final class ContractionCases {
                 .forEach(cases::add);
         cases.add(Case.of(op, Tolerance.sum(130), Operand.of(DType.F32, Values.NORMAL, 65, 130),
                 Operand.of(DType.F32, Values.NORMAL, 33, 130), Operand.of(DType.F32, Values.NORMAL, 33)).valuesOnly());
-        // What libraries ask of the outputs for GELU.
+        // Sizes of outputs that libraries require for GELU.
         Operand wide = Operand.of(DType.F32, Values.NORMAL, 16, 17);
         for (long[] x : new long[][] {{5, 17}, {3, 2, 17}}) {
             Operand operand = Operand.of(DType.F32, Values.NORMAL, x);

@@ -14,7 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Cases of {@link Convolution}: each geometry forward and as both gradients. */
+/** Cases of {@link Convolution}: each geometry as the forward operation and as both gradients. */
 final class ConvolutionCases {
     private static final Layout[] LAYOUTS = {Layout.CHANNELS_LAST, Layout.TRANSPOSED, Layout.STEPPED, Layout.REVERSED,
         Layout.REPEATED};

@@ -95,7 +95,7 @@ final class ElementwiseCases {
         }
     }
 
-    /** Conditions differ in type from what is chosen, so that these cases name their types themselves. */
+    /** Conditions and operands differ in type, so that these cases state their types themselves. */
     private static void where(List<Case> cases) {
         long[][][] shapes = {{{0}, {0}, {0}}, {{17}, {17}, {17}}, {{1037}, {1037}, {1037}}, {{4, 1, 17}, {5, 1}, {17}},
             {{}, {33}, {33}}, {{33}, {}, {1}}};
@@ -156,7 +156,7 @@ final class ElementwiseCases {
                 f32(values, 2, 5, 3, 4)));
     }
 
-    /** Every special value with every other. */
+    /** Each special value with each other one. */
     private static void specialPairs(List<Case> cases, Elementwise op, Tolerance tolerance) {
         cases.add(Case.of(op, tolerance, f32(Values.SPECIAL, 25, 1), f32(Values.SPECIAL, 25)).valuesOnly());
     }

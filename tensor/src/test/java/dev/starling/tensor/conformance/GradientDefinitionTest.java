@@ -11,14 +11,17 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 
-/** The gradients that operations define, on the reference device in f64, against what does not share their formulas. */
+/**
+ * The gradients that operations define, on the reference device in f64, against methods that do not share their
+ * formulas.
+ */
 class GradientDefinitionTest {
     private static final double STEP = 1e-5;
-    private static final long MOST_ELEMENTS = 2000;
+    private static final long MAX_ELEMENTS = 2000;
 
     private static Stream<Case> cases() {
         return ConformanceCases.all().filter(c -> c.hasGradient() && c.dtype() == DType.F64 && c.operands().stream()
-                .allMatch(o -> o.shape().count() <= MOST_ELEMENTS));
+                .allMatch(o -> o.shape().count() <= MAX_ELEMENTS));
     }
 
     /** The slope along a random direction is the inner product of direction and gradient. */
@@ -28,7 +31,10 @@ class GradientDefinitionTest {
                 GradientDefinitionTest::slopes);
     }
 
-    /** Tells whether there is a slope: not where results are rounded to narrower types or equal elements compete. */
+    /**
+     * Returns whether there is a slope; there is none where results are rounded to narrower types or equal elements
+     * compete.
+     */
     private static boolean isSmooth(Case c) {
         Operand x = c.operands().getFirst();
         return switch (c.on(Device.reference())) {
@@ -39,7 +45,7 @@ class GradientDefinitionTest {
         };
     }
 
-    /** Fused gradients, and those composed of operations that can be differentiated again, are the same. */
+    /** Fused gradients equal those composed of differentiable operations. */
     @TestFactory
     Stream<DynamicTest> agreeWhenComposed() {
         return Conformance.grouped(cases(), "composed gradient of ", c -> Conformance.difference(

@@ -19,7 +19,7 @@ import dev.starling.tensor.op.Pooling.Window;
 import dev.starling.tensor.op.Softmax;
 import java.util.function.Supplier;
 
-/** Results of the operations of networks, small enough to work out by hand. */
+/** Results of neural operations, small enough to compute by hand. */
 final class KnownNetworkValues {
     private KnownNetworkValues() {
     }
@@ -114,7 +114,7 @@ final class KnownNetworkValues {
         double t = 1 / Math.sqrt(2.0 / 3);
         known.known("layerNorm", () -> apply(new Normalization.LayerNorm(0), f64(shape(2, 3), 1, 2, 3, 30, 20, 10),
                 f64(1, 1, 2), f64(5, 6, 7)), 5 - t, 6, 7 + 2 * t, 5 + t, 6, 7 - 2 * t);
-        // y = ±1/√2·√2 does not change with x where a group has two elements, so that the gradient vanishes.
+        // With two elements a group y = ±1/√2·√2 does not change with x, so that the gradient vanishes.
         known.known("gradient of layerNorm over two", () -> apply(new Normalization.LayerNormGradient(),
                 f64(shape(1, 2), 3, 8), f64(shape(1, 2), 1, 3), f64(1, 1), f64(2), f64(1)), 0, 0);
         known.known("gradient of batchNorm's gamma", () -> Tensor.apply(

@@ -31,7 +31,7 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
-/** Results known from tables, by hand, or from IEEE 754: what the reference device itself is held to. */
+/** Results known from tables, by hand, or from IEEE 754, which test the reference device itself. */
 final class KnownValues {
     private static final double INF = Double.POSITIVE_INFINITY;
 
@@ -60,7 +60,7 @@ final class KnownValues {
         return known.tests.stream();
     }
 
-    /** Adds a test that the elements of a result, in row-major order, are these. */
+    /** Adds a test that the elements of a result, in row-major order, equal these. */
     void known(String name, Supplier<Tensor> result, double... expected) {
         tests.add(DynamicTest.dynamicTest("known " + name, () -> {
             try (Scope scope = Scope.open()) {
@@ -262,7 +262,7 @@ final class KnownValues {
                 f64(shape(2, 2), 3, -2, 1, -3), f64(2, 4));
         known("linear with gelu", () -> gelu.get()[0], 0.8411919906082768,
                 -0.15880800939172324);
-        known("what linear applies gelu to", () -> gelu.get()[1], 1, -1);
+        known("operand of linear's gelu", () -> gelu.get()[1], 1, -1);
         known("gradient of linear's input before relu", () -> apply(new Contraction.LinearInputGradient(Epilogue.RELU),
                 f64(shape(1, 2), 1, 2), f64(shape(2, 2), 3, 4, 5, 6), f64(shape(1, 2), 1, -1)), 13, 0);
         known("gradient of linear's input before gelu", () -> apply(new Contraction.LinearInputGradient(Epilogue.GELU),

@@ -5,15 +5,15 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
 
-/** How an operand lies in memory: as a view of a larger or otherwise ordered row-major tensor. */
+/** The memory layout of an operand: a view of a larger or differently ordered row-major tensor. */
 enum Layout {
     /** Row-major without gaps. */
     DENSE,
-    /** Row-major without gaps, behind other elements: an offset alone. */
+    /** Row-major without gaps, after other elements: an offset alone. */
     LATER,
     /** Dimensions in reverse order. */
     TRANSPOSED,
-    /** The last two dimensions exchanged. */
+    /** The last two dimensions swapped. */
     SWAPPED,
     /** Every second element of every dimension. */
     STEPPED,
@@ -28,7 +28,7 @@ enum Layout {
 
     private static final int AHEAD = 3;
 
-    /** Returns the shape of the tensor to look at. */
+    /** Returns the shape of the tensor of which the operand is a view. */
     Shape base(Shape shape) {
         long[] dims = shape.dims();
         int n = dims.length;
@@ -67,7 +67,7 @@ enum Layout {
         };
     }
 
-    /** Returns which dimension of the operand is the i-th in memory. */
+    /** Returns the dimension of the operand that is the i-th in memory. */
     private int[] order(int n) {
         int[] order = new int[n];
         Arrays.setAll(order, i -> this == TRANSPOSED ? n - 1 - i : i);

@@ -13,7 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Cases of {@link Movement}, {@link View} and {@link Transfer}: elements must arrive bit by bit. */
+/** Cases of {@link Movement}, {@link View} and {@link Transfer}: elements must arrive bit for bit. */
 final class MovementCases {
     private MovementCases() {
     }

@@ -12,9 +12,9 @@ import java.util.SplittableRandom;
  *
  * @param dtype element type
  * @param shape sizes
- * @param layout how it lies in memory
- * @param values where its elements come from; {@code null} for indices
- * @param indices how many slices there are to point at, where it holds indices
+ * @param layout memory layout
+ * @param values source of the elements; {@code null} for indices
+ * @param indices number of slices to index, for indices
  * @param literal the elements themselves, or {@code null}
  */
 record Operand(DType dtype, Shape shape, Layout layout, Values values, long indices, double[] literal) {
@@ -22,7 +22,7 @@ record Operand(DType dtype, Shape shape, Layout layout, Values values, long indi
         return new Operand(dtype, Shape.of(shape), Layout.DENSE, values, 0, null);
     }
 
-    /** Indices from {@code -size} to {@code size - 1}. */
+    /** Returns indices from {@code -size} to {@code size - 1}. */
     static Operand indices(DType dtype, long size, long... shape) {
         return new Operand(dtype, Shape.of(shape), Layout.DENSE, null, size, null);
     }
@@ -39,7 +39,7 @@ record Operand(DType dtype, Shape shape, Layout layout, Values values, long indi
         return new Operand(other, shape, layout, values, indices, literal);
     }
 
-    /** Makes the tensor; {@code seed} tells operands of one kind apart. */
+    /** Makes the tensor; {@code seed} makes operands of one kind differ. */
     Tensor on(Device device, long seed) {
         Tensor elements = Device.with(Device.reference(), () -> elements(seed));
         Tensor base = Device.with(Device.reference(), () -> Tensor.full(dtype, 77, layout.base(shape).dims()));

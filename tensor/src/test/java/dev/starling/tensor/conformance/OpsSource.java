@@ -20,12 +20,12 @@ final class OpsSource {
         root = at;
     }
 
-    /** Returns where the table lies. */
+    /** Returns the path of the table. */
     Path table() {
         return root.resolve("docs/ops.md");
     }
 
-    /** Returns the first sentence on a type, as Markdown that fits into a cell. */
+    /** Returns the first sentence of a type's Javadoc, as Markdown that fits into a table cell. */
     String summary(Class<?> type) {
         Class<?> top = type.getEnclosingClass() == null ? type : type.getEnclosingClass();
         Path file = root.resolve("tensor/src/main/java/" + top.getName().replace('.', '/') + ".java");

@@ -18,27 +18,27 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * The table in {@code docs/ops.md}: what each operation does, by the first sentence of its Javadoc; the types it takes
- * and the CPU's own kernels, by running its conformance cases; its gradient, by asking it.
+ * The table in {@code docs/ops.md}. What an operation does is the first sentence of its Javadoc; its types and the
+ * CPU's own kernels are found by running its conformance cases; the operation itself states whether it has a gradient.
  */
 final class OpsTable {
     private static final String HEAD = """
             # Operations
+            Which operations exist, on which types, and which of them have a gradient and a fast CPU kernel.
             Generated from the operations' records and by running them; `OpsTableTest` fails when it is out of date.
 
-            - **Types** are those of the first operand that is not a condition, or of the result where there is none.
-            - **Gradient**: *fused* means a kernel of its own for the gradient,
-              used where nobody differentiates it again.
+            - **Types** are those of the first operand that is not a condition, or of the result if there is none.
+            - **Gradient**: *fused* means that the gradient has a kernel of its own,
+              which is used unless the gradient is itself differentiated.
             - **CPU kernels** are the types for which the CPU backend has a kernel of its own, at least for some layouts
-              and geometries. Where f32 is among them, bf16 and f16 run by it, converted before and after. Everything
-              else runs on the kernels of the `reference` device, which has all operations in all types: slower, never
-              absent.
+              and geometries. If f32 is among them, bf16 and f16 use it, converted before and after. Everything else
+              runs on the slower kernels of the `reference` device, which has all operations in all types.
             """;
 
     private OpsTable() {
     }
 
-    /** What is found out by running an operation's cases. */
+    /** What running the cases of an operation shows. */
     private record Findings(Op op, Set<DType> types, Set<DType> own) { }
 
     static String render(OpsSource source) {
@@ -61,7 +61,7 @@ final class OpsTable {
         return text.toString();
     }
 
-    /** The leaf records by the interface directly above them; a record that stands alone is its own family. */
+    /** Returns the leaf records by the interface directly above them; a record without one is its own family. */
     private static Map<Class<?>, List<Class<?>>> families() {
         Map<Class<?>, List<Class<?>>> families = new LinkedHashMap<>();
         ConformanceTest.leaves(Op.class).forEach(leaf -> {
@@ -89,7 +89,7 @@ final class OpsTable {
         return all;
     }
 
-    /** Small cases on row-major operands show what there is. */
+    /** Returns whether a case is small, with operands in a plain layout; these cases suffice for the table. */
     private static boolean isPlain(Case c) {
         return c.operands().stream().allMatch(o -> o.shape().count() < 2000 && (o.layout() == Layout.DENSE
                 || o.layout() == Layout.CHANNELS_LAST));
@@ -110,10 +110,10 @@ final class OpsTable {
             return "copy";
         }
         if (f.op() instanceof Contraction || f.op() instanceof Convolution) {
-            // Which 16-bit types have instructions depends on the processor; the table must not.
+            // Instructions for 16-bit types depend on the processor, on which the table must not depend.
             Set<DType> wide = EnumSet.copyOf(f.own());
             wide.removeAll(Set.of(DType.BF16, DType.F16));
-            return list(wide) + "; bf16 and f16 where the processor has instructions for them";
+            return list(wide) + "; bf16 and f16 if the processor has instructions for them";
         }
         return f.own().isEmpty() ? "none" : f.own().equals(f.types()) ? "all" : list(f.own());
     }

@@ -7,7 +7,7 @@ import java.nio.file.Files;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** {@code docs/ops.md} says what the code does. With {@code -Dstarling.regenerate=true} it is written anew. */
+/** {@code docs/ops.md} is up to date. With {@code -Dstarling.regenerate=true} the test writes the file. */
 class OpsTableTest {
     @Test
     void tableIsUpToDate() throws IOException {

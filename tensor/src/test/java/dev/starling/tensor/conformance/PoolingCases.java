@@ -40,7 +40,7 @@ final class PoolingCases {
         add(cases, Window.of(3, 3, 1, 1), 1, 2, 3, 4, 3);
         Window dilated = new Window(new int[] {2, 3}, new int[] {1, 1}, new int[] {1, 1}, new int[] {2, 2}, false);
         max(cases, dilated, Values.DISTINCT, 1, 2, 7, 8);
-        // Of equal elements the first is meant; NaN is the greatest; padding never is, not even below all elements.
+        // The first of equal elements wins; NaN is the maximum; padding never is, not even below all elements.
         max(cases, Window.of(2, 3, 2, 1), Values.TIES, 2, 3, 9, 8);
         max(cases, Window.of(2, 2, 2, 0), Values.SPECIAL, 2, 3, 10, 10);
         max(cases, Window.of(1, 3, 1, 1), Values.SPECIAL, 1, 1, 75);
@@ -77,7 +77,7 @@ final class PoolingCases {
         cases.add(values == Values.DISTINCT ? c : c.valuesOnly());
     }
 
-    /** Gradients of the maximum at random places, some of them shared by several windows. */
+    /** Gradients of the maximum at random positions, some of them shared by several windows. */
     private static Stream<Case> maxGradients() {
         List<Case> cases = new ArrayList<>();
         Window window = Window.of(2, 3, 1, 1);

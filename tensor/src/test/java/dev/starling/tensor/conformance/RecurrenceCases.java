@@ -15,7 +15,7 @@ import java.util.stream.Stream;
 /** Cases of {@link Recurrence}. */
 final class RecurrenceCases {
     private static final Tolerance TOLERANCE = Tolerance.sum(16).cancelling(4);
-    /** Longer than, as long as, shorter than and without the steps there are. */
+    /** Lengths above, equal to and below the number of steps, and 0. */
     private static final double[] LENGTHS = {2, 3, 0, 3, 1, 1, 2};
 
     private RecurrenceCases() {
@@ -46,12 +46,12 @@ final class RecurrenceCases {
         return cases.stream().map(c -> rectifiedHalf(type, c.on(Device.reference())) ? c.valuesOnly() : c);
     }
 
-    /** Rounding to 16 bits decides on which side of the rectifier's kink a small sum lies. */
+    /** Rounding to 16 bits decides on which side of the rectifier's kink a small sum is. */
     private static boolean rectifiedHalf(DType type, Op op) {
         return type.bytes() == 2 && op instanceof Recurrence.Rnn layer && layer.rectified();
     }
 
-    /** Sizes are of steps, batch, inputs and units; some are empty, some share the batch out among threads. */
+    /** Sizes are those of steps, batch, inputs and units; some are empty, some divide the batch among threads. */
     private static void sizes(List<Case> cases, DType type, Recurrence.Forward op) {
         for (long[] s : new long[][] {{1, 1, 1, 1}, {3, 2, 4, 5}, {9, 3, 2, 3}, {2, 9, 5, 1}, {3, 5, 3, 16},
             {3, 17, 17, 33}, {0, 2, 3, 4}, {3, 0, 4, 5}, {3, 2, 0, 4}, {2, 3, 4, 0}}) {

@@ -28,29 +28,29 @@ final class ReductionCases {
         List<BiFunction<Axes, Boolean, Reduction>> extremes = List.of(Reduction.Max::new, Reduction.Min::new,
                 Reduction.ArgMax::new, Reduction.ArgMin::new);
         for (BiFunction<Axes, Boolean, Reduction> make : identities) {
-            folds(cases, make, make.apply(new Axes(0), false) instanceof Reduction.Prod ? Values.NEAR_ONE
+            reductions(cases, make, make.apply(new Axes(0), false) instanceof Reduction.Prod ? Values.NEAR_ONE
                     : Values.NORMAL);
             empty(cases, make);
         }
         for (BiFunction<Axes, Boolean, Reduction> make : extremes) {
-            folds(cases, make, Values.DISTINCT);
-            fold(cases, make, Values.TIES, new long[] {4, 33}, 1);
-            fold(cases, make, Values.TIES, new long[] {33, 4}, 0);
-            fold(cases, make, Values.TIES, new long[] {}, new int[0]);
+            reductions(cases, make, Values.DISTINCT);
+            reduce(cases, make, Values.TIES, new long[] {4, 33}, 1);
+            reduce(cases, make, Values.TIES, new long[] {33, 4}, 0);
+            reduce(cases, make, Values.TIES, new long[] {}, new int[0]);
         }
         scans(cases);
         sorts(cases);
         return cases.stream().flatMap(ConformanceCases::inAllTypes);
     }
 
-    private static void folds(List<Case> cases, BiFunction<Axes, Boolean, Reduction> make, Values values) {
+    private static void reductions(List<Case> cases, BiFunction<Axes, Boolean, Reduction> make, Values values) {
         for (long n : ConformanceCases.SIZES) {
             if (n > 0) {
-                fold(cases, make, values, new long[] {n}, 0);
+                reduce(cases, make, values, new long[] {n}, 0);
             }
         }
-        fold(cases, make, values, new long[] {}, new int[0]);
-        fold(cases, make, values, new long[] {0, 3}, 1);
+        reduce(cases, make, values, new long[] {}, new int[0]);
+        reduce(cases, make, values, new long[] {0, 3}, 1);
         for (int[] axes : new int[][] {{0}, {1}, {0, 1}}) {
             inLayouts(reduction(make, values, new long[] {5, 17}, axes), LAYOUTS).forEach(cases::add);
         }
@@ -62,7 +62,7 @@ final class ReductionCases {
         cases.add(reduction(make, values, new long[] {301, 333}, 0).valuesOnly());
         cases.add(reduction(make, values, new long[] {301, 333}, 1).valuesOnly());
         cases.add(reduction(make, values, new long[] {16, 32, 65}, 0, 2).valuesOnly());
-        // Of the special values that follow each other some lines have a NaN, some infinities, some neither.
+        // Of consecutive special values some lines have a NaN, some infinities, some neither.
         Values special = values == Values.DISTINCT ? Values.SPECIAL : Values.NONFINITE;
         for (int axis : new int[] {0, 1}) {
             cases.add(reduction(make, special, new long[] {20, 5}, axis).valuesOnly());
@@ -71,12 +71,12 @@ final class ReductionCases {
     }
 
     private static void empty(List<Case> cases, BiFunction<Axes, Boolean, Reduction> make) {
-        fold(cases, make, Values.NORMAL, new long[] {0}, 0);
-        fold(cases, make, Values.NORMAL, new long[] {4, 0, 3}, 1);
-        fold(cases, make, Values.NORMAL, new long[] {5, 3}, new int[0]);
+        reduce(cases, make, Values.NORMAL, new long[] {0}, 0);
+        reduce(cases, make, Values.NORMAL, new long[] {4, 0, 3}, 1);
+        reduce(cases, make, Values.NORMAL, new long[] {5, 3}, new int[0]);
     }
 
-    private static void fold(List<Case> cases, BiFunction<Axes, Boolean, Reduction> make, Values values, long[] shape,
+    private static void reduce(List<Case> cases, BiFunction<Axes, Boolean, Reduction> make, Values values, long[] shape,
             int... axes) {
         cases.add(reduction(make, values, shape, axes));
         if (axes.length > 0) {

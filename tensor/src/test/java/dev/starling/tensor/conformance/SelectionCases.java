@@ -9,7 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Cases of {@link Selection}: both index types, indices that repeat and that count from the end. */
+/** Cases of {@link Selection}: both index types, repeated indices, and indices that count from the end. */
 final class SelectionCases {
     private SelectionCases() {
     }
@@ -69,7 +69,7 @@ final class SelectionCases {
                 Operand.of(type, Values.NORMAL, 33, 16)));
         cases.add(Case.of(new Selection.ScatterAdd(0), Tolerance.BITS, base, Operand.indices(DType.I64, 5, 0, 17),
                 Operand.of(type, Values.NORMAL, 0, 17)));
-        // Of equal indices the last wins, but only without them is there a gradient.
+        // The last of equal indices wins; only without equal indices is there a gradient.
         cases.add(Case.of(new Selection.Scatter(1), Tolerance.BITS, base, index, source).valuesOnly());
         Operand distinct = Operand.literal(DType.I64, new double[] {3, -1, 0, 7, 2, 1, -17, 16, 5}, 3, 3);
         inLayouts(Case.of(new Selection.Scatter(1), Tolerance.BITS, base, distinct,

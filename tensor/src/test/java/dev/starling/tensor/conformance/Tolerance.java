@@ -4,31 +4,32 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 
 /**
- * How far a floating result may lie from the reference: {@code ε·(relative·|expected| + absolute)}, where ε is the
+ * The maximum distance of a floating result from the reference: {@code ε·(relative·|expected| + absolute)}, where ε is
+ * the
  * type's distance from 1 to the next number. NaN equals NaN only, an infinity only itself. Integers are always exact.
  *
  * @param relative in units of ε; at most 2 for 16-bit types
  * @param absolute in units of ε
  */
 record Tolerance(double relative, double absolute) {
-    /** The same bits, but for the payload of NaN. */
+    /** The same bits, except the payload of NaN. */
     static final Tolerance BITS = new Tolerance(-1, 0);
     /** The same number; the sign of a zero may differ. */
     static final Tolerance EXACT = new Tolerance(0, 0);
-    /** What a good elementwise kernel keeps. */
+    /** The tolerance of a good elementwise kernel. */
     static final Tolerance CLOSE = new Tolerance(16, 0);
 
-    /** What a sum of {@code n} summands of magnitude 1, in any order, keeps. */
+    /** The tolerance of a sum of {@code n} summands of magnitude 1, in any order. */
     static Tolerance sum(long n) {
         return new Tolerance(16, 8 * Math.sqrt(Math.max(n, 1)));
     }
 
-    /** The same with room for {@code magnitude} in the computation that cancelled. */
+    /** This tolerance with allowance for a cancellation of numbers of {@code magnitude}. */
     Tolerance cancelling(double magnitude) {
         return new Tolerance(relative, absolute + 4 * magnitude);
     }
 
-    /** What is asked of gradients, which take several operations. */
+    /** The tolerance of gradients, which take several operations. */
     Tolerance ofGradient() {
         return new Tolerance(Math.max(relative, 1) * 4, absolute * 4 + 8);
     }
@@ -76,11 +77,11 @@ record Tolerance(double relative, double absolute) {
             return true;
         }
         double r = epsilon > 0x1p-20 ? Math.min(relative, 2 * Math.max(1, relative / 16)) : relative;
-        // Kernels may flush denormal numbers to zero, but for those of f16, which are no smaller than 2^-24.
-        double least = epsilon == 0x1p-52 ? Double.MIN_NORMAL : epsilon == 0x1p-10 ? 0x1p-24 : Float.MIN_NORMAL;
+        // Kernels may flush denormal numbers to zero, except those of f16, the smallest of which is 2^-24.
+        double smallest = epsilon == 0x1p-52 ? Double.MIN_NORMAL : epsilon == 0x1p-10 ? 0x1p-24 : Float.MIN_NORMAL;
         return Double.isFinite(expected)
                 && Math.abs(actual - expected) <= epsilon * (r * Math.abs(expected) + absolute)
-                + (r > 0 ? 2 * least : 0);
+                + (r > 0 ? 2 * smallest : 0);
     }
 
     private static String differenceOfIntegers(Tensor actual, Tensor expected) {

@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Cases of {@link Update}: all operands are compared afterwards, those that must not change among them. */
+/** Cases of {@link Update}: all operands are compared afterwards, including those that must not change. */
 final class UpdateCases {
     private static final long[][] SHAPES = {{0}, {1}, {17}, {1037}, {5, 17}, {}};
 

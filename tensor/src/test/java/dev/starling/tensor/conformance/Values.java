@@ -3,7 +3,7 @@ package dev.starling.tensor.conformance;
 import dev.starling.tensor.DType;
 import java.util.SplittableRandom;
 
-/** Where an operand's elements come from. Integers are drawn for integer types and booleans, reals for the others. */
+/** The source of an operand's elements. Integers are drawn for integer types and booleans, reals for the others. */
 enum Values {
     /** Standard normal, but not within 0.05 of zero, where many functions have a kink; integers from -7 to 7. */
     NORMAL,
@@ -15,13 +15,13 @@ enum Values {
     ABOVE_ONE,
     /** Magnitude from 0.9 to 1.1; integers ±1. */
     NEAR_ONE,
-    /** Whole numbers from -2 to 2: many equal ones. */
+    /** Whole numbers from -2 to 2, many of them equal. */
     TIES,
-    /** NaN, infinities, both zeros, denormals, the greatest numbers, and some plain ones, in turn. */
+    /** NaN, infinities, both zeros, denormals, the largest numbers, and some ordinary ones, alternately. */
     SPECIAL,
-    /** As {@link #SPECIAL} but for the greatest and least reals: finite sums overflow in no order. */
+    /** Like {@link #SPECIAL} without the largest and smallest reals: finite sums overflow in no order. */
     NONFINITE,
-    /** Every element another: a shuffled arithmetic sequence, as small as the type allows. */
+    /** Distinct elements: a shuffled arithmetic sequence, as small as the type allows. */
     DISTINCT;
 
     private static final double[] SPECIAL_REALS = {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, 0,
@@ -56,7 +56,7 @@ enum Values {
     }
 
     private static double specialReal(DType dtype, int i) {
-        double greatest = switch (dtype) {
+        double max = switch (dtype) {
             case F64 -> Double.MAX_VALUE;
             case F32 -> Float.MAX_VALUE;
             case BF16 -> 0x1.FEp127;
@@ -69,8 +69,8 @@ enum Values {
             default -> 0x1p-14;
         };
         return switch (i) {
-            case 0 -> greatest;
-            case 1 -> -greatest;
+            case 0 -> max;
+            case 1 -> -max;
             case 2 -> leastNormal;
             case 3 -> -leastNormal;
             case 4 -> leastNormal / 8;
@@ -80,20 +80,20 @@ enum Values {
     }
 
     private static long specialInteger(DType dtype, int i) {
-        long least = switch (dtype) {
+        long min = switch (dtype) {
             case I64 -> Long.MIN_VALUE;
             case I32 -> Integer.MIN_VALUE;
             case I8 -> Byte.MIN_VALUE;
             default -> 0;
         };
-        long greatest = switch (dtype) {
+        long max = switch (dtype) {
             case I64 -> Long.MAX_VALUE;
             case I32 -> Integer.MAX_VALUE;
             case I8 -> Byte.MAX_VALUE;
             case U8 -> 255;
             default -> 1;
         };
-        long[] all = {least, greatest, 0, 1, -1, 2, least + 1, greatest - 1, 7, -7};
+        long[] all = {min, max, 0, 1, -1, 2, min + 1, max - 1, 7, -7};
         return all[i];
     }
 }

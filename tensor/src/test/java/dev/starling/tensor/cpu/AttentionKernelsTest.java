@@ -37,7 +37,7 @@ class AttentionKernelsTest {
 
     @ParameterizedTest
     @CsvSource({"1,2,1", "5,33,7", "33,5,16", "70,70,8", "300,300,3", "20,2000,5"})
-    void shouldAgreeWithTheReferenceWithAndWithoutMasks(int queries, int keys, int width) {
+    void agreesWithTheReferenceWithAndWithoutMasks(int queries, int keys, int width) {
         Tensor q = Oracle.random(1, 3, queries, width);
         Tensor k = Oracle.random(2, 3, keys, width);
         Tensor v = Oracle.random(3, 3, keys, width + 1);
@@ -57,9 +57,9 @@ class AttentionKernelsTest {
         }
     }
 
-    /** As libtorch 2.10 gives: 0, and gradients as if the query were not there. */
+    /** The results of libtorch 2.10: 0, and gradients as if the query did not exist. */
     @Test
-    void shouldGiveZeroToAQueryWhoseScoresAreAllHidden() {
+    void givesZeroToAQueryWhoseScoresAreAllHidden() {
         double no = Double.NEGATIVE_INFINITY;
         for (Device device : List.of(Device.cpu(), Device.reference())) {
             for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
@@ -96,9 +96,9 @@ class AttentionKernelsTest {
         return all;
     }
 
-    /** Heads that were views of one projection give results that are views of one matrix. */
+    /** If heads are views of one projection, results are views of one matrix. */
     @Test
-    void shouldLeaveHeadsWhereTheyLay() {
+    void keepsTheLayoutOfHeads() {
         Tensor all = Oracle.random(1, 2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4);
         Tensor q = all.narrow(0, 0, 1).squeeze(0);
         Tensor y = Oracle.check(kernel(AttentionRows.FASTEST), new Attention.ScaledDotProduct(SCALE, true), 4e-6, q,
@@ -108,7 +108,7 @@ class AttentionKernelsTest {
 
     /** Scores of all queries with all keys would take 64 MiB. */
     @Test
-    void shouldNotHoldAllScores() {
+    void doesNotStoreAllScores() {
         Tensor q = Oracle.random(1, 4096, 2);
         Attention op = new Attention.ScaledDotProduct(SCALE, true);
         Tensor[] first = Tensor.apply(op, q, q, q);

@@ -44,14 +44,14 @@ class BatchNormKernelsTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 15, 16, 17, 31, 33, 64})
-    void shouldAgreeWithTheReference(long channels) {
+    void agreesWithTheReference(long channels) {
         for (Tensor x : Oracle.layouts(Oracle.random(1, 3, channels, 5, 4).add(2))) {
             check(x, 1e-5);
         }
     }
 
     @Test
-    void shouldTakeVectorsLinesAndVolumes() {
+    void normalisesVectorsLinesAndVolumes() {
         check(Oracle.random(1, 9, 20), 1e-5);
         check(Oracle.random(1, 4, 20, 6), 1e-5);
         check(Oracle.random(1, 2, 20, 3, 4, 5), 1e-5);
@@ -59,14 +59,14 @@ class BatchNormKernelsTest {
     }
 
     @Test
-    void shouldKeepItsPrecisionFarFromZero() {
+    void keepsItsPrecisionFarFromZero() {
         Tensor x = Oracle.random(1, 4, 18, 9, 9).mul(16).round().add(40_000);
         Tensor one = Tensor.ones(18);
         Oracle.check(KERNEL, new Normalization.BatchNorm(1e-5, Epilogue.NONE), 3e-4, x, one, one);
     }
 
     @Test
-    void shouldPassOnNanWithinItsChannel() {
+    void passesOnNanWithinItsChannel() {
         float[] elements = Oracle.random(1, 2, 3, 4).toFloats();
         elements[5] = Float.NaN;
         Tensor one = Tensor.ones(3);
@@ -78,7 +78,7 @@ class BatchNormKernelsTest {
     }
 
     @Test
-    void shouldKeepChannelsLast() {
+    void keepsChannelsLast() {
         Tensor x = Oracle.random(1, 2, 5, 6, 6);
         Tensor one = Tensor.ones(5);
         Tensor y = Tensor.apply(new Normalization.BatchNorm(1e-5, Epilogue.RELU), x, one, one)[0];

@@ -43,7 +43,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @MethodSource("products")
-    void shouldMultiplyViewsOfAnyStrides(long[] a, long[] b) {
+    void multipliesViewsOfAnyStrides(long[] a, long[] b) {
         Assumptions.assumeTrue(OneDnn.available(), OneDnn::description);
         for (int layout = 0; layout < 25; layout++) {
             try (Scope scope = Scope.open("test")) {
@@ -56,7 +56,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @CsvSource({"0,false", "1,false", "2,true", "3,true", "4,false"})
-    void shouldComputeDenseLayers(int layout, boolean relu) {
+    void computesDenseLayers(int layout, boolean relu) {
         for (long[] x : new long[][] {{7}, {1, 7}, {5, 7}, {2, 3, 7}, {2, 3, 2, 7}}) {
             try (Scope scope = Scope.open("test")) {
                 Contraction.Linear op = new Contraction.Linear(relu ? Epilogue.RELU : Epilogue.NONE);
@@ -67,10 +67,10 @@ class ContractionKernelsTest {
         }
     }
 
-    /** oneDNN takes neither strides that interleave nor such as are 0 or negative: those are copied. */
+    /** oneDNN accepts neither interleaved strides nor strides of 0 or less: such operands are copied. */
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4})
-    void shouldMultiplyWhateverStridesInterleaveOverlapRepeatOrRunBackwards(long seed) {
+    void multipliesWithAnyStrides(long seed) {
         Random random = new Random(seed);
         for (int i = 0; i < 250; i++) {
             try (Scope scope = Scope.open("test")) {
@@ -89,7 +89,7 @@ class ContractionKernelsTest {
     }
 
     @Test
-    void shouldMultiplyTensorsOfTheGreatestRank() {
+    void multipliesTensorsOfTheMaximumRank() {
         long[] dims = new long[Shape.MAX_RANK];
         Arrays.fill(dims, 2);
         try (Scope scope = Scope.open("test")) {
@@ -122,7 +122,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
-    void rectifyingShouldNotHideWhatIsNotANumber(DType type) {
+    void rectifyingDoesNotHideNan(DType type) {
         try (Scope scope = Scope.open("test")) {
             Tensor one = Tensor.ones(1, 1, 1, 1).to(type);
             Tensor x = Tensor.of(new float[] {Float.NaN, -2, 3}, 1, 1, 3, 1).to(type);
@@ -136,7 +136,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16", "F64"})
-    void shouldTakeOtherTypes(DType type) {
+    void supportsOtherTypes(DType type) {
         try (Scope scope = Scope.open("test")) {
             double tolerance = type == DType.F64 ? 1e-12 : 0.05;
             check(new Contraction.MatMul(), tolerance, view(new long[] {2, 5, 9}, 0).to(type),
@@ -149,7 +149,7 @@ class ContractionKernelsTest {
 
     @ParameterizedTest
     @CsvSource({"1,1,1,1", "2,2,1,1", "2,1,2,2", "1,3,0,1", "3,1,1,1"})
-    void shouldConvolveViewsOfAnyStrides(int spatial, int stride, int padding, int groups) {
+    void convolvesViewsOfAnyStrides(int spatial, int stride, int padding, int groups) {
         for (int layout = 0; layout < 5; layout++) {
             try (Scope scope = Scope.open("test")) {
                 Convolution.Geometry geometry = Convolution.Geometry.of(spatial, stride, padding, 1, groups);
@@ -168,7 +168,7 @@ class ContractionKernelsTest {
     }
 
     @Test
-    void shouldSayWhichTypesRunOnOneDnn() {
+    void reportsWhichTypesRunOnOneDnn() {
         Assumptions.assumeTrue(OneDnn.available(), OneDnn::description);
         assertThat(OneDnn.supports(ElementType.F32)).isTrue();
         assertThat(OneDnn.supports(ElementType.S32)).isFalse();

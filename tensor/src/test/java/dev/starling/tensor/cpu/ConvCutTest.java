@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** What is cut off convolutions, against a list of all taps, places and pixels that meet. */
+/** The reduction of convolutions, against a list of all taps, positions and pixels that contribute. */
 class ConvCutTest {
     private interface Visitor {
         void visit(long in, long kernel, long out, long stride, long padding, long dilation);
@@ -35,7 +35,7 @@ class ConvCutTest {
     }
 
     @Test
-    void shouldKeepExactlyWhatMeets() {
+    void keepsExactlyWhatContributes() {
         eachAxis((in, kernel, out, stride, padding, dilation) -> {
             String as = in + " " + kernel + " " + out + " " + stride + " " + padding + " " + dilation;
             TreeSet<Long> taps = new TreeSet<>();
@@ -70,7 +70,7 @@ class ConvCutTest {
                     long kept = axis.pixel() + (o * axis.stride() + t * axis.dilation() - axis.low())
                             * axis.pixelStep();
                     if (kept != whole) {
-                        throw new AssertionError(as + ": tap " + t + " at place " + o + " reads " + kept);
+                        throw new AssertionError(as + ": tap " + t + " at position " + o + " reads " + kept);
                     }
                 }
             }
@@ -83,8 +83,8 @@ class ConvCutTest {
     }
 
     @Test
-    void shouldAskForNoGeometryThatIsKnownToFail() {
-        int[] asked = new int[1];
+    void requestsNoGeometryThatIsKnownToFail() {
+        int[] requests = new int[1];
         for (int rank = 1; rank <= 3; rank++) {
             int spatial = rank;
             eachAxis((in, kernel, out, stride, padding, dilation) -> {
@@ -95,19 +95,19 @@ class ConvCutTest {
                         ConvolutionShape given = cut == null ? shape : cut.isEmpty() ? null : cut.kept();
                         for (OneDnnFault fault : OneDnnFault.values()) {
                             if (given != null && fault != OneDnnFault.WRONG_WHERE_STRIDES_SKIP_ROWS
-                                    && fault.strikes(type, pass, given)) {
-                                throw new AssertionError(fault + " of " + type + " is asked for: " + given);
+                                    && fault.affects(type, pass, given)) {
+                                throw new AssertionError(fault + " of " + type + " is requested: " + given);
                             }
                         }
-                        asked[0]++;
+                        requests[0]++;
                     }
                 }
             });
         }
-        assertThat(asked[0]).isGreaterThan(50_000);
+        assertThat(requests[0]).isGreaterThan(50_000);
     }
 
-    /** Dimensions are alike but for the first, which has stride 1, and channels are one a group. */
+    /** All dimensions are equal except the first, which has stride 1, and each group has one channel. */
     private static ConvolutionShape shape(int rank, long in, long kernel, long out, long stride, long padding,
             long dilation) {
         long[][] sizes = new long[6][rank];
@@ -122,7 +122,7 @@ class ConvCutTest {
         return new ConvolutionShape(1, 2, 2, 2, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[5]);
     }
 
-    /** Geometries of the usual networks are given to oneDNN as they are. */
+    /** oneDNN receives the geometries of common networks unchanged. */
     @ParameterizedTest
     @CsvSource({
         // rank, size, kernel, stride, padding, dilation
@@ -131,7 +131,7 @@ class ConvCutTest {
         "2, 2, 3, 1, 1, 1", "2, 224, 16, 16, 0, 1", "2, 32, 3, 1, 2, 2", "2, 32, 4, 2, 1, 1", "2, 7, 7, 1, 0, 1",
         "2, 1, 1, 1, 0, 1", "1, 16000, 10, 5, 0, 1", "1, 100, 3, 1, 4, 4", "3, 16, 3, 1, 1, 1", "3, 16, 3, 2, 1, 1",
         "3, 8, 1, 1, 0, 1", "3, 3, 3, 1, 1, 1"})
-    void shouldLeaveUsualGeometriesAsTheyAre(int rank, long in, long kernel, long stride, long padding,
+    void leavesUsualGeometriesAsTheyAre(int rank, long in, long kernel, long stride, long padding,
             long dilation) {
         long out = (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
         long[][] sizes = new long[6][rank];

@@ -24,7 +24,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The elementwise, update and random kernels through the gate, against the reference device and the definitions. */
+/**
+ * The elementwise, update and random kernels, run through {@code Tensor.apply}, against the reference device and the
+ * definitions.
+ */
 class CpuKernelsTest {
     private Scope scope;
 
@@ -39,7 +42,7 @@ class CpuKernelsTest {
     }
 
     @Test
-    void shouldKeepTheLayoutOfADenseOperand() {
+    void keepsTheLayoutOfADenseOperand() {
         Tensor x = random(DType.F32, 1, 2, 5, 4, 3).permute(0, 3, 1, 2);
         Tensor y = random(DType.F32, 2, 2, 3, 5, 4);
         Tensor bias = random(DType.F32, 3, 3, 1, 1);
@@ -55,7 +58,7 @@ class CpuKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "F64", "BF16"})
-    void shouldUpdateParametersInPlace(DType type) {
+    void updatesParametersInPlace(DType type) {
         double tolerance = type == DType.BF16 ? 0.05 : 1e-5;
         for (int n : new int[] {0, 1, 15, 16, 17, 1000}) {
             for (boolean flag : new boolean[] {false, true}) {
@@ -83,7 +86,7 @@ class CpuKernelsTest {
     }
 
     @Test
-    void shouldUpdateStridedParameters() {
+    void updatesStridedParameters() {
         Tensor x = random(DType.F32, 1, 6, 5);
         double[] before = x.toDoubles();
         Tensor.apply(new Update.Blend(1, 2), x.permute(1, 0).narrow(0, 1, 3), Tensor.full(DType.F32, 1, 3, 6));
@@ -94,7 +97,7 @@ class CpuKernelsTest {
     }
 
     @Test
-    void shouldAssignWithConversionBroadcastAndOverlap() {
+    void assignsWithConversionBroadcastAndOverlap() {
         Tensor x = Tensor.zeros(3, 4);
         Tensor.apply(new Update.Assign(), x, Tensor.of(new int[] {1, 2, 3, 4}));
         assertThat(x.toDoubles()).containsExactly(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4);
@@ -104,7 +107,7 @@ class CpuKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "F64", "F16"})
-    void shouldDrawWhatTheRecordsDefine(DType type) {
+    void drawsWhatTheRecordsDefine(DType type) {
         for (int n : new int[] {0, 1, 5, 20_003}) {
             Spec spec = new Spec(type, Shape.of(n), Device.cpu());
             Random.Uniform uniform = new Random.Uniform(spec, -1, 3, 42, 1L << 33);
@@ -127,7 +130,7 @@ class CpuKernelsTest {
     }
 
     @Test
-    void shouldDropTheSameElementsWhateverTheLayout() {
+    void dropsTheSameElementsWhateverTheLayout() {
         Random.Dropout op = new Random.Dropout(0.25, 3, 11);
         for (Tensor x : List.of(random(DType.F32, 1, 50, 41), random(DType.F32, 2, 41, 50).permute(1, 0))) {
             double[] in = x.toDoubles();

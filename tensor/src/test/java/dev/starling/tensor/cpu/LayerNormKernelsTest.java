@@ -34,7 +34,7 @@ class LayerNormKernelsTest {
 
     @ParameterizedTest
     @CsvSource({"1,2", "3,1", "5,15", "64,16", "65,17", "130,100", "7,1031", "200,33"})
-    void shouldAgreeWithTheReference(int n, int columns) {
+    void agreesWithTheReference(int n, int columns) {
         Tensor gamma = Oracle.random(2, columns);
         Tensor beta = Oracle.random(3, columns).flip(0);
         for (LayerNormRows rows : ROWS) {
@@ -48,7 +48,7 @@ class LayerNormKernelsTest {
     }
 
     @Test
-    void shouldNormaliseSeveralTrailingDimensions() {
+    void normalisesSeveralTrailingDimensions() {
         Tensor x = Oracle.random(1, 3, 2, 4, 5);
         Tensor gamma = Oracle.random(2, 4, 5).transpose(0, 1).copy().transpose(0, 1);
         for (LayerNormRows rows : ROWS) {
@@ -58,7 +58,7 @@ class LayerNormKernelsTest {
     }
 
     @Test
-    void shouldKeepItsPrecisionFarFromZero() {
+    void keepsItsPrecisionFarFromZero() {
         Tensor x = Oracle.random(1, 9, 300).mul(16).round().add(40_000);
         Tensor one = Tensor.ones(300);
         for (LayerNormRows rows : ROWS) {
@@ -67,7 +67,7 @@ class LayerNormKernelsTest {
     }
 
     @Test
-    void shouldPassOnNanWithinItsRow() {
+    void passesOnNanWithinItsRow() {
         Tensor x = Tensor.of(new float[] {1, Float.NaN, 3, 1, 2, 3, 1, Float.POSITIVE_INFINITY, 0}, 3, 3);
         Tensor one = Tensor.ones(3);
         for (LayerNormRows rows : ROWS) {
@@ -76,7 +76,7 @@ class LayerNormKernelsTest {
     }
 
     @Test
-    void shouldLeaveOtherTypesAndNothingToTheReference() {
+    void leavesOtherTypesAndEmptyTensorsToTheReference() {
         Normalization op = new Normalization.LayerNorm(1e-5);
         for (Tensor x : List.of(Tensor.zeros(2, 3).to(DType.F64), Tensor.zeros(0, 3))) {
             Tensor one = Tensor.full(x.dtype(), 1, 3);

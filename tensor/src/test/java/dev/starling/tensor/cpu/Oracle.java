@@ -12,7 +12,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 
-/** Runs kernels beside the reference kernels, on one thread and on several. */
+/** Runs kernels and the reference kernels, on one thread and on several. */
 final class Oracle {
     /** Kernels of one family. */
     interface Kernel {
@@ -23,9 +23,9 @@ final class Oracle {
     }
 
     /**
-     * Asserts that a kernel takes the operands, and that each of its results is within {@code tolerance}, relative to
-     * the greatest finite element of the reference, of the reference; integers and what is not finite are the same, and
-     * so are the bits for every number of threads.
+     * Asserts that a kernel supports the operands, and that each of its results differs from the reference by at most
+     * {@code tolerance}, relative to the reference's largest finite element. Integers and values that are not finite
+     * must be equal, and the bits must not depend on the number of threads.
      */
     static Tensor[] check(Kernel kernel, Op op, double tolerance, Tensor... inputs) {
         Spec[] outputs = op.infer(Arrays.stream(inputs).map(Tensor::spec).toArray(Spec[]::new));

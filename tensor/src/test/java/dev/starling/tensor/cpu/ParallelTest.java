@@ -24,7 +24,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldRunEachIndexOnceAndCutAtMultiplesOfTheGrain() {
+    void runsEachIndexOnceAndCutsAtMultiplesOfTheGrain() {
         for (int n : new int[] {0, 1, 9, 10, 11, 99, 1_000, 10_007}) {
             for (int threads : new int[] {1, 2, 3, 8}) {
                 AtomicIntegerArray seen = new AtomicIntegerArray(n);
@@ -46,7 +46,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldUseSeveralThreadsWithDistinctIndices() {
+    void usesSeveralThreadsWithDistinctIndices() {
         List<Integer> indices = new ArrayList<>();
         CountDownLatch together = new CountDownLatch(3);
         Parallel.withThreads(3, () -> {
@@ -64,7 +64,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldRunInlineWithinATask() {
+    void runsInlineWithinATask() {
         AtomicInteger calls = new AtomicInteger();
         Parallel.withThreads(2, () -> {
             Parallel.forRange(2, 1, (from, to) -> {
@@ -81,7 +81,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldThrowWhatATaskThrowsAndWorkAfterwards() {
+    void throwsWhatATaskThrowsAndWorksAfterwards() {
         for (int round = 0; round < 100; round++) {
             long bad = round;
             assertThatThrownBy(() -> Parallel.withThreads(2, () -> {
@@ -97,7 +97,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldScopeAndRestoreTheNumberOfThreads() {
+    void scopesAndRestoresTheNumberOfThreads() {
         int outside = Parallel.threads();
         assertThat(Parallel.<Integer>withThreads(7, Parallel::threads)).isEqualTo(7);
         assertThat(Parallel.threads()).isEqualTo(outside);
@@ -113,7 +113,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldServeSeveralCallersAtOnce() throws InterruptedException {
+    void servesConcurrentCallers() throws InterruptedException {
         AtomicInteger right = new AtomicInteger();
         List<Thread> callers = new ArrayList<>();
         for (int c = 0; c < 6; c++) {
@@ -132,7 +132,7 @@ class ParallelTest {
     }
 
     @Test
-    void shouldLeaveNoThreadRunningWhenIdle() throws InterruptedException {
+    void leavesNoThreadRunningWhenIdle() throws InterruptedException {
         sum(3, 1_000);
         List<Thread> helpers = helpers();
         assertThat(helpers).hasSize(2).allMatch(Thread::isDaemon);
@@ -147,14 +147,14 @@ class ParallelTest {
     }
 
     @Test
-    void shouldKeepTheCallersInterrupt() {
+    void keepsTheCallersInterrupt() {
         Thread.currentThread().interrupt();
         assertThat(sum(2, 100_000)).isEqualTo(100_000L * 99_999 / 2);
         assertThat(Thread.interrupted()).isTrue();
     }
 
     @Test
-    void shouldAllocateNothing() {
+    void allocatesNothing() {
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         AtomicLong total = new AtomicLong();
         RangeTask task = (from, to) -> total.addAndGet(to - from);

@@ -21,7 +21,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 class PoolingKernelsTest {
-    /** A window and the shape that it moves over. */
+    /** A window and the shape of its input. */
     record Case(Window window, long... shape) { }
 
     private Scope scope;
@@ -52,7 +52,7 @@ class PoolingKernelsTest {
 
     @ParameterizedTest
     @MethodSource("cases")
-    void shouldAgreeWithTheReference(Case c) {
+    void agreesWithTheReference(Case c) {
         for (PoolRows rows : List.of(PoolRows.SCALAR, PoolRows.FASTEST)) {
             Oracle.Kernel kernel = (op, in, out) -> PoolingKernels.run((Pooling) op, in, out, rows);
             Shape shape = Shape.of(c.shape);
@@ -73,7 +73,7 @@ class PoolingKernelsTest {
     }
 
     @Test
-    void shouldKeepChannelsLast() {
+    void keepsChannelsLast() {
         Tensor x = Oracle.random(1, 2, 5, 6, 6);
         Pooling op = new Pooling.MaxPool(Window.of(2, 2, 2, 0));
         for (Tensor y : PoolingKernels.run(op, new Tensor[] {x}, op.infer(x.spec()))) {
@@ -82,7 +82,7 @@ class PoolingKernelsTest {
     }
 
     @Test
-    void shouldTakeTheFirstOfEqualElementsAndPropagateNan() {
+    void choosesTheFirstOfEqualElementsAndPropagatesNan() {
         float nan = Float.NaN;
         Tensor x = Tensor.of(new float[] {1, 1, 3, nan, 1, 0, nan, 9}, 1, 1, 2, 4);
         Tensor[] y = Tensor.apply(new Pooling.MaxPool(Window.of(2, 2, 2, 0)), x);
@@ -91,7 +91,7 @@ class PoolingKernelsTest {
     }
 
     @Test
-    void shouldTellAnIndexOutsideOfThePlane() {
+    void reportsAnIndexOutsideOfThePlane() {
         Tensor g = Oracle.random(1, 1, 1, 1, 1);
         Tensor index = Tensor.of(new int[] {4}, 1, 1, 1, 1);
         Pooling op = new Pooling.MaxPoolGradient(Window.of(2, 2, 2, 0), Shape.of(1, 1, 2, 2));
@@ -100,7 +100,7 @@ class PoolingKernelsTest {
     }
 
     @Test
-    void shouldLeaveOtherTypesAndNothingToTheReference() {
+    void leavesOtherTypesAndEmptyTensorsToTheReference() {
         Pooling op = new Pooling.MaxPool(Window.of(1, 1, 1, 0));
         for (Tensor x : List.of(Tensor.of(new double[] {1, 2}, 1, 1, 2), Tensor.zeros(0, 3, 4))) {
             Spec[] outputs = op.infer(x.spec());

@@ -12,7 +12,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Batches that several threads share, beside the reference: one thread and three make the same bits. */
+/** Batches that several threads share, compared with the reference; one thread and three make the same bits. */
 class RecurrenceKernelsTest {
     private static final double TOLERANCE = 1e-5;
 

@@ -30,24 +30,24 @@ class ReductionKernelsTest {
         scope.close();
     }
 
-    private static Axes axes(int... folded) {
-        return new Axes(Arrays.stream(folded).map(i -> 1 << i).sum());
+    private static Axes axes(int... reduced) {
+        return new Axes(Arrays.stream(reduced).map(i -> 1 << i).sum());
     }
 
-    private static List<Reduction> folds(Axes axes, boolean keep) {
+    private static List<Reduction> reductions(Axes axes, boolean keep) {
         return List.of(new Reduction.Sum(axes, keep), new Reduction.Mean(axes, keep), new Reduction.Max(axes, keep),
                 new Reduction.Min(axes, keep));
     }
 
     private static void check(Tensor x, Axes axes) {
-        for (Reduction op : folds(axes, axes.contains(0))) {
+        for (Reduction op : reductions(axes, axes.contains(0))) {
             Oracle.check(KERNEL, op, 2e-6, x);
         }
     }
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 15, 16, 17, 63, 64, 65, 1025, 70_001, 200_000})
-    void shouldFoldARow(long n) {
+    void reducesARow(long n) {
         for (Tensor x : Oracle.layouts(Oracle.random(n, n))) {
             check(x, axes(0));
             Oracle.check(KERNEL, new Reduction.ArgMax(axes(0), false), 0, x);
@@ -56,7 +56,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldAnyDimensionsOfAnyLayout() {
+    void reducesAnyDimensionsOfAnyLayout() {
         for (Tensor x : Oracle.layouts(Oracle.random(1, 3, 18, 4, 7))) {
             for (int set = 1; set < 16; set++) {
                 int[] chosen = new int[Integer.bitCount(set)];
@@ -76,7 +76,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldTallAndWideMatrices() {
+    void reducesTallAndWideMatrices() {
         for (long[] shape : new long[][] {{3000, 5}, {5, 3000}, {2049, 17}, {1, 1}, {1, 40}, {40, 1}}) {
             Tensor x = Oracle.random(2, shape).add(1);
             check(x, axes(0));
@@ -86,13 +86,13 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldBroadcastOperands() {
+    void reducesBroadcastOperands() {
         check(Oracle.random(3, 1, 19).expand(6, 19), axes(0));
         check(Oracle.random(3, 6, 1).expand(6, 19), axes(1));
     }
 
     @Test
-    void shouldPassOnWhatIsNotFinite() {
+    void passesOnWhatIsNotFinite() {
         for (int axis = 0; axis < 2; axis++) {
             Tensor x = Oracle.withSpecials(Oracle.random(4, 35, 21));
             check(x, axes(axis));
@@ -101,7 +101,7 @@ class ReductionKernelsTest {
         }
         float inf = Float.POSITIVE_INFINITY;
         Tensor x = Tensor.of(new float[] {inf, inf, -inf, -inf, -0f, 0f, inf, -inf}, 4, 2);
-        for (Reduction op : folds(axes(1), false)) {
+        for (Reduction op : reductions(axes(1), false)) {
             Oracle.check(KERNEL, op, 0, x);
         }
         Oracle.check(KERNEL, new Reduction.ArgMax(axes(1), false), 0, x);
@@ -109,7 +109,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldSumManyElementsPrecisely() {
+    void sumsManyElementsPrecisely() {
         Tensor x = Tensor.full(DType.F32, 0.1, 3_000_000);
         float exact = (float) (3_000_000 * (double) 0.1f);
         assertThat(x.sum().item()).isCloseTo(exact, withinPercentage(1e-4));
@@ -117,7 +117,7 @@ class ReductionKernelsTest {
     }
 
     @Test
-    void shouldFoldNothing() {
+    void reducesEmptyTensors() {
         Tensor x = Tensor.zeros(0, 3);
         assertThat(x.sum().item()).isZero();
         assertThat(Tensor.compute(new Reduction.Max(axes(1), false), x).count()).isZero();

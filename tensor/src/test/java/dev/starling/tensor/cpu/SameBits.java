@@ -23,8 +23,8 @@ import java.util.TreeMap;
 import java.util.function.Supplier;
 
 /**
- * Digests of the results' bits of every opcode and of operations with loops of their own, one NaN standing for all. A
- * main program, so that a JVM with other flags can print them.
+ * Digests of the bits of every opcode's results, and of those of operations with loops of their own; all NaNs count as
+ * one. A main program, so that a JVM with other flags can print the digests.
  */
 final class SameBits {
     private static final DType[] TYPES = {DType.F32, DType.F64, DType.BF16};
@@ -42,8 +42,8 @@ final class SameBits {
     /**
      * Returns a digest for each case.
      *
-     * @param calls how often each case is repeated
-     * @throws IllegalStateException if one call has other bits than the first
+     * @param calls number of times that each case is repeated
+     * @throws IllegalStateException if the bits of a call differ from those of the first
      */
     static Map<String, Long> digests(int calls) {
         SameBits bits = new SameBits(calls);
@@ -58,7 +58,7 @@ final class SameBits {
         return bits.digests;
     }
 
-    /** Prints the digests of as many calls as the first argument says. */
+    /** Prints the digests; the first argument is the number of calls. */
     public static void main(String[] args) {
         digests(Integer.parseInt(args[0]))
                 .forEach((name, digest) -> System.out.println("digest " + name + " " + digest));
@@ -83,7 +83,7 @@ final class SameBits {
         return digest;
     }
 
-    /** Vectors, elements and operands with gaps must agree in each process, and from the first to the last call. */
+    /** Vectors, elements and operands with gaps must agree in each process, from the first to the last call. */
     private void opcode(Opcode opcode, DType type) {
         Expression expression = Expression.of(opcode, type, 0);
         FusedLoop loop = FusedLoop.of(expression);
@@ -138,7 +138,7 @@ final class SameBits {
             long digest = run.get();
             Long first = digests.putIfAbsent(name, digest);
             if (first != null && first != digest) {
-                throw new IllegalStateException(name + ": call " + call + " has other bits than the first");
+                throw new IllegalStateException(name + ": call " + call + " differs in bits from the first");
             }
         }
     }

@@ -19,26 +19,26 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** The JVM's tiers, its interpreter and its compilers, make the same bits, from the first call to the last. */
+/** The JVM's interpreter and its compilers make the same bits, from the first call to the last. */
 class SameBitsTest {
     private static final List<String> INTERPRETER = List.of("-Xint");
     private static final List<String> FIRST_COMPILER = List.of("-XX:TieredStopAtLevel=1");
     private static final List<String> SECOND_COMPILER = List.of("-XX:-TieredCompilation");
 
     @Test
-    void shouldNotDependOnWhatTheJvmHasCompiled() throws Exception {
+    void doesNotDependOnWhatTheJvmHasCompiled() throws Exception {
         compare(Map.of(INTERPRETER, 1, FIRST_COMPILER, 20), 8);
     }
 
     @Test
-    void shouldNotDependOnTheCompilerWithoutTheVectorApi() throws Exception {
+    void doesNotDependOnTheCompilerWithoutTheVectorApi() throws Exception {
         Map<String, Long> interpreted = child(false, INTERPRETER, 1);
         assertThat(child(false, FIRST_COMPILER, 20)).isEqualTo(interpreted);
     }
 
-    /** As many calls as make the second compiler replace what ran before. */
+    /** Enough calls for the second compiler to replace the code that ran before. */
     @Test
-    void shouldKeepBitsWhileTheJvmCompiles() {
+    void keepsBitsWhileTheJvmCompiles() {
         for (DType type : new DType[] {DType.F32, DType.F64}) {
             try (Scope scope = Scope.open("test")) {
                 Tensor x = Generator.seeded(1).uniform(301).add(0.01).to(type);
@@ -56,13 +56,13 @@ class SameBitsTest {
 
     @Test
     @Tag("stress")
-    void shouldKeepBitsForLong() throws Exception {
+    void keepsBitsOverManyCalls() throws Exception {
         compare(Map.of(INTERPRETER, 1, FIRST_COMPILER, 5_000, SECOND_COMPILER, 30_000), 30_000);
     }
 
     /** A captured step computes chains in one loop. */
     @Test
-    void shouldGiveTheSameBitsCapturedAsEager() {
+    void givesTheSameBitsCapturedAsEager() {
         for (DType type : new DType[] {DType.F32, DType.F64}) {
             try (Scope scope = Scope.open("test")) {
                 Tensor x = Generator.seeded(1).uniform(1001).add(0.01).to(type);

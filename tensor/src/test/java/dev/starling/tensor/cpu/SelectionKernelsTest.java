@@ -45,7 +45,7 @@ class SelectionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void shouldTakeFromEveryTypeAndLayout(DType type) {
+    void selectsFromEveryTypeAndLayout(DType type) {
         for (long inner : new long[] {1, 2, 3, 17, 64}) {
             for (Tensor x : Oracle.layouts(Oracle.random(1, 7, 5, inner).mul(20).to(type))) {
                 Oracle.check(KERNEL, new Selection.Take(0), 0, x, indices(7, DType.I64, 3, 4));
@@ -57,7 +57,7 @@ class SelectionKernelsTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 15, 16, 17, 33, 100})
-    void shouldAddUpWhatWasTakenTwice(long inner) {
+    void addsGradientsOfRepeatedIndices(long inner) {
         Tensor g = Oracle.random(2, 4, 30, inner);
         for (Tensor grad : Oracle.layouts(g)) {
             Oracle.check(KERNEL, new Selection.TakeGradient(1, 6), 1e-6, grad, indices(6, DType.I64, 30));
@@ -69,7 +69,7 @@ class SelectionKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "F64", "I64", "I32"})
-    void shouldGatherAndScatter(DType type) {
+    void gathersAndScatters(DType type) {
         for (Tensor x : Oracle.layouts(Oracle.random(4, 6, 5, 33).mul(20).to(type))) {
             for (int axis = 0; axis < 3; axis++) {
                 long[] shape = x.shape().dims();
@@ -86,7 +86,7 @@ class SelectionKernelsTest {
     }
 
     @Test
-    void shouldNameTheIndexThatIsOutOfRange() {
+    void namesTheIndexThatIsOutOfRange() {
         Tensor x = Oracle.random(1, 3, 4);
         Tensor index = Tensor.of(new long[] {0, -4, 4, 1}, 1, 4).expand(3, 4);
         Tensor far = Tensor.of(new long[] {1, -5});
@@ -108,7 +108,7 @@ class SelectionKernelsTest {
     }
 
     @Test
-    void shouldLeaveTheRestToTheReference() {
+    void leavesTheRestToTheReference() {
         Tensor x = Oracle.random(1, 3, 4);
         Tensor none = Tensor.zeros(0).to(DType.I64);
         assertThat(x.take(0, none).shape().dims()).containsExactly(0, 4);

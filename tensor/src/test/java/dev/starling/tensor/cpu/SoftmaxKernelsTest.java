@@ -42,7 +42,7 @@ class SoftmaxKernelsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 10, 15, 16, 17, 31, 33, 100, 1000, 4097})
-    void shouldAgreeWithTheReferenceForAnyWidth(int columns) {
+    void agreesWithTheReferenceForAnyWidth(int columns) {
         int n = columns > 100 ? 5 : 37;
         for (SoftmaxRows rows : ROWS) {
             for (Tensor x : Oracle.layouts(Oracle.random(3, n, columns).mul(5))) {
@@ -58,7 +58,7 @@ class SoftmaxKernelsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2, 3})
-    void shouldAgreeWithTheReferenceForAnyAxis(int axis) {
+    void agreesWithTheReferenceForAnyAxis(int axis) {
         for (SoftmaxRows rows : ROWS) {
             for (Tensor x : Oracle.layouts(Oracle.random(5, 3, 18, 4, 5))) {
                 Tensor y = Oracle.check(softmax(rows), new Softmax.Exponentials(axis), 1e-6, x)[0];
@@ -69,7 +69,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldPassOnWhatIsNotFinite() {
+    void passesOnWhatIsNotFinite() {
         float inf = Float.POSITIVE_INFINITY;
         Tensor x = Tensor.of(new float[] {-inf, -1000, 1000, 0, 0, -inf, Float.NaN, 1, 2, 3, -inf, -inf, -inf, inf, 0},
                 5, 3);
@@ -80,7 +80,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldSurviveTheLargestLogits() {
+    void survivesTheLargestLogits() {
         Tensor x = Tensor.of(new float[] {3e38f, 3e38f, -3e38f, -3e38f, 1e30f, 0}, 3, 2);
         for (SoftmaxRows rows : ROWS) {
             Tensor y = SoftmaxKernels.run(new Softmax.Exponentials(1), new Tensor[] {x}, x.spec(), rows)[0];
@@ -89,7 +89,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldComputeExponentialsWithinTwoUnitsInTheLastPlace() {
+    void computesExponentialsWithinTwoUnitsInTheLastPlace() {
         int n = 25_000;
         float[] logs = new float[n * 8];
         for (int i = 0; i < logs.length; i++) {
@@ -99,18 +99,18 @@ class SoftmaxKernelsTest {
         Tensor[] in = {Tensor.ones(n), Tensor.of(logs, n, 8), Tensor.zeros(n, 2), Tensor.full(DType.I64, 0, n)};
         for (SoftmaxRows rows : ROWS) {
             float[] p = CrossEntropyKernels.run(op, in, new Spec[] {in[1].spec()}, rows)[0].toFloats();
-            double greatest = 0;
+            double largest = 0;
             for (int i = 0; i < logs.length; i++) {
                 double exact = Math.exp(logs[i]);
-                greatest = i % 8 == 0 ? greatest : Math.max(greatest, Math.abs(p[i] - exact) / Math.ulp((float) exact));
+                largest = i % 8 == 0 ? largest : Math.max(largest, Math.abs(p[i] - exact) / Math.ulp((float) exact));
             }
-            assertThat(greatest).isBetween(0.1, 2.0);
+            assertThat(largest).isBetween(0.1, 2.0);
         }
     }
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 10, 16, 17, 100, 1001})
-    void shouldComputeCrossEntropyAsTheReferenceDoes(int classes) {
+    void computesCrossEntropyAsTheReferenceDoes(int classes) {
         long[] targets = new long[45];
         for (int i = 0; i < targets.length; i++) {
             targets[i] = i % 6 == 5 ? -100 : i * 7L % classes;
@@ -141,9 +141,9 @@ class SoftmaxKernelsTest {
                 target);
     }
 
-    /** The greatest logit and the logarithm are kept apart: together in f32 they would lose what the logarithm has. */
+    /** The maximum logit and the logarithm are kept apart: their sum in f32 would lose digits of the logarithm. */
     @Test
-    void shouldNotLoseProbabilitiesOfLogitsFarFromZero() {
+    void doesNotLoseProbabilitiesOfLogitsFarFromZero() {
         Tensor near = Oracle.random(8, 5, 40);
         Tensor far = near.mul(8).round().div(8).add(16384);
         Tensor target = Tensor.of(new long[] {0, 1, 2, 3, 39});
@@ -155,7 +155,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldComputeLossesOfSixteenBitsInFull() {
+    void computesLossesOfSixteenBitsInF32() {
         Tensor logits = Oracle.random(9, 4, 33).mul(4).to(DType.BF16);
         Tensor target = Tensor.of(new long[] {0, 32, 7, 3});
         Tensor[] narrow = Tensor.apply(new CrossEntropy.Loss(0.1, -1), logits, target);
@@ -168,7 +168,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldNameTheRowOfAClassThatDoesNotExist() {
+    void namesTheRowOfAClassThatDoesNotExist() {
         Tensor logits = Oracle.random(1, 4, 10);
         for (long wrong : new long[] {10, -1}) {
             Tensor target = Tensor.of(new long[] {0, 9, 3, wrong});
@@ -181,7 +181,7 @@ class SoftmaxKernelsTest {
     }
 
     @Test
-    void shouldLeaveOtherTypesAndNothingToTheReference() {
+    void leavesOtherTypesAndEmptyTensorsToTheReference() {
         for (Tensor x : List.of(Oracle.random(1, 3, 4).to(DType.F64), Tensor.zeros(3, 0), Tensor.zeros(0, 4))) {
             Softmax op = new Softmax.Exponentials(1);
             assertThat(SoftmaxKernels.run(op, new Tensor[] {x}, x.spec())).isNull();

@@ -22,19 +22,19 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** The oracle is the reference device in double precision. */
 class WinogradTest {
-    /** Of the root mean square of the result. */
+    /** Relative to the root mean square of the result. */
     private static final double TOLERANCE = 2e-5;
 
     @BeforeAll
     static void vectors() {
-        assumeTrue(Rows.VECTORISED, "the Vector API is not resolved, so these kernels are not used");
+        assumeTrue(Rows.VECTORISED, "the Vector API is not resolved, so that these kernels do not run");
     }
 
-    // Even and odd sizes, paddings 0 to 2, tiles that fill blocks of 64 and of 128 and some that do not.
+    // Even and odd sizes, paddings 0 to 2, and tiles that do or do not fill blocks of 64 and of 128.
     @ParameterizedTest
     @CsvSource({"8, 32, 32, 9, 11, 1", "3, 48, 64, 16, 16, 1", "9, 64, 32, 8, 8, 0", "5, 32, 48, 12, 7, 2",
         "4, 160, 128, 8, 9, 1", "64, 32, 32, 2, 2, 1"})
-    void shouldAgreeWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
+    void agreesWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
         try (Scope scope = Scope.open()) {
             Generator g = Generator.seeded(n + h);
             Tensor x = g.normal(n, in, h, w);

@@ -30,18 +30,18 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 
 /**
- * Every public constructor and method of a module's exported packages with extreme values: the answer is a result or
- * a typed error, never another exception, a crash, a hang or memory beyond all measure.
+ * Calls every public constructor and method of a module's exported packages with extreme values. The outcome must be a
+ * result or a typed error, never another exception, a crash, a hang or excessive memory.
  */
 public final class ApiFuzz implements Fuzz {
-    /** More off-heap memory than any case may take. */
-    private static final long MOST_BYTES = 256L << 20;
+    /** More off-heap memory than any case may use. */
+    private static final long MAX_BYTES = 256L << 20;
 
-    /** What is not called, by name or its beginning, and why. */
+    /** The members that are not called, by name or its beginning, and the reason. */
     private static final Map<String, String> EXCLUDED = Map.ofEntries(
-            Map.entry("Tensor.wrap", "wraps memory of the caller, who vouches for it"),
-            Map.entry("Tensor.view", "a hook for backends, trusted with strides"),
-            Map.entry("Tensor.allocate", "content is undefined and a size that was asked for is no fault"),
+            Map.entry("Tensor.wrap", "wraps memory whose validity the caller guarantees"),
+            Map.entry("Tensor.view", "a hook for backends, whose strides are trusted"),
+            Map.entry("Tensor.allocate", "content is undefined, and a large size is not a fault"),
             Map.entry("Tensor.changed", "a hook for backends without effect here"),
             Map.entry("Backend.", "a hook for the library itself: addresses are trusted"),
             Map.entry("Allocator.", "a hook for the library itself: blocks are trusted"),
@@ -54,22 +54,22 @@ public final class ApiFuzz implements Fuzz {
             Map.entry("Recording.", "a hook for the library itself"),
             Map.entry("DeviceGroup.", "a hook for the library itself"),
             Map.entry("DeviceCollectives.", "a hook for the library itself: addresses are trusted"),
-            Map.entry("View.Reshape.view", "a hook for the gate, which has checked the operand"),
-            Map.entry("View.Permute.view", "a hook for the gate, which has checked the operand"),
-            Map.entry("View.Expand.view", "a hook for the gate, which has checked the operand"),
-            Map.entry("View.Slice.view", "a hook for the gate, which has checked the operand"),
-            Map.entry("View.Unstack.view", "a hook for the gate, which has checked the operand"),
+            Map.entry("View.Reshape.view", "a hook for Tensor.apply, which has checked the operand"),
+            Map.entry("View.Permute.view", "a hook for Tensor.apply, which has checked the operand"),
+            Map.entry("View.Expand.view", "a hook for Tensor.apply, which has checked the operand"),
+            Map.entry("View.Slice.view", "a hook for Tensor.apply, which has checked the operand"),
+            Map.entry("View.Unstack.view", "a hook for Tensor.apply, which has checked the operand"),
             Map.entry("Interceptor.", "a hook for the library itself"),
-            Map.entry("Backward.", "is made by a tape from its own records, as operands of vjp are"),
+            Map.entry("Backward.", "made by a tape from its own records, like operands of vjp"),
             Map.entry("Philox.", "a hook for backends, in the innermost loop"),
             Map.entry("Chain.", "a hook for backends"),
             Map.entry("Recurrence.operands", "a hook for backends: infer has checked the operands"),
             Map.entry("Convolution.Geometry.out", "a hook for backends: infer has checked the geometry"),
             Map.entry("Pooling.Window.out", "a hook for backends: infer has checked the window"),
-            Map.entry("Contraction.Linear.applied", "a hook for the tape, which hands back results"),
-            Map.entry("Strides.", "a hook for backends, which hand in strides of the tensor's rank"),
-            Map.entry("View.view", "a hook for the gate, which has checked the operand"),
-            Map.entry("Elementwise.", "the operations' own inference, which names how many operands they take"),
+            Map.entry("Contraction.Linear.applied", "a hook for the tape, which passes results back"),
+            Map.entry("Strides.", "a hook for backends, which pass strides of the tensor's rank"),
+            Map.entry("View.view", "a hook for Tensor.apply, which has checked the operand"),
+            Map.entry("Elementwise.", "the operations' own inference, which states the number of operands"),
             Map.entry("Scope.open", "a scope that stays open keeps the thread's tensors"));
 
     private final List<Executable> members = new ArrayList<>();
@@ -84,10 +84,10 @@ public final class ApiFuzz implements Fuzz {
     }
 
     /**
-     * Searches the modules that classes belong to. Where there are several, the first is not searched, but brings what
-     * the others' members take.
+     * Searches the modules of the given classes. If there are several, the first module is not searched, but provides
+     * values for the parameters of the others.
      *
-     * @param excluded what is not called, besides; by name or its beginning, and why
+     * @param excluded further members that are not called, by name or its beginning, and the reason
      */
     public ApiFuzz(Map<String, String> excluded, Class<?>... inModules) throws IOException {
         folder = Files.createTempDirectory("api-fuzz");
@@ -136,7 +136,7 @@ public final class ApiFuzz implements Fuzz {
         return Modifier.isStatic(m.getModifiers());
     }
 
-    /** Notes that {@code e} makes objects of a type, and of what that extends. */
+    /** Notes that {@code e} makes objects of a type and of its supertypes. */
     private void makes(Class<?> type, Executable e) {
         for (Class<?> t = type; t != null && t != Object.class && t != Record.class; t = t.getSuperclass()) {
             makers.computeIfAbsent(t, k -> new ArrayList<>()).add(e);
@@ -179,11 +179,11 @@ public final class ApiFuzz implements Fuzz {
                 types.add(type);
             }
         } catch (ClassNotFoundException | NoClassDefFoundError e) {
-            // A descriptor is no class.
+            // A descriptor is not a class.
         }
     }
 
-    /** Returns how many constructors and methods are called. */
+    /** Returns the number of constructors and methods that are called. */
     public int members() {
         return members.size();
     }
@@ -191,7 +191,7 @@ public final class ApiFuzz implements Fuzz {
     @Override
     public String run(long seed) {
         AtomicReference<String> finding = new AtomicReference<>();
-        // A thread of its own: scopes, recorders and what else belongs to a thread ends with it.
+        // A thread of its own, with which its scopes, recorders and other thread state end.
         Thread thread = Thread.ofPlatform().start(() -> finding.set(called(seed)));
         try {
             thread.join();
@@ -235,9 +235,9 @@ public final class ApiFuzz implements Fuzz {
 
     private String memory(String text) {
         long now = Device.cpu().memory().peak();
-        boolean grown = now > Math.max(peak, MOST_BYTES);
+        boolean grown = now > Math.max(peak, MAX_BYTES);
         peak = Math.max(peak, now);
-        return grown ? "took " + now + " bytes off the heap\n" + text : null;
+        return grown ? "used " + now + " bytes off the heap\n" + text : null;
     }
 
     private String judged(Executable member, ApiValues values, Throwable e, String text) {

@@ -8,7 +8,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** {@link ApiFuzz} over fixed seeds, and over many. */
+/** Runs {@link ApiFuzz} over fixed seeds, and over many. */
 class ApiFuzzTest {
     private static final Duration DEADLINE = Duration.ofSeconds(30);
 
@@ -19,11 +19,11 @@ class ApiFuzzTest {
 
     @Test
     void fixedSeedsFindNothing() throws Exception {
-        assertTrue(new ApiFuzz().members() > 800, () -> "the search sees few members");
+        assertTrue(new ApiFuzz().members() > 800, () -> "the search finds few members");
         passes(0, 12_000);
     }
 
-    /** Properties {@code fuzz.first} and {@code fuzz.count} choose the seeds. */
+    /** Properties {@code fuzz.first} and {@code fuzz.count} set the seeds. */
     @Test
     @Tag("stress")
     void manySeedsFindNothing() throws Exception {

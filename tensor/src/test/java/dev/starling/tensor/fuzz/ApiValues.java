@@ -32,7 +32,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
 
-/** Values for parameters of any type, legal and extreme ones, and a text that tells how they were made. */
+/** Values for parameters of any type, legal and extreme, and a text that shows how they were made. */
 final class ApiValues {
     private static final int DEPTH = 4;
     private static final double[] REALS = {0, -1, 1, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY,
@@ -43,9 +43,9 @@ final class ApiValues {
     private final SplittableRandom random;
     private final Map<Class<?>, List<Executable>> makers;
     private final Path folder;
-    /** Whether a {@code null} was drawn: then a NullPointerException is an answer. */
+    /** Whether a {@code null} was drawn: then a NullPointerException is a valid outcome. */
     boolean nulls;
-    /** Whether a function was drawn, whose results may be of no use to who calls it. */
+    /** Whether a function was drawn, whose results may be useless to its caller. */
     boolean functions;
 
     ApiValues(SplittableRandom random, Map<Class<?>, List<Executable>> makers, Path folder) {
@@ -63,7 +63,7 @@ final class ApiValues {
         }
     }
 
-    /** Returns arguments; {@code wild} tells how many of 8 are extreme. */
+    /** Returns arguments, of which {@code wild} in 8 are extreme. */
     Object[] arguments(Executable member, int wild, int depth, StringBuilder text) throws NoValueException {
         Type[] types = member.getGenericParameterTypes();
         Object[] values = new Object[types.length];
@@ -243,7 +243,7 @@ final class ApiValues {
                 ? (all.isEmpty() ? Optional.empty() : Optional.ofNullable(all.getFirst())) : all;
     }
 
-    /** Returns an object of a type of the API, from one of its constructors or factories. */
+    /** Returns an object of one of the API's types, from one of its constructors or factories. */
     private Object made(Class<?> raw, boolean wild, int depth, StringBuilder text) throws NoValueException {
         if (depth >= DEPTH) {
             throw new NoValueException(raw.getName());
@@ -251,12 +251,12 @@ final class ApiValues {
         List<Executable> all = makers.get(raw);
         for (int trial = 0; trial < 6; trial++) {
             Executable maker = all.get(random.nextInt(all.size()));
-            StringBuilder how = new StringBuilder();
+            StringBuilder argumentText = new StringBuilder();
             try {
-                Object[] arguments = arguments(maker, wild && trial < 3 ? 2 : 0, depth + 1, how);
+                Object[] arguments = arguments(maker, wild && trial < 3 ? 2 : 0, depth + 1, argumentText);
                 Object made = call(maker, null, arguments);
                 if (made != null) {
-                    text.append(name(maker)).append("(").append(how).append(")");
+                    text.append(name(maker)).append("(").append(argumentText).append(")");
                     return made;
                 }
             } catch (InvocationTargetException | NoValueException e) {
@@ -282,7 +282,7 @@ final class ApiValues {
         }
     }
 
-    /** Returns a function that gives legal values, or nothing. */
+    /** Returns a function that returns legal values, or {@code null}. */
     private Object function(Class<?> raw, StringBuilder text) {
         functions = true;
         text.append(raw.getSimpleName());

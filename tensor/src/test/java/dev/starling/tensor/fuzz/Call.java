@@ -6,19 +6,19 @@ import java.util.List;
 /**
  * A call of the public API.
  *
- * @param code as Java, with operands x0, x1, ...
+ * @param code the call in Java, with operands x0, x1, ...
  * @param operands recipes of its operands
  * @param body the call, on the current device
- * @param flowing how many results, from the first on, may carry a gradient
+ * @param flowing number of results, from the first on, that may have a gradient
  */
 record Call(String code, List<Operand> operands, Body body, int flowing) {
-    /** What is called. */
+    /** The body of a call. */
     @FunctionalInterface
     interface Body {
         Tensor[] run(Tensor[] x);
     }
 
-    /** What is called, with one result. */
+    /** The body of a call with one result. */
     @FunctionalInterface
     interface One {
         Tensor run(Tensor[] x);
@@ -32,7 +32,7 @@ record Call(String code, List<Operand> operands, Body body, int flowing) {
         return new Call(code, List.of(operands), body, flowing);
     }
 
-    /** Returns Java code that makes the operands and calls. */
+    /** Returns Java code that makes the operands and the call. */
     String snippet() {
         StringBuilder text = new StringBuilder();
         for (int i = 0; i < operands.size(); i++) {

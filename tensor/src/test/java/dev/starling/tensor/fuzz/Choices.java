@@ -4,13 +4,13 @@ import java.util.Arrays;
 import java.util.SplittableRandom;
 
 /**
- * The numbers that a case is drawn from, each between 0 and a bound, 0 being the simplest. They are noted, so that
+ * The numbers that determine a case, each from 0 to a bound; 0 is the simplest. They are recorded, so that
  * {@link Shrinker} can draw a simpler case from fewer and smaller ones.
  */
 final class Choices {
     private final SplittableRandom random;
     private final int[] given;
-    private int[] taken = new int[64];
+    private int[] drawn = new int[64];
     private int count;
     /** Whether arguments are drawn that operations may refuse. */
     boolean wild;
@@ -25,7 +25,7 @@ final class Choices {
         return new Choices(new SplittableRandom(seed), null);
     }
 
-    /** Returns given choices, and 0 behind the last. */
+    /** Returns the given choices, followed by zeros. */
     static Choices of(int... given) {
         return new Choices(null, given);
     }
@@ -34,30 +34,30 @@ final class Choices {
     int next(int bound) {
         int value = random != null ? random.nextInt(bound)
                 : count < given.length ? Math.min(given[count], bound - 1) : 0;
-        if (count == taken.length) {
-            taken = Arrays.copyOf(taken, 2 * count);
+        if (count == drawn.length) {
+            drawn = Arrays.copyOf(drawn, 2 * count);
         }
-        taken[count++] = value;
+        drawn[count++] = value;
         return value;
     }
 
-    /** Returns true once in {@code n} times; false is the simpler. */
+    /** Returns true once in {@code n} times; false is the simpler outcome. */
     boolean oneIn(int n) {
         return next(n) == n - 1;
     }
 
-    /** Returns one of the values, of which the first is the simplest. */
+    /** Returns one of the values; the first is the simplest. */
     @SafeVarargs
     final <T> T of(T... values) {
         return values[next(values.length)];
     }
 
-    /** Returns one of the numbers, of which the first is the simplest. */
+    /** Returns one of the numbers; the first is the simplest. */
     int ofInts(int... values) {
         return values[next(values.length)];
     }
 
-    /** Returns one of the numbers, of which the first is the simplest. */
+    /** Returns one of the numbers; the first is the simplest. */
     double ofReals(double... values) {
         return values[next(values.length)];
     }
@@ -75,15 +75,15 @@ final class Choices {
     }
 
     /**
-     * In wild cases returns, one time in four, an extreme number in place of {@code legal}. None is beyond f32, in
-     * which numbers meet tensors of 32 and 16 bits.
+     * In wild cases returns, one time in four, an extreme number in place of {@code legal}. No number is beyond f32, to
+     * which numbers are converted beside tensors of 32 and 16 bits.
      */
     double real(double legal) {
         return wild && oneIn(4) ? ofReals(0, -1, 1, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY,
                 Float.MAX_VALUE, -Float.MAX_VALUE, Float.MIN_NORMAL, -0.0, 1e30, 1e-30, 1e10) : legal;
     }
 
-    /** Returns an axis of {@code rank} dimensions, from either end; in wild cases also one that is not there. */
+    /** Returns an axis of {@code rank} dimensions, counted from either end; in wild cases also one out of range. */
     int axis(int rank) {
         if (wild && oneIn(4)) {
             return ofInts(rank, -rank - 1, 31, 32, 33, Integer.MAX_VALUE, Integer.MIN_VALUE);
@@ -96,7 +96,7 @@ final class Choices {
     }
 
     /** Returns the choices made so far. */
-    int[] taken() {
-        return Arrays.copyOf(taken, count);
+    int[] drawn() {
+        return Arrays.copyOf(drawn, count);
     }
 }

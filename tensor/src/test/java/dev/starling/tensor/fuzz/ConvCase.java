@@ -17,27 +17,27 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * One pass of one convolution, with small integers as elements, so that every sum is exact in f32 whatever its order,
- * and its result by plain loops.
+ * One pass of a convolution, and its result by plain loops. Elements are small integers, so that every sum is exact in
+ * f32 whatever its order.
  *
- * @param pass what is computed
+ * @param pass the computation
  * @param type of all operands
  * @param batch number of images
- * @param groups into which channels are split
- * @param in input channels of a group
- * @param out output channels of a group
+ * @param groups number of groups of channels
+ * @param in input channels per group
+ * @param out output channels per group
  * @param axes one to three spatial dimensions
- * @param layout of the images that go in
- * @param bias whether a bias, or its gradient, takes part
- * @param relu whether the forward pass rectifies
- * @param threads how many may work
+ * @param layout of the input images
+ * @param bias whether there is a bias, or its gradient
+ * @param relu whether the forward pass applies ReLU
+ * @param threads maximum number of threads
  */
 record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, List<Axis> axes, Layout layout,
                 boolean bias, boolean relu, int threads) {
-    /** What is computed. */
+    /** The computation. */
     enum Pass { FORWARD, INPUT_GRADIENT, TRANSPOSED, WEIGHT_GRADIENT }
 
-    /** How operands lie in memory. */
+    /** The memory layout of operands. */
     enum Layout { ROWS, CHANNELS_LAST, STEPPED, OFFSET, REVERSED }
 
     /** One spatial dimension. */
@@ -58,7 +58,7 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
                 && a.places() > 0);
     }
 
-    /** Returns what is wrong with the result, or {@code null}. */
+    /** Returns the error in the result, or {@code null}. */
     String failure() {
         try (Scope _ = Scope.open()) {
             Tensor[] results = Threads.with(threads, this::compute);
@@ -91,7 +91,7 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
         };
     }
 
-    /** Fills with NaN what the allocator lends out next, and what oneDNN writes on its way. */
+    /** Fills with NaN the memory that the allocator returns next, and oneDNN's scratch memory. */
     private void poison() {
         Tensor[] soon = new Tensor[3];
         Shape shape = pass == Pass.FORWARD ? yShape() : pass == Pass.WEIGHT_GRADIENT ? wShape() : xShape();
@@ -189,7 +189,7 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
         return Tensor.of(memory, room).to(type).view(shape, strides, offset);
     }
 
-    /** Numbers of place, tap and pixel that meet, three by three. */
+    /** Returns all triples of position, tap and pixel that contribute to each other. */
     private static int[] meetings(Axis a) {
         int[] all = new int[3 * a.kernel * (int) a.places()];
         int n = 0;
@@ -243,7 +243,7 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
         return sums;
     }
 
-    /** Adds the products of all channels where a place, a tap and a pixel meet. */
+    /** Adds the products of all channels for a position, a tap and a pixel. */
     private void meet(double[] x, double[] w, double[] y, int[] at, int[] plane) {
         for (int n = 0; n < batch; n++) {
             for (int o = 0; o < groups * out; o++) {

@@ -8,13 +8,13 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * All small geometries: sizes, kernels, strides, paddings and dilations around each other, in one, two and three
- * dimensions, with one channel, some, and whole vectors of them, grouped and depthwise. Batch, type, layout, bias,
- * epilogue and threads follow from the number of the geometry and a seed. Numbers next to each other are far apart in
- * the enumeration, so that any range is a sample of the whole.
+ * All small geometries: sizes, kernels, strides, paddings and dilations of similar size, in one, two and three
+ * dimensions, with one channel, several, and whole vectors of them, grouped and depthwise. Batch, type, layout, bias,
+ * epilogue and threads follow from the geometry's number and a seed. Consecutive numbers are far apart in the
+ * enumeration, so that any range is a sample of the whole.
  */
 final class ConvEnumeration {
-    /** Groups, input and output channels of a group. */
+    /** Groups, and input and output channels per group. */
     private static final int[][] CHANNELS = {{1, 1, 1}, {2, 3, 2}, {1, 16, 16}, {16, 1, 1}, {1, 3, 8}, {1, 17, 33},
         {4, 1, 2}, {1, 1, 16}, {1, 8, 1}, {2, 16, 16}, {1, 4, 4}};
     private static final int[][] LINE = {{1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4, 5}, {1, 2, 3, 4}, {0, 1, 2, 3, 4, 5},
@@ -30,7 +30,7 @@ final class ConvEnumeration {
     private ConvEnumeration() {
     }
 
-    /** Returns how many numbers there are; some are of no legal geometry. */
+    /** Returns the number of geometries; some are not legal. */
     static long size() {
         long size = 0;
         for (int rank = 0; rank < RANKS.length; rank++) {
@@ -49,7 +49,7 @@ final class ConvEnumeration {
         return count;
     }
 
-    /** Returns the passes over geometry {@code number}, none if its kernel does not fit into the padded image. */
+    /** Returns the passes of geometry {@code number}; none if its kernel does not fit into the padded image. */
     static List<ConvCase> cases(long number, long seed) {
         long rest = number % size() * FAR % size();
         int rank = 0;

@@ -14,13 +14,13 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Compares every geometry of {@link ConvEnumeration} with plain loops, in a child process: a crash or a hang is a
- * finding like a wrong value, and the search goes on behind it. Findings are shrunk and printed as Java.
+ * finding like a wrong value, and the search continues after it. Findings are shrunk and printed as Java.
  *
- * <p>{@code ConvFuzz FROM TO [SEED]} runs a range of numbers on its own; without arguments, all of them.
+ * <p>{@code ConvFuzz FROM TO [SEED]} runs a range of numbers; without arguments it runs all of them.
  */
 public final class ConvFuzz {
     private static final long HANG_SECONDS = 60;
-    private static final int MOST_FINDINGS = 20;
+    private static final int MAX_FINDINGS = 20;
     private static final int PASSES = 3;
 
     private final long seed;
@@ -33,16 +33,16 @@ public final class ConvFuzz {
     }
 
     /**
-     * What a run found.
+     * The outcome of a run.
      *
-     * @param geometries that were legal
-     * @param cases passes over them
-     * @param findings in words and Java
+     * @param geometries number of legal geometries
+     * @param cases number of passes over them
+     * @param findings descriptions and Java code
      */
     record Report(long geometries, long cases, List<String> findings) {
     }
 
-    /** Runs a range of numbers and prints the findings; the exit status is 1 if there are some. */
+    /** Runs a range of numbers and prints the findings; the exit status is 1 if there are any. */
     public static void main(String[] arguments) throws Exception {
         if (arguments.length > 0 && arguments[0].equals("child")) {
             child(arguments);
@@ -64,7 +64,7 @@ public final class ConvFuzz {
         Path progress = Files.createTempFile("conv-fuzz", ".progress");
         try {
             long next = from * PASSES;
-            while (next < to * PASSES && fuzz.findings.size() < MOST_FINDINGS) {
+            while (next < to * PASSES && fuzz.findings.size() < MAX_FINDINGS) {
                 next = fuzz.runChild(progress, next, to);
             }
         } finally {
@@ -73,7 +73,7 @@ public final class ConvFuzz {
         return new Report(fuzz.geometries, fuzz.cases, fuzz.findings);
     }
 
-    /** Returns where to go on: the end, or behind the case that ended the child. */
+    /** Returns the number to continue from: the end, or the one after the case that ended the child. */
     private long runChild(Path progress, long next, long to) throws IOException, InterruptedException {
         Files.write(progress, new byte[4 * Long.BYTES]);
         Process process = start("child", progress.toString(), String.valueOf(next), String.valueOf(to),
@@ -102,9 +102,9 @@ public final class ConvFuzz {
             if (failed == null) {
                 throw new IOException("the child ended with " + process.exitValue() + " before its first case");
             }
-            ConvCase least = ConvShrinker.shrink(failed, ConvFuzz::crashes);
+            ConvCase smallest = ConvShrinker.shrink(failed, ConvFuzz::crashes);
             note("number " + (at - 1) / PASSES + " seed " + seed + ": the process ended with " + process.exitValue()
-                    + "\n    assertThat(" + least + ".failure()).isNull();");
+                    + "\n    assertThat(" + smallest + ".failure()).isNull();");
             return at;
         }
     }
@@ -129,7 +129,7 @@ public final class ConvFuzz {
         System.out.println(finding);
     }
 
-    /** Whether a case ends a process of its own. */
+    /** Returns whether a case ends a process of its own. */
     private static boolean crashes(ConvCase one) {
         try {
             Process process = start("child", "case", ConvText.write(one));
@@ -167,7 +167,7 @@ public final class ConvFuzz {
                 StandardOpenOption.WRITE)) {
             LongBuffer state = channel.map(FileChannel.MapMode.READ_WRITE, 0, 4 * Long.BYTES).asLongBuffer();
             int found = 0;
-            for (long at = Long.parseLong(arguments[2]); at < to * PASSES && found < MOST_FINDINGS; at++) {
+            for (long at = Long.parseLong(arguments[2]); at < to * PASSES && found < MAX_FINDINGS; at++) {
                 ConvCase next = caseOf(at, seed);
                 if (next == null) {
                     continue;
@@ -178,10 +178,10 @@ public final class ConvFuzz {
                 String failure = next.failure();
                 if (failure != null) {
                     found++;
-                    ConvCase least = ConvShrinker.shrink(next, c -> c.failure() != null);
+                    ConvCase smallest = ConvShrinker.shrink(next, c -> c.failure() != null);
                     System.out.println("FINDING number " + at / PASSES + " seed " + seed + ": " + failure + "; least: "
-                            + least.failure());
-                    System.out.println("    assertThat(" + least + ".failure()).isNull();");
+                            + smallest.failure());
+                    System.out.println("    assertThat(" + smallest + ".failure()).isNull();");
                 }
             }
         }

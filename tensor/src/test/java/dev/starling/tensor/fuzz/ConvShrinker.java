@@ -7,25 +7,25 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
 
-/** Makes a case smaller for as long as it still fails. */
+/** Reduces a case while it still fails. */
 final class ConvShrinker {
     private ConvShrinker() {
     }
 
     static ConvCase shrink(ConvCase failing, Predicate<ConvCase> fails) {
-        ConvCase least = failing;
+        ConvCase smallest = failing;
         boolean smaller = true;
         while (smaller) {
             smaller = false;
-            for (ConvCase next : smaller(least)) {
+            for (ConvCase next : smaller(smallest)) {
                 if (next.isLegal() && fails.test(next)) {
-                    least = next;
+                    smallest = next;
                     smaller = true;
                     break;
                 }
             }
         }
-        return least;
+        return smallest;
     }
 
     private static List<ConvCase> smaller(ConvCase c) {

@@ -136,7 +136,7 @@ final class ElementwiseCalls {
                 Operand.of(c, floating(c), Values.ANY, Operand.sizes(c, c.next(6))));
     }
 
-    /** A chain of functions, which a captured program makes one kernel of. */
+    /** A chain of functions, which a captured program fuses into one kernel. */
     static Call chain(Choices c) {
         DType type = floating(c);
         long[] dims = Operand.sizes(c, c.next(5));

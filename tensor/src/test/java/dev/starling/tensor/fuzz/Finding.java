@@ -1,9 +1,9 @@
 package dev.starling.tensor.fuzz;
 
 /**
- * A case that went wrong.
+ * A failed case.
  *
- * @param kind what went wrong, in few words; shrinking keeps it
- * @param text what exactly, with a snippet that shows it
+ * @param kind the kind of failure in a few words; shrinking preserves it
+ * @param text the details, with a snippet that reproduces the failure
  */
 record Finding(String kind, String text) { }

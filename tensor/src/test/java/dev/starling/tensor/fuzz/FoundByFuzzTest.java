@@ -27,7 +27,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What the fuzz found and has been mended, on both devices. */
+/** Regression tests of defects that the fuzz tests found, on both devices. */
 class FoundByFuzzTest {
     private static final double INFINITY = Double.POSITIVE_INFINITY;
 
@@ -83,9 +83,9 @@ class FoundByFuzzTest {
         });
     }
 
-    /** What lies past a sequence's end has no part in gradients, nor has a last state that overflows. */
+    /** Values beyond a sequence's end do not affect gradients, nor does a last state that overflows. */
     @Test
-    void whatNoStepReadsHasNoPartInTheGradientsOfRecurrentWeights() {
+    void recurrentWeightGradientsIgnoreValuesThatNoStepReads() {
         List<Recurrence.Forward> layers = List.of(new Recurrence.Rnn(true, false, true),
                 new Recurrence.Rnn(true, true, true), new Recurrence.Gru(false, true),
                 new Recurrence.Gru(true, true), new Recurrence.Lstm(false, true), new Recurrence.Lstm(true, true));
@@ -140,7 +140,7 @@ class FoundByFuzzTest {
                     -1e200}), Tensor.full(DType.F64, 2, 4)).toDoubles()));
     }
 
-    /** Between where the exponential of -x overflows and where the result is 0. */
+    /** Covers the range between the overflow of the exponential of -x and results of 0. */
     @Test
     void siluOfNumbersFarBelowZeroIsNotZero() {
         onBoth(() -> {
@@ -150,7 +150,7 @@ class FoundByFuzzTest {
         });
     }
 
-    /** Widths in whole vectors, and in what is left behind them. */
+    /** Widths that are whole vectors, and widths with a remainder. */
     @Test
     void aGateOfNanIsClosedAndNoGatePassesInfinity() {
         onBoth(() -> {
@@ -169,7 +169,7 @@ class FoundByFuzzTest {
     }
 
     @Test
-    void anEndBeyondTheTypeIsTheTypesEnd() {
+    void clampsABoundBeyondTheTypeToTheType() {
         onBoth(() -> {
             assertArrayEquals(new long[] {Integer.MIN_VALUE, Integer.MIN_VALUE},
                     Tensor.of(new int[] {1, -1}).clamp(-INFINITY, -INFINITY).toLongs());

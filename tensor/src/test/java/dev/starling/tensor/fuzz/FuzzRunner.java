@@ -19,21 +19,21 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Runs a range of seeds in a child process. A child that dies or hangs is a finding with the seed it was at, and
- * another child goes on behind it.
+ * Runs a range of seeds in a child process. If a child crashes or hangs, the current seed is a finding, and another
+ * child continues after it.
  */
 public final class FuzzRunner {
-    /** Begins a line of a child that tells of a finding, and stands for a line break in it. */
+    /** Begins a line of a child that reports a finding, and stands for line breaks in it. */
     static final String MARK = "\u001e";
     private static final int KEPT_LINES = 60;
     private static final long PROGRESS_NS = 60_000_000_000L;
 
     /**
-     * What a run came to.
+     * The outcome of a run.
      *
-     * @param cases how many seeds were run
-     * @param findings by seed, in words
-     * @param time what it took
+     * @param cases number of seeds that were run
+     * @param findings descriptions by seed
+     * @param time duration of the run
      */
     public record Outcome(long cases, Map<Long, String> findings, Duration time) { }
 
@@ -45,8 +45,8 @@ public final class FuzzRunner {
     /**
      * Makes a runner.
      *
-     * @param deadline of one case
-     * @param flags of the child's JVM, beside those that Starling needs
+     * @param deadline for one case
+     * @param flags of the child's JVM, in addition to those that Starling needs
      */
     public FuzzRunner(Class<? extends Fuzz> fuzz, Duration deadline, String... flags) {
         this.fuzz = fuzz;
@@ -54,7 +54,7 @@ public final class FuzzRunner {
         this.flags = List.of(flags);
     }
 
-    /** Takes {@code first=N count=N deadline=SECONDS}, and flags of the child's JVM, and prints what it finds. */
+    /** Reads {@code first=N count=N deadline=SECONDS} and flags of the child's JVM, runs, and prints the findings. */
     public static void main(Class<? extends Fuzz> fuzz, String... args) throws Exception {
         long first = 0;
         long count = 100_000;
@@ -76,15 +76,15 @@ public final class FuzzRunner {
         System.exit(outcome.findings.isEmpty() ? 0 : 1);
     }
 
-    /** Runs seeds {@code first} to {@code first + count - 1}; prints findings as they come if asked to. */
-    public Outcome run(long first, long count, boolean aloud) throws IOException, InterruptedException {
+    /** Runs seeds {@code first} to {@code first + count - 1}; if {@code verbose}, prints findings immediately. */
+    public Outcome run(long first, long count, boolean verbose) throws IOException, InterruptedException {
         long began = System.nanoTime();
         Path file = Files.createTempFile("fuzz", ".seed");
         try {
             MappedByteBuffer notes = FuzzWorker.notes(file);
             long next = first;
             while (next < first + count) {
-                next = child(next, first + count, file, notes, aloud);
+                next = child(next, first + count, file, notes, verbose);
             }
         } finally {
             Files.deleteIfExists(file);
@@ -93,7 +93,7 @@ public final class FuzzRunner {
     }
 
     /** Runs seeds until all are done or the child ends; returns the seed after the last one that was run. */
-    private long child(long from, long to, Path file, MappedByteBuffer notes, boolean aloud)
+    private long child(long from, long to, Path file, MappedByteBuffer notes, boolean verbose)
             throws IOException, InterruptedException {
         notes.putLong(FuzzWorker.SEED, from);
         notes.putLong(FuzzWorker.SINCE, System.currentTimeMillis() + 30_000);
@@ -106,12 +106,12 @@ public final class FuzzRunner {
                 fuzz.getName(), from + "", to + "", file.toString()));
         Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
         Deque<String> last = new ArrayDeque<>();
-        Thread reader = Thread.ofPlatform().daemon().start(() -> read(child, last, aloud));
+        Thread reader = Thread.ofPlatform().daemon().start(() -> read(child, last, verbose));
         AtomicBoolean hung = new AtomicBoolean();
-        long told = System.nanoTime();
+        long reported = System.nanoTime();
         while (!child.waitFor(200, TimeUnit.MILLISECONDS)) {
-            if (aloud && System.nanoTime() - told > PROGRESS_NS) {
-                told = System.nanoTime();
+            if (verbose && System.nanoTime() - reported > PROGRESS_NS) {
+                reported = System.nanoTime();
                 System.out.println("---- at seed " + notes.getLong(FuzzWorker.SEED) + ", " + LocalTime.now());
             }
             if (System.currentTimeMillis() - notes.getLong(FuzzWorker.SINCE) > deadline.toMillis()) {
@@ -129,7 +129,7 @@ public final class FuzzRunner {
                 .lines().limit(60).reduce("", (a, b) -> a + "\n" + b) : "";
         Files.deleteIfExists(Path.of(file + ".hs_err"));
         found(seed, (hung.get() ? "the case took more than " + deadline.toSeconds() + " s"
-                : "the JVM ended with " + child.exitValue()) + "\n" + String.join("\n", last) + crash, aloud);
+                : "the JVM ended with " + child.exitValue()) + "\n" + String.join("\n", last) + crash, verbose);
         return seed + 1;
     }
 
@@ -142,13 +142,13 @@ public final class FuzzRunner {
         return at < 0 ? "" : text.substring(at, Math.min(text.length(), at + 2000));
     }
 
-    private void read(Process child, Deque<String> last, boolean aloud) {
+    private void read(Process child, Deque<String> last, boolean verbose) {
         try (BufferedReader in = child.inputReader(StandardCharsets.UTF_8)) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 if (line.startsWith(MARK)) {
                     int space = line.indexOf(' ');
                     found(Long.parseLong(line.substring(1, space)), line.substring(space + 1).replace(MARK, "\n"),
-                            aloud);
+                            verbose);
                 } else {
                     last.addLast(line);
                     if (last.size() > KEPT_LINES) {
@@ -161,9 +161,9 @@ public final class FuzzRunner {
         }
     }
 
-    private void found(long seed, String text, boolean aloud) {
+    private void found(long seed, String text, boolean verbose) {
         findings.put(seed, text);
-        if (aloud) {
+        if (verbose) {
             System.out.println("---- seed " + seed + " at " + LocalTime.now().withNano(0) + ": " + text);
         }
     }

@@ -6,18 +6,18 @@ import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 
-/** The process that runs cases: notes in a file which one it is at, so that its end does not hide the seed. */
+/** The process that runs cases. It notes the current seed in a file, so that the seed is known if the process dies. */
 public final class FuzzWorker {
-    /** Where the next seed stands in the file. */
+    /** The offset of the next seed in the file. */
     static final int SEED = 0;
-    /** Where the time stands at which its case began, in ms. */
+    /** The offset of the time in ms at which its case began. */
     static final int SINCE = 8;
     static final int BYTES = 16;
 
     private FuzzWorker() {
     }
 
-    /** Takes the search's class, the first seed, the seed after the last, and the file. */
+    /** Arguments: the search's class, the first seed, the seed after the last, and the file. */
     public static void main(String... args) throws Exception {
         Fuzz fuzz = (Fuzz) Class.forName(args[0]).getDeclaredConstructor().newInstance();
         long last = Long.parseLong(args[2]);

@@ -19,7 +19,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** Calls of what networks are made of. */
+/** Calls of neural operations. */
 final class NeuralCalls {
     private NeuralCalls() {
     }
@@ -82,7 +82,7 @@ final class NeuralCalls {
                 dropout, scale, Generator.seeded(1))}, 1);
     }
 
-    /** Returns the mask with -∞ in some places, at times in whole rows. */
+    /** Returns the mask with -∞ at some positions, occasionally in whole rows. */
     private static Operand hiding(Choices c, Operand mask) {
         int every = c.ofInts(0, 1, 2, 3, 5);
         double[] reals = mask.reals().clone();
@@ -187,7 +187,7 @@ final class NeuralCalls {
         DType type = floating(c);
         DType weight = type.bytes() == 2 && c.oneIn(2) ? DType.F32 : type;
         double drawn = c.real(c.ofReals(1e-5, 1e-3, 0.1));
-        // Without an epsilon that shows, equal elements have no variance but that of rounding: any result is right.
+        // Without a significant epsilon, equal elements have no variance except that of rounding: any result is valid.
         double epsilon = Math.abs(drawn) < 1e-7 ? 1e-7 : drawn;
         long channels = c.ofInts(1, 2, 4, 3, 6, 17);
         long[] rest = Operand.sizes(c, c.next(3));

@@ -16,10 +16,10 @@ import java.util.function.Supplier;
 
 /** One call with drawn operands, and all its checks. */
 final class OpCase {
-    /** A family of calls, and how many of the cases it takes. */
+    /** A family of calls, and its share of the cases. */
     private record Family(int weight, Function<Choices, Call> draw) { }
 
-    /** What has oneDNN compile a kernel for each geometry is drawn seldom: it takes a hundred times as long. */
+    /** Calls for which oneDNN compiles a kernel per geometry are rare: they take a hundred times as long. */
     private static final List<Family> FAMILIES = List.of(new Family(40, ElementwiseCalls::unary),
             new Family(40, ElementwiseCalls::binary), new Family(24, ElementwiseCalls::scaled),
             new Family(6, ElementwiseCalls::clamp), new Family(12, ElementwiseCalls::where),
@@ -59,7 +59,7 @@ final class OpCase {
         return call.snippet();
     }
 
-    /** Runs the case. Returns {@code null} if all is right. */
+    /** Runs the case. Returns {@code null} if it passes. */
     Finding check() {
         try (Scope scope = Scope.open("case")) {
             return on(Device.cpu(), this::checked);
@@ -70,7 +70,7 @@ final class OpCase {
         }
     }
 
-    /** What a case ends with that went wrong in the midst. */
+    /** Ends a case that failed inside a call. */
     private static final class WrongException extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
@@ -171,7 +171,7 @@ final class OpCase {
         for (int i = 0; i < first.length; i++) {
             String difference = first[i].differenceInBits(Snapshot.of(results[i]));
             if (difference != null) {
-                return finding(what + ": other bits", "result " + i + ": " + difference);
+                return finding(what + ": different bits", "result " + i + ": " + difference);
             }
         }
         return null;
@@ -192,7 +192,7 @@ final class OpCase {
             Snapshot actual = Snapshot.of(x[i]);
             String bits = actual.differenceInBits(Snapshot.of(again[i]));
             if (bits != null) {
-                return finding("update repeated: other bits from " + family(), "operand " + i + ": " + bits);
+                return finding("update repeated: different bits from " + family(), "operand " + i + ": " + bits);
             }
             double[] a = actual.reals();
             double[] e = expected.reals();
@@ -205,12 +205,13 @@ final class OpCase {
             }
             boolean moves = call.code().contains("Assign") || call.code().contains("set(");
             for (int k = 0; k < e.length; k++) {
-                double most = moves || !expected.dtype().isFloating() ? 0 : epsilon * 16 * (Math.abs(e[k]) + magnitude);
+                double limit = moves || !expected.dtype().isFloating() ? 0
+                        : epsilon * 16 * (Math.abs(e[k]) + magnitude);
                 boolean right = a[k] == e[k] || Double.isNaN(a[k]) && Double.isNaN(e[k])
-                        || Double.isFinite(e[k]) && Math.abs(a[k] - e[k]) <= most;
+                        || Double.isFinite(e[k]) && Math.abs(a[k] - e[k]) <= limit;
                 if (!right) {
                     return finding("update: wrong value from " + family(), "operand " + i + "[" + k + "] is "
-                            + a[k] + " instead of " + e[k] + " ± " + most);
+                            + a[k] + " instead of " + e[k] + " ± " + limit);
                 }
             }
         }
@@ -252,7 +253,7 @@ final class OpCase {
                 String difference = once[i] == null ? null : Snapshot.of(once[i]).differenceInBits(
                         Snapshot.of(again[i]));
                 if (difference != null) {
-                    return finding("gradient repeated: other bits", "gradient " + i + ": " + difference);
+                    return finding("gradient repeated: different bits", "gradient " + i + ": " + difference);
                 }
             }
             return twice ? second(tape, results, incoming, x) : null;
@@ -288,7 +289,7 @@ final class OpCase {
             eager = Oracle.snapshots(call.body().run(dense));
             captured = Program.capture(null, call.body()::run, dense);
         } catch (TensorException e) {
-            // What reads elements on the host cannot be captured.
+            // A call that reads elements on the host cannot be captured.
             return null;
         } catch (RuntimeException | Error e) {
             return thrown("in capture ", e);

@@ -8,7 +8,7 @@ import java.util.Map;
  * values and gradients against the reference device, equal bits when repeated, recorded and captured, typed errors.
  */
 public final class OpFuzz implements Fuzz {
-    /** Findings of one kind that are shrunk: the others are likely the same. */
+    /** Number of findings of one kind that are shrunk; further ones likely have the same cause. */
     private static final int SHRUNK = 2;
 
     private final Map<String, Integer> seen = new HashMap<>();
@@ -23,8 +23,8 @@ public final class OpFuzz implements Fuzz {
         if (seen.merge(f.kind(), 1, Integer::sum) > SHRUNK) {
             return f.kind() + "\n(another of this kind, not shrunk)";
         }
-        Finding least = Shrinker.shrink(k -> new OpCase(k).check(), c.taken(), f);
-        return least.kind() + "\n" + least.text();
+        Finding smallest = Shrinker.shrink(k -> new OpCase(k).check(), c.drawn(), f);
+        return smallest.kind() + "\n" + smallest.text();
     }
 
     /** Runs seeds; see {@link FuzzRunner#main}. */

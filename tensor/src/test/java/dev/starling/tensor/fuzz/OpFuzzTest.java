@@ -18,7 +18,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** {@link OpFuzz} over fixed seeds, over many, and what it must not miss. */
+/** Runs {@link OpFuzz} over fixed seeds and over many, and tests that it finds planted defects. */
 class OpFuzzTest {
     private static final Duration DEADLINE = Duration.ofSeconds(60);
     private static final int SHORT = 2500;
@@ -34,7 +34,7 @@ class OpFuzzTest {
         passes(0, SHORT);
     }
 
-    /** Properties {@code fuzz.first} and {@code fuzz.count} choose the seeds. */
+    /** Properties {@code fuzz.first} and {@code fuzz.count} set the seeds. */
     @Test
     @Tag("stress")
     void manySeedsFindNothing() throws Exception {
@@ -47,12 +47,12 @@ class OpFuzzTest {
             Choices first = Choices.seeded(seed);
             String text = new OpCase(first).toString();
             assertEquals(text, new OpCase(Choices.seeded(seed)).toString());
-            assertEquals(text, new OpCase(Choices.of(first.taken())).toString());
+            assertEquals(text, new OpCase(Choices.of(first.drawn())).toString());
         }
     }
 
     @Test
-    void wrongValuesAreSeen() {
+    void detectsWrongValues() {
         try (Scope scope = Scope.open()) {
             Tensor x = Tensor.of(new float[] {1, 2, 3, Float.NaN}, 2, 2);
             Tensor y = x.exp();
@@ -69,7 +69,7 @@ class OpFuzzTest {
     }
 
     @Test
-    void memoryThatAKernelLeavesOutShows() {
+    void detectsMemoryThatAKernelDoesNotWrite() {
         Watch watch = new Watch(0xFF, false);
         try (Scope scope = Scope.open()) {
             Tensor like = Tensor.zeros(3);
@@ -79,7 +79,7 @@ class OpFuzzTest {
         }
     }
 
-    /** Fails in its own ways at some seeds. */
+    /** Fails in different ways at some seeds. */
     static final class Broken implements Fuzz {
         @Override
         public String run(long seed) {
@@ -94,7 +94,7 @@ class OpFuzzTest {
     }
 
     @Test
-    void crashesAndHangsAreFindingsAndTheRunGoesOn() throws Exception {
+    void crashesAndHangsAreFindingsAndTheRunContinues() throws Exception {
         FuzzRunner.Outcome outcome = new FuzzRunner(Broken.class, Duration.ofSeconds(4)).run(0, 10, false);
         assertEquals(java.util.Set.of(3L, 5L, 8L), outcome.findings().keySet());
         assertTrue(outcome.findings().get(3L).startsWith("the JVM ended with 7"));
@@ -116,7 +116,7 @@ class OpFuzzTest {
         for (int i = 0; i < 50; i++) {
             c.next(100);
         }
-        return c.taken();
+        return c.drawn();
     }
 
     private int sums(Choices c) {

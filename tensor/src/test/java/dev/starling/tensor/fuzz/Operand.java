@@ -12,22 +12,22 @@ import java.util.StringJoiner;
 import java.util.stream.IntStream;
 
 /**
- * A recipe for a tensor, the same on every device: elements of a row-major base, of which the operand is a view. What
- * the view leaves out is NaN, or 99 in integers, so that a read beyond it shows.
+ * A recipe for a tensor, the same on every device: the operand is a view of a row-major base. Elements of the base
+ * outside of the view are NaN, or 99 for integers, so that a read of them is detected.
  *
  * @param dtype element type
  * @param dims sizes
- * @param layout how the view lies in the base
+ * @param layout layout of the view in the base
  * @param reals the operand's elements in row-major order
  */
 record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
-    /** How an operand lies in memory. */
+    /** The memory layout of an operand. */
     enum Layout {
         /** Row-major without gaps. */
         DENSE,
-        /** Behind other elements. */
+        /** After other elements. */
         LATER,
-        /** The last two dimensions exchanged. */
+        /** The last two dimensions swapped. */
         SWAPPED,
         /** Dimensions in reverse order. */
         TRANSPOSED,
@@ -59,29 +59,29 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         }
     }
 
-    static final int MOST = 400;
+    static final int MAX_COUNT = 400;
 
-    /** Sizes from the simplest on: small, none, odd, and around the widths of vectors. */
+    /** Sizes, beginning with the simplest: small, none, odd, and around the widths of vectors. */
     private static final int[] SIZES = {1, 2, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65};
 
-    /** Draws sizes of {@code rank} dimensions with at most some hundred elements. */
+    /** Draws sizes of {@code rank} dimensions with at most {@link #MAX_COUNT} elements. */
     static long[] sizes(Choices c, int rank) {
         long[] dims = new long[rank];
         long count = 1;
         for (int i = 0; i < rank; i++) {
-            int most = 0;
-            while (most < SIZES.length && Math.max(1, SIZES[most]) * count <= MOST) {
-                most++;
+            int longest = 0;
+            while (longest < SIZES.length && Math.max(1, SIZES[longest]) * count <= MAX_COUNT) {
+                longest++;
             }
-            // Empty operands are few: what has no elements shows little.
-            int size = SIZES[c.next(Math.max(1, most))];
+            // Empty operands are rare, because they reveal little.
+            int size = SIZES[c.next(Math.max(1, longest))];
             dims[i] = size == 0 && c.oneIn(2) ? 0 : Math.max(1, size);
             count *= Math.max(1, dims[i]);
         }
         return dims;
     }
 
-    /** Draws an operand of given type and sizes. */
+    /** Draws an operand of the given type and sizes. */
     static Operand of(Choices c, DType dtype, Values values, long... dims) {
         boolean altered = c.wild && c.oneIn(5);
         DType type = altered && c.oneIn(2) ? c.of(DType.values()) : dtype;
@@ -97,7 +97,7 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         return new Operand(type, sizes, layout, reals);
     }
 
-    /** Draws indices of {@code size} places, negative ones among them; in wild cases also places that are not there. */
+    /** Draws indices of {@code size} positions, including negative ones; in wild cases also indices out of range. */
     static Operand indices(Choices c, long size, long... dims) {
         Operand like = of(c, c.of(DType.I64, DType.I32), Values.TAME, dims);
         if (!like.dtype.isInteger()) {
@@ -180,7 +180,7 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         return narrowed(Tensor.of(elements, sizes.length == 0 ? new long[] {1} : sizes), sizes);
     }
 
-    /** Converts on the reference device's terms: element by element, rounded once. */
+    /** Converts by the reference device: element by element, rounded once. */
     private Tensor narrowed(Tensor wide, long... sizes) {
         if (wide.dtype() == dtype) {
             return wide.reshape(sizes);
@@ -231,7 +231,7 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         return d;
     }
 
-    /** Returns which dimension of the operand is the i-th in memory. */
+    /** Returns the dimension of the operand that is the i-th in memory. */
     private int[] order() {
         int n = dims.length;
         int[] order = new int[n];
@@ -309,7 +309,7 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         return layout == Layout.DENSE ? dense : "Operand.laidOut(" + dense + ", Operand.Layout." + layout + ")";
     }
 
-    /** Returns a tensor with the elements of {@code dense} in another layout: for snippets that were printed. */
+    /** Returns a tensor with the elements of {@code dense} in another layout, for printed snippets. */
     static Tensor laidOut(Tensor dense, Layout layout) {
         return new Operand(dense.dtype(), dense.shape().dims(), layout, Snapshot.of(dense).reals())
                 .on(dense.device());

@@ -31,18 +31,21 @@ import dev.starling.tensor.op.View;
 import dev.starling.tensor.op.Where;
 
 /**
- * Whether what an operation made is what the reference device makes of the same operands. Operations that move or
- * choose elements must give them bit by bit. A sum of products may lie from the exact one as far as rounding each
- * product and partial sum takes it; any other function as far as a change of its operands by a few roundings takes it.
- * NaN equals NaN only, an infinity only itself.
+ * Compares an operation's result with that of the reference device for the same operands. Operations that move or
+ * select elements must match bit for bit. A sum of products may differ from the exact one by the rounding of each
+ * product and partial sum; any other function by as much as it changes with its operands changed by a few rounding
+ * units. NaN equals NaN only, an infinity only itself.
  */
 final class Oracle {
-    /** Roundings of the type in which a kernel computes, of the operands of a function that is not a sum. */
+    /**
+     * Rounding units, of the type in which a kernel computes, by which operands of a function that is not a sum may
+     * change.
+     */
     private static final double OPERAND_ROUNDINGS = 16;
 
-    /** Changes of all operands at once, beside those of one operand alone. */
+    /** Changes of all operands together, in addition to those of a single operand. */
     private static final int MIXED = 12;
-    /** An element's place is that within its operand, and the operand's number in the bits above. */
+    /** A position is that within the operand, with the operand's number in the bits above. */
     private static final int OPERAND_BITS = 22;
 
     private Oracle() {
@@ -114,7 +117,7 @@ final class Oracle {
         }
         if (!expected.dtype().isFloating() || movesBits(op)) {
             String difference = actual.differenceInBits(expected);
-            return difference == null ? null : difference + " (the latter is right)";
+            return difference == null ? null : difference + " (the latter is correct)";
         }
         double[] a = actual.reals();
         double[] e = expected.reals();
@@ -125,11 +128,12 @@ final class Oracle {
             }
             slack = slack == null ? slack(op, given, e.length, result) : slack;
             if (op instanceof Normalization && result > 0 && !Double.isFinite(e[i]) && !Double.isFinite(a[i])) {
-                // Statistics of what is not finite are infinite or NaN, by the origin from which a kernel counts.
+                // Statistics of values that are not finite are infinite or NaN, depending on the origin that a kernel
+                // uses.
                 continue;
             }
             if (op instanceof Convolution && Double.isNaN(a[i]) && !finite(given)) {
-                // Kernels multiply the zeros of the padding, too: 0·∞ may show beside it, and nothing else.
+                // Kernels also multiply the zeros of the padding, so that 0·∞ may differ there, and nothing else.
                 continue;
             }
             boolean overflown = !exact(op) && beyond(expected.dtype(), a[i]) && beyond(expected.dtype(), e[i])
@@ -137,9 +141,9 @@ final class Oracle {
             if (overflown || slack[i] == Double.POSITIVE_INFINITY) {
                 continue;
             }
-            double most = slack[i] + relative(op, expected.dtype()) * Math.abs(e[i]);
-            if (!(Math.abs(a[i] - e[i]) <= most)) {
-                return "[" + i + "] is " + a[i] + " instead of " + e[i] + " ± " + most;
+            double bound = slack[i] + relative(op, expected.dtype()) * Math.abs(e[i]);
+            if (!(Math.abs(a[i] - e[i]) <= bound)) {
+                return "[" + i + "] is " + a[i] + " instead of " + e[i] + " ± " + bound;
             }
         }
         return null;
@@ -152,12 +156,12 @@ final class Oracle {
         if (exact(op) || !Double.isFinite(e)) {
             return false;
         }
-        // Kernels may flush subnormal numbers to zero, but for those of f16.
-        double least = type == DType.F64 ? Double.MIN_NORMAL : type == DType.F16 ? 0x1p-24 : Float.MIN_NORMAL;
-        return Math.abs(a - e) <= relative(op, type) * Math.abs(e) + 2 * least;
+        // Kernels may flush subnormal numbers to zero, except those of f16.
+        double smallest = type == DType.F64 ? Double.MIN_NORMAL : type == DType.F16 ? 0x1p-24 : Float.MIN_NORMAL;
+        return Math.abs(a - e) <= relative(op, type) * Math.abs(e) + 2 * smallest;
     }
 
-    /** Powers err by the logarithm of the result. */
+    /** The error of a power grows with the logarithm of the result. */
     private static double relative(Op op, DType type) {
         double epsilon = epsilon(type);
         return type.bytes() == 2 ? 2 * epsilon : op instanceof Binary.Pow || op instanceof Unary.PowScalar
@@ -173,14 +177,14 @@ final class Oracle {
         };
     }
 
-    /** Tells whether a number lies where sums of the type may overflow in one order and not in another. */
+    /** Returns whether a number is so large that sums of the type may overflow in one order and not in another. */
     private static boolean beyond(DType type, double value) {
-        double greatest = switch (type) {
+        double largest = switch (type) {
             case F64 -> Double.MAX_VALUE;
             case F16 -> 65_504;
             default -> Float.MAX_VALUE;
         };
-        return Math.abs(value) > 0.98 * greatest;
+        return Math.abs(value) > 0.98 * largest;
     }
 
     private static boolean finite(Snapshot... given) {
@@ -231,7 +235,7 @@ final class Oracle {
         };
     }
 
-    /** Returns how far each element may lie from the reference beside what its type's own rounding takes. */
+    /** Returns by how much each element may differ from the reference, beyond the rounding of its own type. */
     private static double[] slack(Op op, Snapshot[] given, int count, int result) {
         if (exact(op)) {
             return new double[count];
@@ -259,13 +263,13 @@ final class Oracle {
             addRoundedMean(op, own, given, result, middle, slack);
         }
         if (op instanceof Recurrence) {
-            // A gate near 1 is rounded as 1 is, and what it leaves of the state with it.
-            double most = 1;
+            // A gate near 1 is rounded in units of 1, and so is its complement, with which it multiplies the state.
+            double bound = 1;
             for (double v : middle) {
-                most = Math.max(most, Double.isFinite(v) ? Math.abs(v) : 0);
+                bound = Math.max(bound, Double.isFinite(v) ? Math.abs(v) : 0);
             }
             for (int i = 0; i < count; i++) {
-                slack[i] += 16 * own * most;
+                slack[i] += 16 * own * bound;
             }
         }
         if (excused(op, type, given)) {
@@ -275,18 +279,18 @@ final class Oracle {
     }
 
     /**
-     * A mean is a sum: rounding it is relative to the greatest summand, and moves x against it. Where all summands are
-     * equal, each partial sum may be rounded in the same direction.
+     * A mean is a sum: its rounding error is relative to the largest summand, and shifts x against it. If all summands
+     * are equal, each partial sum may be rounded in the same direction.
      */
     private static void addRoundedMean(Op op, double own, Snapshot[] given, int result, double[] middle,
             double[] slack) {
-        double greatest = 0;
+        double largest = 0;
         for (double v : given[0].reals()) {
-            greatest = Math.max(greatest, Double.isFinite(v) ? Math.abs(v) : 0);
+            largest = Math.max(largest, Double.isFinite(v) ? Math.abs(v) : 0);
         }
         int weights = Math.max(1, given[1].reals().length);
         int summands = op instanceof Normalization.LayerNorm ? weights : given[0].reals().length / weights;
-        double by = Math.max(OPERAND_ROUNDINGS, summands / 2) * own * greatest;
+        double by = Math.max(OPERAND_ROUNDINGS, summands / 2) * own * largest;
         for (int k = 0; k < 4; k++) {
             int round = k;
             double[] moved = changed(op, given, result, (v, i) -> i >> OPERAND_BITS != 0 ? v
@@ -304,17 +308,17 @@ final class Oracle {
         return (bits ^ bits >>> 27) * 0x94D049BB133111EBL < 0 ? -1 : 1;
     }
 
-    /** In the tails of these functions numbers about 1 cancel: rounding those is absolute, not relative. */
+    /** In the tails of these functions numbers near 1 cancel; their rounding is absolute, not relative. */
     private static void addCancelled(Op op, double own, Snapshot[] given, double[] slack) {
         boolean cancels = op instanceof Activation.Gelu || op instanceof Activation.GeluGradient
                 || op instanceof Activation.SiluGradient;
         Snapshot scale = given[op instanceof Activation.Gelu ? 0 : given.length - 1];
         if (op instanceof Activation.Silu) {
-            // The sigmoid may be flushed to zero where its product with x is no subnormal number.
-            double least = given[0].dtype() == DType.F64 ? Double.MIN_NORMAL : Float.MIN_NORMAL;
+            // The sigmoid may be flushed to zero although its product with x is not subnormal.
+            double smallest = given[0].dtype() == DType.F64 ? Double.MIN_NORMAL : Float.MIN_NORMAL;
             double[] reals = given[0].reals();
             for (int i = 0; i < slack.length; i++) {
-                slack[i] += Double.isFinite(reals[i]) ? 2 * least * Math.min(1000, Math.abs(reals[i])) : 0;
+                slack[i] += Double.isFinite(reals[i]) ? 2 * smallest * Math.min(1000, Math.abs(reals[i])) : 0;
             }
         }
         if (cancels && scale.count() == slack.length) {
@@ -332,36 +336,39 @@ final class Oracle {
                 || op instanceof Scan || op instanceof Selection || op instanceof Pooling;
     }
 
-    /** Rounding each of n partial sums, at most as great as the sum of magnitudes, in an order of the kernel's own. */
+    /** Returns the rounding error of n partial sums in any order, each at most as large as the sum of magnitudes. */
     private static double[] slackOfSum(Op op, DType type, Snapshot[] given, int result) {
         Op plain = op instanceof Contraction.Linear ? new Contraction.Linear(Epilogue.NONE) : op;
         double[] magnitudes = changed(plain, given, 0 < result && plain != op ? 0 : result, (v, i) -> Math.abs(v));
-        int most = 1;
+        int bound = 1;
         for (Snapshot s : given) {
-            most = Math.max(most, s.count());
+            bound = Math.max(bound, s.count());
         }
-        // Sums of 16-bit numbers are kept in f32, but what an epilogue is applied to may be rounded before.
-        double unit = type.bytes() == 2 ? 2 * epsilon(type) : epsilon(type) * (8 + 2 * Math.sqrt(most));
+        // Sums of 16-bit numbers accumulate in f32, but the operand of an epilogue may be rounded before.
+        double unit = type.bytes() == 2 ? 2 * epsilon(type) : epsilon(type) * (8 + 2 * Math.sqrt(bound));
         double[] finite = changed(plain, given, 0 < result && plain != op ? 0 : result,
                 (v, i) -> Double.isFinite(v) ? Math.abs(v) : 0);
         for (int i = 0; i < magnitudes.length; i++) {
-            // Partial sums of great numbers overflow in one order and not in another.
+            // Partial sums of large numbers overflow in one order and not in another.
             magnitudes[i] = beyond(type, finite[i]) ? Double.POSITIVE_INFINITY
                     : Double.isFinite(magnitudes[i]) ? unit * magnitudes[i] : 0;
         }
         return magnitudes;
     }
 
-    /** Intermediate results overflow, or what is hidden may show: documented, and not compared. */
+    /**
+     * Returns whether a result is not compared: intermediate results overflow, or hidden values may show, as
+     * documented.
+     */
     private static boolean excused(Op op, DType type, Snapshot... given) {
         if (op instanceof Elementwise) {
             return false;
         }
-        double most = type == DType.F64 ? 1e150 : 1e15;
+        double bound = type == DType.F64 ? 1e150 : 1e15;
         for (Snapshot s : given) {
             if (s.dtype().isFloating()) {
                 for (double v : s.reals()) {
-                    if (Double.isFinite(v) && Math.abs(v) > most || op instanceof Attention && Double.isNaN(v)) {
+                    if (Double.isFinite(v) && Math.abs(v) > bound || op instanceof Attention && Double.isNaN(v)) {
                         return true;
                     }
                 }
@@ -370,7 +377,7 @@ final class Oracle {
         return false;
     }
 
-    /** Returns a result of the operation in f64, its floating operands changed. */
+    /** Returns a result of the operation in f64, with changed floating operands. */
     private static double[] changed(Op op, Snapshot[] given, int result, Snapshot.Change change) {
         Snapshot[] wide = given.clone();
         for (int i = 0; i < wide.length; i++) {

@@ -12,7 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Calls of what folds or orders dimensions, and of products. */
+/** Calls of reductions, orderings and products. */
 final class ReductionCalls {
     @FunctionalInterface
     private interface Along {
@@ -98,7 +98,7 @@ final class ReductionCalls {
         return all;
     }
 
-    /** Equations of two or three operands with letters from few, in any order and number. */
+    /** Equations of two or three operands with few distinct letters, in any order and number. */
     static Call einsum(Choices c) {
         Map<Character, Long> sizes = new LinkedHashMap<>();
         int count = 1 + c.next(3);

@@ -11,7 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** Calls of what shows or copies elements under other sizes, and of indexing. */
+/** Calls of views and copies with other sizes, and of indexing. */
 final class ShapeCalls {
     private ShapeCalls() {
     }
@@ -180,7 +180,7 @@ final class ShapeCalls {
         };
     }
 
-    /** Places, ranges, new axes, an ellipsis, arrays and masks, mixed. */
+    /** Positions, ranges, new axes, an ellipsis, arrays and masks, mixed. */
     static Call index(Choices c) {
         long[] dims = Operand.sizes(c, c.next(5));
         List<Operand> operands = new ArrayList<>(List.of(any(c, dims)));

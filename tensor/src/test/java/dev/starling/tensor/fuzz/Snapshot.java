@@ -44,7 +44,7 @@ record Snapshot(DType dtype, Shape shape, byte[] bytes) {
         return new Snapshot(tensor.dtype(), tensor.shape(), bytes);
     }
 
-    /** Returns a row-major tensor of these elements. */
+    /** Returns a row-major tensor with these elements. */
     Tensor on(Device device) {
         return Device.with(device, () -> Tensor.copyOf(MemorySegment.ofArray(bytes), dtype, shape.dims()));
     }
@@ -81,7 +81,7 @@ record Snapshot(DType dtype, Shape shape, byte[] bytes) {
         };
     }
 
-    /** Returns these elements in f64, each as {@code change} makes it from its value and place. */
+    /** Returns these elements in f64, each changed by {@code change}, given its value and position. */
     Snapshot changed(Change change) {
         double[] reals = reals();
         ByteBuffer wide = ByteBuffer.allocate(8 * reals.length).order(ByteOrder.nativeOrder());
@@ -91,7 +91,7 @@ record Snapshot(DType dtype, Shape shape, byte[] bytes) {
         return new Snapshot(DType.F64, shape, wide.array());
     }
 
-    /** A function of an element and its place. */
+    /** A function of an element and its position. */
     @FunctionalInterface
     interface Change {
         double of(double value, int place);

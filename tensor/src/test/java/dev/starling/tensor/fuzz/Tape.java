@@ -9,7 +9,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Notes operations, and walks back over them. */
+/** Records operations and computes gradients backwards over them. */
 final class Tape implements Recorder {
     private record Step(Op op, Tensor[] in, Tensor[] out) { }
 
@@ -20,7 +20,7 @@ final class Tape implements Recorder {
         steps.add(new Step(op, inputs, outputs));
     }
 
-    /** Returns the gradients of {@code of}, {@code null} where none flows, given those of {@code results}. */
+    /** Returns the gradients of {@code of}, given those of {@code results}; {@code null} for tensors without one. */
     Tensor[] gradients(Tensor[] results, Tensor[] incoming, Tensor... of) {
         Map<Tensor, Tensor> gradients = new IdentityHashMap<>();
         Map<Tensor, Boolean> reached = new IdentityHashMap<>();

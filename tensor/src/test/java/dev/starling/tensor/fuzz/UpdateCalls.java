@@ -15,7 +15,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
 
-/** Calls that make tensors of nothing, and that change them in place. */
+/** Calls that make tensors from numbers, and calls that change tensors in place. */
 final class UpdateCalls {
     private UpdateCalls() {
     }
@@ -86,7 +86,10 @@ final class UpdateCalls {
         };
     }
 
-    /** In wild cases returns, one time in four, another number, but none so great that rounding a sum shows in it. */
+    /**
+     * In wild cases returns, one time in four, another number, but none so large that it amplifies the rounding of a
+     * sum.
+     */
     private static double factor(Choices c, double legal) {
         return c.wild && c.oneIn(4) ? c.ofReals(0, -1, 2, Double.NaN, Double.POSITIVE_INFINITY, -0.0) : legal;
     }
@@ -99,7 +102,7 @@ final class UpdateCalls {
         }, Arrays.stream(operands).map(o -> o == operands[1] ? o : whole(o)).toArray(Operand[]::new));
     }
 
-    /** Returns the operand where no two of its elements share memory. */
+    /** Returns the operand in a layout in which no two of its elements share memory. */
     private static Operand whole(Operand o) {
         boolean shared = o.layout() == Operand.Layout.ONE || o.layout() == Operand.Layout.REPEATED
                 || o.layout() == Operand.Layout.REPEATED_LAST;

@@ -3,15 +3,15 @@ package dev.starling.tensor.fuzz;
 import dev.starling.tensor.DType;
 import java.util.SplittableRandom;
 
-/** Where an operand's elements come from. */
+/** The source of an operand's elements. */
 enum Values {
-    /** Anything, NaN, infinities, subnormal and the greatest numbers among it. */
+    /** Any numbers, including NaN, infinities, subnormal and the largest numbers. */
     ANY,
-    /** About 1, at times NaN, an infinity or zero among it. */
+    /** Numbers about 1, occasionally with a NaN, an infinity or a zero. */
     USUAL,
-    /** About 1. */
+    /** Numbers about 1. */
     TAME,
-    /** Above 0. */
+    /** Numbers above 0. */
     POSITIVE;
 
     private enum Kind { COUNTED, TIES, NORMAL, UNIT, POSITIVE, WIDE, NONFINITE, SPECIAL, ZEROS, CONSTANT }
@@ -77,7 +77,7 @@ enum Values {
         };
     }
 
-    /** Rounds to a number of the type, so that a snippet shows what the operand holds. */
+    /** Rounds to a number of the type, so that a snippet shows the operand's exact elements. */
     static double rounded(DType dtype, double value) {
         return switch (dtype) {
             case F32 -> (float) value;

@@ -3,7 +3,7 @@ package dev.starling.tensor.fuzz;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
 
-/** Whether a view shows the elements that its definition names, found by index and not by stride. */
+/** Checks that a view shows the elements of its definition, found by index and not by stride. */
 final class ViewOracle {
     private ViewOracle() {
     }

@@ -10,19 +10,19 @@ import dev.starling.tensor.op.Update;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Stands at the gate: fills the memory of results before a kernel writes it, so that what it leaves out shows, and
- * compares each operation with the reference device.
+ * An interceptor that fills the memory of results before a kernel writes it, so that unwritten elements are detected,
+ * and compares each operation with the reference device.
  */
 final class Watch implements Interceptor {
-    /** More than a case needs: what asks for more is not run. */
-    private static final long MOST_BYTES = 4 << 20;
+    /** More bytes than a case needs; larger requests are not run. */
+    private static final long MAX_BYTES = 4 << 20;
 
-    /** A case asked for more memory than it may have. */
+    /** A case requested more memory than it may use. */
     static final class TooLarge extends Error {
         private static final long serialVersionUID = 1L;
 
         TooLarge() {
-            super("a result of more than " + MOST_BYTES + " bytes", null, false, false);
+            super("a result of more than " + MAX_BYTES + " bytes", null, false, false);
         }
     }
 
@@ -38,13 +38,13 @@ final class Watch implements Interceptor {
     }
 
     @Override
-    public void ran(Op op, Tensor[] inputs, Tensor[] outputs) {
+    public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
         operations++;
         if (!compares || difference != null || op instanceof Update) {
             return;
         }
         for (Tensor t : outputs) {
-            if (t.count() > MOST_BYTES) {
+            if (t.count() > MAX_BYTES) {
                 throw new TooLarge();
             }
         }
@@ -60,7 +60,7 @@ final class Watch implements Interceptor {
 
     @Override
     public Tensor allocate(Spec spec, long[] strides) {
-        if (spec.shape().count() > MOST_BYTES / spec.dtype().bytes()) {
+        if (spec.shape().count() > MAX_BYTES / spec.dtype().bytes()) {
             throw new TooLarge();
         }
         Interceptor.replace(null);
@@ -75,7 +75,7 @@ final class Watch implements Interceptor {
     }
 
     @Override
-    public void read(Tensor tensor) {
+    public void onRead(Tensor tensor) {
         // Reading on the host is allowed.
     }
 }

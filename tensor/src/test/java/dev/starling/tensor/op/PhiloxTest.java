@@ -12,26 +12,26 @@ class PhiloxTest {
      * The known answers of the Random123 distribution (kat_vectors, philox4x32 10) that our counter block can express.
      */
     @Test
-    void shouldGiveTheKnownAnswers() {
+    void givesTheKnownAnswers() {
         assertThat(block(0, 0)).containsExactly(0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8);
     }
 
     @Test
-    void shouldAgreeWithThePaperWordByWord() {
+    void agreesWithThePaperWordByWord() {
         assertThat(block(0x243F6A8885A308D3L, 0x13198A2E03707344L))
                 .containsExactly(blockByWords(0x243F6A8885A308D3L, 0x13198A2E03707344L));
         assertThat(block(-1, -1)).containsExactly(blockByWords(-1, -1));
     }
 
     @Test
-    void shouldRefuseALaneThatIsNotThere() {
+    void refusesALaneOutOfRange() {
         assertThatExceptionOfType(TensorException.class)
                 .isThrownBy(() -> Philox.bits(1, 2, 4))
                 .withMessageContaining("lane");
     }
 
     @Test
-    void shouldDrawUniformNumbersWithTheMomentsOfTheDistribution() {
+    void drawsUniformNumbersWithTheMomentsOfTheDistribution() {
         int n = 1 << 20;
         double sum = 0;
         double squares = 0;
@@ -46,7 +46,7 @@ class PhiloxTest {
     }
 
     @Test
-    void shouldMakeNormalNumbersByBoxMuller() {
+    void makesNormalNumbersByBoxMuller() {
         for (int i = 0; i < 200_000; i++) {
             int a = Philox.bits(3, i, 0);
             int b = Philox.bits(3, i, 1);
@@ -60,7 +60,7 @@ class PhiloxTest {
     }
 
     @Test
-    void shouldDrawNormalNumbersWithTheMomentsOfTheDistribution() {
+    void drawsNormalNumbersWithTheMomentsOfTheDistribution() {
         int n = 1 << 20;
         double[] moments = new double[5];
         for (int i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ class PhiloxTest {
     }
 
     @Test
-    void shouldNumberElementsByCounterAndLane() {
+    void numbersElementsByCounterAndLane() {
         assertThat(Philox.bitsAt(5, 100, 11)).isEqualTo(Philox.bits(5, 102, 3));
         assertThat(Philox.normalAt(5, 100, 11))
                 .isEqualTo(Philox.normal(Philox.bits(5, 102, 2), Philox.bits(5, 102, 3), true));
@@ -89,7 +89,7 @@ class PhiloxTest {
             Philox.bits(seed, counter, 3)};
     }
 
-    /** The generator as its paper writes it, word by word. */
+    /** The generator as its paper defines it, word by word. */
     private static int[] blockByWords(long seed, long counter) {
         int[] c = {(int) counter, (int) (counter >>> 32), 0, 0};
         int[] k = {(int) seed, (int) (seed >>> 32)};

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Many updates at once against the same ones taken one by one. */
+/** Many updates together against the same updates one by one. */
 class UpdateAllTest {
     private Scope scope;
 
@@ -56,7 +56,7 @@ class UpdateAllTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"cpu", "reference"})
-    void isTheSameAsOneByOne(String name) {
+    void equalsSingleUpdates(String name) {
         Device device = name.equals("cpu") ? Device.cpu() : Device.reference();
         Tensor[][] single = operands(device);
         for (int i = 0; i < OPS.length; i++) {
@@ -71,7 +71,7 @@ class UpdateAllTest {
 
     @ParameterizedTest
     @ValueSource(doubles = {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY})
-    void changesNothingWhereTheGuardIsNotFinite(double guard) {
+    void changesNothingIfTheGuardIsNotFinite(double guard) {
         for (DType type : new DType[] {DType.F32, DType.F64, DType.F16, DType.BF16}) {
             Tensor[][] operands = operands(Device.cpu());
             Tensor.applyAll(OPS, operands, Tensor.full(type, guard));
@@ -80,7 +80,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void tellsTheRecorderOfEach() {
+    void recordsEachUpdate() {
         Tensor[][] operands = operands(Device.cpu());
         List<Op> seen = new ArrayList<>();
         Recorder.with((op, inputs, outputs) -> {
@@ -95,7 +95,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void refusesAllWhereOneDoesNotFit() {
+    void refusesAllIfOneDoesNotFit() {
         for (Tensor bad : new Tensor[] {Tensor.ones(3, 16), Tensor.ones(3, 15).to(DType.F64),
                 Tensor.ones(3, 15).to(Device.reference())}) {
             Tensor[][] operands = operands(Device.cpu());
@@ -114,13 +114,14 @@ class UpdateAllTest {
     }
 
     @Test
-    void refusesWhatIsNoGuard() {
+    void refusesAnInvalidGuard() {
         for (Tensor bad : new Tensor[] {Tensor.ones(1), Tensor.full(DType.I32, 1),
                 Tensor.scalar(1).to(Device.reference())}) {
             Tensor[][] operands = operands(Device.cpu());
             assertThatThrownBy(() -> Tensor.applyAll(OPS, operands, bad)).isInstanceOf(TensorException.class);
             assertThat(read(operands)).isDeepEqualTo(read(operands(Device.cpu())));
         }
-        assertThatThrownBy(() -> Tensor.applyAll(OPS, new Tensor[1][], null)).hasMessageContaining("operands for 1");
+        assertThatThrownBy(() -> Tensor.applyAll(OPS, new Tensor[1][], null))
+                .hasMessageContaining("each of 5 operations, got 1");
     }
 }

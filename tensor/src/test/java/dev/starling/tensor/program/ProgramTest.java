@@ -16,7 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The work itself is the oracle of its program. */
+/** A program gives the results of the work that it captured. */
 class ProgramTest {
     private final Generator data = Generator.seeded(3);
 
@@ -54,7 +54,7 @@ class ProgramTest {
     }
 
     @Test
-    void constantsAreNotWhereEarlierValuesWere() {
+    void constantsDoNotShareMemoryWithEarlierValues() {
         check(in -> {
             Tensor early = in[0].cumsum(0).sum();
             return new Tensor[] {in[0].mul(Tensor.ones(16)).add(early)};
@@ -81,7 +81,7 @@ class ProgramTest {
     }
 
     @Test
-    void whatNobodyNeedsIsLeftOutAndConstantsAreComputedOnce() {
+    void leavesOutUnusedOperationsAndComputesConstantsOnce() {
         try (Scope scope = Scope.open()) {
             Tensor x = data.normal(3, 3);
             try (Program program = Program.capture(null, in -> {
@@ -93,15 +93,15 @@ class ProgramTest {
         }
     }
 
-    /** It is there when earlier values of the next run are. */
+    /** The constant exists when the next run stores its earlier values. */
     @Test
-    void aConstantMadeLateSharesNoMemory() {
+    void aLateConstantSharesNoMemory() {
         check(in -> new Tensor[] {in[0].softmax(0).softmax(1).softmax(0).softmax(1).matmul(Tensor.ones(5, 5))}, 4, 5,
                 5);
     }
 
     @Test
-    void updatesKeepTheirOrderAndSeeThePresentElements() {
+    void updatesKeepTheirOrderAndReadCurrentElements() {
         try (Scope scope = Scope.open()) {
             Tensor[] states = {Tensor.ones(4), Tensor.ones(4)};
             List<float[]> seen = new ArrayList<>();
@@ -140,7 +140,7 @@ class ProgramTest {
     }
 
     @Test
-    void randomNumbersGoOnWithTheGenerator() {
+    void randomNumbersAdvanceTheGenerator() {
         try (Scope scope = Scope.open()) {
             Tensor x = data.normal(6, 5);
             Generator eager = Generator.seeded(5);
@@ -164,7 +164,7 @@ class ProgramTest {
     }
 
     @Test
-    void marksArePassedInTheirOrderWithWhatIsThereByThen() {
+    void marksArriveInOrderWithTheOutputsUntilThen() {
         try (Scope scope = Scope.open()) {
             Tensor x = data.normal(8);
             Program.Captured captured = Program.capture(null, in -> {
@@ -208,18 +208,18 @@ class ProgramTest {
     }
 
     @Test
-    void whatTheHostMakesIsAConstant() {
+    void tensorsMadeByTheHostAreConstants() {
         check(in -> new Tensor[] {in[0].add(Tensor.of(new float[] {1, 2, 3}))}, 3, 2, 3);
     }
 
     @Test
-    void whatCannotBeCapturedIsNamed() {
+    void namesWhatCannotBeCaptured() {
         try (Scope scope = Scope.open()) {
             Tensor x = data.normal(4);
             Generator g = Generator.seeded(1);
             refused(() -> Program.capture(null, in -> new Tensor[] {in[0].mul(in[0].sum().item())}, x), "read");
             refused(() -> Program.capture(null, in -> new Tensor[] {in[0].mul(in[0].toFloats()[0])}, x), "read");
-            refused(() -> Program.capture(null, in -> new Tensor[] {x.add(in[0])}, x), "use the inputs");
+            refused(() -> Program.capture(null, in -> new Tensor[] {x.add(in[0])}, x), "use the input tensors");
             refused(() -> Program.capture(null, in -> new Tensor[] {in[0].add(g.normal(4))}, x), "generator");
             refused(() -> Program.capture(g, in -> new Tensor[] {in[0].add(Generator.seeded(2).normal(4))}, x),
                     "generator");
@@ -230,8 +230,8 @@ class ProgramTest {
             }, x), "must not change an input");
             refused(() -> Recorder.with((op, in, out) -> { }, () -> Program.capture(null, in -> in, x)), "tape");
             refused(() -> Program.capture(null, in -> Program.capture(null, i -> i, in).outputs(), x), "captured");
-            // Aside, all is allowed.
-            Program.capture(null, in -> new Tensor[] {in[0].mul(Program.aside(() -> in[0].sum().item()))}, x)
+            // In uncaptured code everything is allowed.
+            Program.capture(null, in -> new Tensor[] {in[0].mul(Program.uncaptured(() -> in[0].sum().item()))}, x)
                     .program().close();
         }
     }
@@ -241,7 +241,7 @@ class ProgramTest {
     }
 
     @Test
-    void inputsMustFitAndWhatIsUsedMustBeOpen() {
+    void refusesInputsThatDoNotFitAndClosedTensors() {
         try (Scope scope = Scope.open()) {
             Tensor weight = data.normal(4);
             Tensor x = data.normal(4);
@@ -252,7 +252,8 @@ class ProgramTest {
             assertThat(program.isCurrent()).isTrue();
             weight.close();
             assertThat(program.isCurrent()).isFalse();
-            assertThatThrownBy(() -> program.run(x)).isInstanceOf(TensorException.class).hasMessageContaining("anew");
+            assertThatThrownBy(() -> program.run(x)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("capture it again");
             program.close();
             assertThat(y.isClosed()).isTrue();
             assertThatThrownBy(y::toFloats).isInstanceOf(TensorException.class);
@@ -260,7 +261,7 @@ class ProgramTest {
     }
 
     @Test
-    void strangeLayoutsOfInputsAndIndexErrors() {
+    void acceptsAnyInputLayoutAndReportsIndexErrors() {
         try (Scope scope = Scope.open()) {
             Tensor x = data.normal(5, 3).transpose(0, 1);
             Program.Work work = in -> new Tensor[] {Losses.crossEntropy(in[0], in[1])};
@@ -286,7 +287,8 @@ class ProgramTest {
         };
         try (Scope scope = Scope.open()) {
             try (Program program = Program.capture(null, work, data.normal(6, 5), data.normal(5)).program()) {
-                // The chain, whose result two need; its part of another shape; the magnitude, its sum; the rectifier.
+                // The chain, whose result two operations need; its part of another shape; the magnitude; its sum; the
+                // rectifier.
                 assertThat(program.size()).isEqualTo(5);
                 for (int i = 0; i < 4; i++) {
                     Tensor[] x = {i == 2 ? data.normal(5, 6).transpose(0, 1) : data.normal(6, 5), data.normal(5)};
@@ -300,7 +302,7 @@ class ProgramTest {
     }
 
     @Test
-    void aChainDoesNotReadWhatWasChangedMeanwhile() {
+    void aChainReadsOperandsBeforeTheyChange() {
         try (Scope scope = Scope.open()) {
             Tensor state = Tensor.ones(4);
             Tensor x = data.normal(4);

@@ -53,7 +53,7 @@ class CachingAllocatorTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 4, 8})
-    void classesHoldWhatIsAskedAndWasteOnePartAtMost(int parts) {
+    void classesHoldTheRequestAndWasteAtMostOnePart(int parts) {
         CachingAllocator.Sizes sizes = new CachingAllocator.Sizes(512, parts, 256, 1 << 24, 1 << 20);
         long before = 0;
         for (long bytes = 1; bytes < 1L << 40; bytes += 1 + bytes / 7) {
@@ -64,9 +64,9 @@ class CachingAllocatorTest {
         }
     }
 
-    /** Blocks lent out at once never overlap and lie in what the source gave, and counters are sums over them. */
+    /** Blocks in use never overlap and lie in the source's memory, and the counters are sums over them. */
     @Test
-    void lentBlocksAreDisjointWhateverIsFreedAndTrimmed() {
+    void blocksInUseAreDisjointWhateverIsFreedAndTrimmed() {
         Budget source = new Budget(1 << 22);
         CachingAllocator memory = new CachingAllocator(source, SIZES);
         Random random = new Random(3);
@@ -103,7 +103,7 @@ class CachingAllocatorTest {
     }
 
     @Test
-    void aSlabStaysAsLongAsOneBlockOfItIsLent() {
+    void aSlabStaysWhileOneOfItsBlocksIsInUse() {
         Budget source = new Budget(1 << 20);
         CachingAllocator memory = new CachingAllocator(source, SIZES);
         Block kept = memory.allocate(64);
@@ -117,12 +117,12 @@ class CachingAllocatorTest {
     }
 
     @Test
-    void whatIsCachedIsGivenBackBeforeMemoryRunsOut() {
+    void trimsTheCacheBeforeMemoryRunsOut() {
         CachingAllocator memory = new CachingAllocator(new Budget(1 << 20), SIZES);
         memory.free(memory.allocate(600_000));
         Block large = memory.allocate(900_000);
         assertThatThrownBy(() -> memory.allocate(500_000)).isInstanceOf(TensorException.class).hasMessageContaining(
-                "asked for 500000 bytes with " + large.capacity() + " live and 0 cached");
+                "cannot allocate 500000 bytes with " + large.capacity() + " bytes in use and 0 cached");
         assertThat(memory.use().live()).isEqualTo(large.capacity());
     }
 }

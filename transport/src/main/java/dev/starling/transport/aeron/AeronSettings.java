@@ -37,19 +37,19 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     static final int HEADER = 32;
     /** All frames begin at a multiple of this. */
     static final int ALIGNMENT = 32;
-    static final int LONGEST_MTU = 65_504;
+    static final int MAX_MTU = 65_504;
     static final int TERMS = 3;
 
     private static final int BEST_SOCKET_BUFFER = 4 << 20;
     private static final int DEFAULT_TERM = 2 << 20;
-    private static final int SHORTEST_TERM = 256 << 10;
-    private static final int LONGEST_TERM = 1 << 30;
-    private static final int LONGEST_MESSAGE = 16 << 20;
+    private static final int MIN_TERM = 256 << 10;
+    private static final int MAX_TERM = 1 << 30;
+    private static final int MAX_MESSAGE = 16 << 20;
     private static final int BULK_MESSAGE = 32 << 10;
     private static final int ETHERNET_MTU = 1500;
     private static final int ETHERNET_PAYLOAD = 1408;
     private static final int IP_AND_UDP_HEADERS = 48;
-    private static final long SHORTEST_LIVENESS_NS = TimeUnit.SECONDS.toNanos(20);
+    private static final long MIN_LIVENESS_NS = TimeUnit.SECONDS.toNanos(20);
     private static final Set<String> NAMES = Set.of("driver", "threads", "mtu", "term", "ipcTerm", "window",
             "socketBuffer", "ipc", "linger");
 
@@ -70,7 +70,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
                 size(options, "window", Math.min(socketBuffer, term / 2)), socketBuffer,
                 flag(options, "ipc", config.sharedMemory()),
                 Duration.ofMillis(size(options, "linger", 500)),
-                Math.max(SHORTEST_LIVENESS_NS, 2 * config.silence().toNanos()));
+                Math.max(MIN_LIVENESS_NS, 2 * config.silence().toNanos()));
         settings.check(widest);
         return settings;
     }
@@ -79,7 +79,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         require(threads <= 3, "0 <= threads <= 3 must hold, got " + threads, "0 leaves the driver to the caller");
         require(threads == 0 || driver == null, "threads=" + threads + " are those of the wire's own driver, but the "
                 + "option driver names another", "leave one of the two away");
-        require(mtu > HEADER && mtu <= LONGEST_MTU, HEADER + " < mtu <= " + LONGEST_MTU + " must hold, got mtu=" + mtu,
+        require(mtu > HEADER && mtu <= MAX_MTU, HEADER + " < mtu <= " + MAX_MTU + " must hold, got mtu=" + mtu,
                 "a datagram holds no more");
         require(mtu % ALIGNMENT == 0, "mtu must be a multiple of " + ALIGNMENT + ", got mtu=" + mtu,
                 "for example " + Math.max(2 * ALIGNMENT, mtu / ALIGNMENT * ALIGNMENT));
@@ -97,8 +97,8 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     }
 
     private static void checkTerm(String name, int length) {
-        require(Integer.bitCount(length) == 1 && length >= SHORTEST_TERM && length <= LONGEST_TERM, name
-                + " must be a power of two from " + SHORTEST_TERM + " to " + LONGEST_TERM + ", got " + name + "="
+        require(Integer.bitCount(length) == 1 && length >= MIN_TERM && length <= MAX_TERM, name
+                + " must be a power of two from " + MIN_TERM + " to " + MAX_TERM + ", got " + name + "="
                 + length, "for example 4m");
     }
 
@@ -108,7 +108,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     }
 
     int maxMessageLength() {
-        return Math.min(LONGEST_MESSAGE, Math.min(term, ipcTerm) / 8);
+        return Math.min(MAX_MESSAGE, Math.min(term, ipcTerm) / 8);
     }
 
     /** Returns what fills one datagram, or some where they are small. */
@@ -150,10 +150,10 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
             NetworkInterface network = NetworkInterface.getByInetAddress(InetAddress.getByName(host));
             int mtu = network == null ? ETHERNET_MTU : network.getMTU();
             if (network != null && network.isLoopback()) {
-                return LONGEST_MTU;
+                return MAX_MTU;
             }
             return mtu <= ETHERNET_MTU ? Math.min(mtu - IP_AND_UDP_HEADERS, ETHERNET_PAYLOAD) / ALIGNMENT * ALIGNMENT
-                    : Math.min(LONGEST_MTU, (mtu - IP_AND_UDP_HEADERS) / ALIGNMENT * ALIGNMENT);
+                    : Math.min(MAX_MTU, (mtu - IP_AND_UDP_HEADERS) / ALIGNMENT * ALIGNMENT);
         } catch (IOException e) {
             return ETHERNET_PAYLOAD;
         }

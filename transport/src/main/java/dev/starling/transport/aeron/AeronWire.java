@@ -47,7 +47,7 @@ final class AeronWire implements Wire {
     private static final int UDP_STREAM = 1001;
     /** How often the driver and the clients are driven while nothing goes over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
-    private static final long LONGEST_STEP_NS = TimeUnit.SECONDS.toNanos(1);
+    private static final long MAX_STEP_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long GOODBYE_NS = TimeUnit.MILLISECONDS.toNanos(25);
     private static final long START_NS = TimeUnit.SECONDS.toNanos(10);
     /** A driver with threads of its own may be this much later with data than with the news that their sender left. */
@@ -182,7 +182,7 @@ final class AeronWire implements Wire {
             @Override
             public long nanoTime() {
                 long now = System.nanoTime();
-                own += Math.min(now - real, LONGEST_STEP_NS);
+                own += Math.min(now - real, MAX_STEP_NS);
                 real = now;
                 return own;
             }
@@ -311,7 +311,7 @@ final class AeronWire implements Wire {
     }
 
     String localChannel() {
-        return "aeron:ipc?mtu=" + AeronSettings.LONGEST_MTU + "|term-length=" + settings.ipcTerm();
+        return "aeron:ipc?mtu=" + AeronSettings.MAX_MTU + "|term-length=" + settings.ipcTerm();
     }
 
     static int networkStream() {

@@ -68,24 +68,24 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
 
     /** Draws a plan, from few faults to many, from short ones to long ones. */
     private record Drawing(SplittableRandom random, List<String> ranks, long horizon) {
-        private static final int MOST_OF_A_KIND = 3;
-        private static final int MOST_OPERATIONS = 200;
+        private static final int MAX_OF_A_KIND = 3;
+        private static final int MAX_OPERATIONS = 200;
 
         FaultPlan plan(long seed, Duration length, Set<Kind> kinds) {
             Conditions conditions = conditions(kinds);
             List<Fault> faults = new ArrayList<>();
             if (kinds.contains(Kind.CUT)) {
-                times(MOST_OF_A_KIND, () -> faults.add(cut()));
+                times(MAX_OF_A_KIND, () -> faults.add(cut()));
             }
             if (kinds.contains(Kind.PAUSE)) {
-                times(MOST_OF_A_KIND, () -> faults.add(pause()));
+                times(MAX_OF_A_KIND, () -> faults.add(pause()));
             }
             if (kinds.contains(Kind.BREAK)) {
                 times(2, () -> faults.add(link()));
             }
             if (kinds.contains(Kind.CRASH)) {
                 List<String> mortal = new ArrayList<>(ranks);
-                times(ranks.size() - 1, () -> faults.add(new Fault.Crash(time(), random.nextInt(MOST_OPERATIONS),
+                times(ranks.size() - 1, () -> faults.add(new Fault.Crash(time(), random.nextInt(MAX_OPERATIONS),
                         mortal.remove(random.nextInt(mortal.size())))));
             }
             faults.sort(Comparator.comparing(Fault::at));

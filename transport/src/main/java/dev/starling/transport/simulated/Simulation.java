@@ -40,11 +40,11 @@ public final class Simulation implements AutoCloseable {
     private static final Set<String> OWN_CODE = Set.of(Simulation.class.getName(), SimulatedWire.class.getName(),
             Coroutine.class.getName(), "java.lang.VirtualThread");
     private static final long OPERATION_NS = 50;
-    private static final long SHORTEST_IDLE_NS = 2_000;
-    private static final long LONGEST_IDLE_NS = 10_000_000;
-    private static final long MOST_SKEW_NS = TimeUnit.HOURS.toNanos(1);
+    private static final long MIN_IDLE_NS = 2_000;
+    private static final long MAX_IDLE_NS = 10_000_000;
+    private static final long MAX_SKEW_NS = TimeUnit.HOURS.toNanos(1);
     private static final int REAL_CLOCK_EVERY = 4096;
-    private static final long MOST_REAL_NS = TimeUnit.MINUTES.toNanos(2);
+    private static final long MAX_REAL_NS = TimeUnit.MINUTES.toNanos(2);
 
     private final String description;
     private final SplittableRandom random;
@@ -100,7 +100,7 @@ public final class Simulation implements AutoCloseable {
         for (int i = 2; wires.containsKey(address); i++) {
             address = name + '-' + i;
         }
-        SimulatedWire wire = new SimulatedWire(this, name, address, random.nextLong(MOST_SKEW_NS));
+        SimulatedWire wire = new SimulatedWire(this, name, address, random.nextLong(MAX_SKEW_NS));
         wires.put(address, wire);
         open.add(wire);
         process.wires.add(wire);
@@ -178,7 +178,7 @@ public final class Simulation implements AutoCloseable {
                 if (next != null) {
                     resume(next);
                 }
-                if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > MOST_REAL_NS) {
+                if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > MAX_REAL_NS) {
                     throw new SimulationException("still not done after " + passes + " turns, at " + now() + "\n"
                             + description, null);
                 }
@@ -456,7 +456,7 @@ public final class Simulation implements AutoCloseable {
 
     /** Lets others run until something arrives at the wire, or some time has passed. */
     void idle(SimulatedWire wire, long idleNs) {
-        long longest = Math.clamp(idleNs / 2, SHORTEST_IDLE_NS, LONGEST_IDLE_NS);
+        long longest = Math.clamp(idleNs / 2, MIN_IDLE_NS, MAX_IDLE_NS);
         long until = now + longest + random.nextLong(longest / 4);
         if (current != null) {
             await(wire, until);

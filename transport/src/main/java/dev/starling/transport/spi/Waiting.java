@@ -10,8 +10,8 @@ import java.util.concurrent.locks.LockSupport;
 public final class Waiting {
     private static final long SPIN_NS = 20_000;
     private static final long YIELD_NS = 100_000;
-    private static final long SHORTEST_SLEEP_NS = 20_000;
-    private static final long LONGEST_SLEEP_NS = 500_000;
+    private static final long MIN_SLEEP_NS = 20_000;
+    private static final long MAX_SLEEP_NS = 500_000;
 
     private final long spinNs;
 
@@ -36,7 +36,7 @@ public final class Waiting {
         } else if (idleNs < YIELD_NS) {
             Thread.yield();
         } else {
-            LockSupport.parkNanos(Math.clamp(idleNs / 64, SHORTEST_SLEEP_NS, LONGEST_SLEEP_NS));
+            LockSupport.parkNanos(Math.clamp(idleNs / 64, MIN_SLEEP_NS, MAX_SLEEP_NS));
         }
     }
 }

@@ -23,9 +23,9 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 final class Arrivals {
     private static final int MAX_HEADER = Envelope.WRITE_LENGTH + UcxWire.MAX_MESSAGE_BEHIND;
     /** A long message on a slow way may be overtaken by all that is under way on a fast one. */
-    private static final long MOST_EARLY = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
+    private static final long MAX_EARLY = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
     /** Links whose first message was overtaken. */
-    private static final int MOST_UNKNOWN = 256;
+    private static final int MAX_UNKNOWN = 256;
 
     private static final System.Logger LOG = System.getLogger(Arrivals.class.getName());
 
@@ -53,7 +53,7 @@ final class Arrivals {
      * @param failed where those go that are to be closed
      */
     Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations) {
-        this(accepted, failed, registrations, MOST_EARLY);
+        this(accepted, failed, registrations, MAX_EARLY);
     }
 
     Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations, long mostEarly) {
@@ -176,7 +176,7 @@ final class Arrivals {
             inflow = new Inflow(link);
             inflows.put(link, inflow);
             unknown.add(inflow);
-            if (unknown.size() > MOST_UNKNOWN) {
+            if (unknown.size() > MAX_UNKNOWN) {
                 Inflow oldest = unknown.remove();
                 inflows.remove(oldest.link());
                 earlyBytes -= oldest.earlyBytes();

@@ -18,7 +18,7 @@ import org.openucx.jucx.ucp.UcpWorker;
  * somebody for nothing. If that does not help, there is no waiting here until there was work.
  */
 final class Events implements AutoCloseable {
-    private static final long LONGEST_NS = 500_000;
+    private static final long MAX_NS = 500_000;
     private static final short READABLE = 1;
     private static final int FALSE_ALARMS = 3;
     private static final MethodHandle POLL = Linker.nativeLinker().downcallHandle(
@@ -37,7 +37,7 @@ final class Events implements AutoCloseable {
         this.worker = worker;
         polled.set(ValueLayout.JAVA_INT, 0, worker.getEventFD());
         polled.set(ValueLayout.JAVA_SHORT, 4, READABLE);
-        longest.set(ValueLayout.JAVA_LONG, 8, LONGEST_NS);
+        longest.set(ValueLayout.JAVA_LONG, 8, MAX_NS);
     }
 
     /** Waits for a while at most, on any thread. Returns false if it cannot wait at present. */

@@ -6,7 +6,7 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 
 /** What has come by one link of a peer. */
 final class Inflow {
-    private static final int MOST_UNTOLD = 256;
+    private static final int MAX_UNTOLD = 256;
     private static final long UNTOLD_NS = 5_000_000;
     /** Instead of the number of the next message. */
     private static final long BROKEN = -1;
@@ -121,7 +121,7 @@ final class Inflow {
 
     /** Returns whether the other end is to be told something: each answer has its price, and nobody waits for it. */
     boolean isToTell() {
-        return endpoint != null && (leaving || written - told >= MOST_UNTOLD
+        return endpoint != null && (leaving || written - told >= MAX_UNTOLD
                 || written > told && System.nanoTime() - untoldNs >= UNTOLD_NS);
     }
 

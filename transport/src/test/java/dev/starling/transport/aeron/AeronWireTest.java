@@ -55,7 +55,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldLeaveTheNetworkForAPeerOfThisHostThatComesLater() throws IOException {
+    void leavesTheNetworkForAPeerOfThisHostThatComesLater() throws IOException {
         int port = FreePort.find();
         try (Wire from = open(config())) {
             Link link = from.open("127.0.0.1:" + port);
@@ -73,7 +73,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldCarryOverADriverOfItsOwnProcess() throws IOException {
+    void carriesOverADriverOfItsOwnProcess() throws IOException {
         try (AeronDriver driver = AeronDriver.start(directory.resolve("driver"))) {
             TransportConfig config = config().option("driver", driver.directory().toString());
             try (Wire from = open(config); Wire to = open(config)) {
@@ -89,7 +89,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldTellThatNoDriverRuns() {
+    void tellsThatNoDriverRuns() {
         TransportException e = failure(config().option("driver", directory.resolve("none").toString()));
         assertThat(e.problem()).isEqualTo(Problem.UNAVAILABLE);
         assertThat(e).hasMessageContaining("no media driver runs in " + directory.resolve("none"));
@@ -98,7 +98,7 @@ class AeronWireTest {
 
     /** Both find the port free; then only one can have it. */
     @RepeatedTest(3)
-    void shouldTellThatThePortIsInUseToWhoLosesARaceForIt() throws Exception {
+    void tellsThatThePortIsInUseToWhoLosesARaceForIt() throws Exception {
         int port = FreePort.find();
         CyclicBarrier start = new CyclicBarrier(2);
         List<Wire> winners = new CopyOnWriteArrayList<>();
@@ -138,7 +138,7 @@ class AeronWireTest {
         "threads; 4; 0 <= threads <= 3",
         "ipc; yes; ipc must be true or false, got yes",
         "mut; 1408; the aeron transport has no option mut; it has driver, ipc, ipcTerm"})
-    void shouldNameABrokenRelation(String option, String value, String relation) {
+    void namesABrokenRelation(String option, String value, String relation) {
         TransportException e = failure(config().option(option, value));
         assertThat(e.problem()).isEqualTo(Problem.ARGUMENT);
         assertThat(e).hasMessageContaining(relation);
@@ -146,7 +146,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldSizeBulkMessagesByDatagrams() {
+    void sizesBulkMessagesByDatagrams() {
         try (Wire loopback = open(config()); Wire ethernet = open(config().option("mtu", "1408"))) {
             assertThat(loopback.bulkMessageLength()).isEqualTo(65_472);
             assertThat(loopback.maxMessageLength()).isGreaterThanOrEqualTo(loopback.bulkMessageLength());
@@ -156,7 +156,7 @@ class AeronWireTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2, 3})
-    void shouldLeaveNoThreadAndNoFile(int threads) {
+    void leavesNoThreadAndNoFile(int threads) {
         Set<Thread> before = Thread.getAllStackTraces().keySet();
         TransportConfig config = config().option("threads", Integer.toString(threads));
         try (Wire from = open(config); Wire to = open(config)) {
@@ -175,7 +175,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldSetNoSystemProperty() {
+    void setsNoSystemProperty() {
         Map<Object, Object> before = Map.copyOf(System.getProperties());
         try (Wire wire = open(config())) {
             Wires.drive(wire);
@@ -184,7 +184,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldNotMeetWiresOfAnotherDirectory() throws IOException {
+    void doesNotMeetWiresOfAnotherDirectory() throws IOException {
         TransportConfig other = config().directory(Files.createDirectory(directory.resolve("other")));
         try (Wire from = open(config()); Wire to = open(other)) {
             Link link = from.open(to.address());
@@ -203,7 +203,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldLetAnInboxFail() {
+    void letsAnInboxFail() {
         try (Wire wire = open(config())) {
             Link link = wire.open(wire.address());
             for (int i = 0; i < 2; i++) {
@@ -221,7 +221,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldTellThatTheDirectoryIsFull() throws Exception {
+    void tellsThatTheDirectoryIsFull() throws Exception {
         try (SmallDisk disk = SmallDisk.mount(directory, "16m")) {
             TransportException e = failure(config());
             assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
@@ -231,7 +231,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldTellThatALinkFindsNoRoom(@TempDir Path roomy) throws Exception {
+    void tellsThatALinkFindsNoRoom(@TempDir Path roomy) throws Exception {
         try (SmallDisk disk = SmallDisk.mount(directory, "30m");
                 Wire to = open(config(false).directory(roomy));
                 Wire from = open(config(false))) {
@@ -249,7 +249,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldSweepWhatAKilledProcessLeft() throws Exception {
+    void sweepsWhatAKilledProcessLeft() throws Exception {
         Process process = child(directory);
         String address = process.inputReader().readLine();
         assertThat(address).startsWith("127.0.0.1:");
@@ -268,7 +268,7 @@ class AeronWireTest {
     }
 
     @Test
-    void shouldOutliveBeingStopped() throws Exception {
+    void outlivesBeingStopped() throws Exception {
         Process process = child(directory);
         try (Wire from = open(config())) {
             Link link = from.open(process.inputReader().readLine());

@@ -88,7 +88,7 @@ class FullDirectoryTest {
     }
 
     @Test
-    void shouldLoseOnlyConnectionsThatFindNoRoom() throws Exception {
+    void losesOnlyConnectionsThatFindNoRoom() throws Exception {
         keepsOne((full, peer, endpoints) -> {
             for (int i = 0; i < CROWD; i++) {
                 endpoints.add(full.connect(peer.address(), new byte[0]));
@@ -101,7 +101,7 @@ class FullDirectoryTest {
     }
 
     @Test
-    void shouldNotConnectThoseWhomItHasNoRoomForAndGoOn() throws Exception {
+    void doesNotConnectThoseWhomItHasNoRoomForAndGoesOn() throws Exception {
         keepsOne((full, peer, endpoints) -> {
             for (int i = 0; i < CROWD; i++) {
                 endpoints.add(peer.connect(full.address(), new byte[0]));

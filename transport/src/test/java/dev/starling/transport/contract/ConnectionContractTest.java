@@ -37,7 +37,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldConnectAndGreet() {
+    void connectsAndGreets() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             assertThat(new String(c.toA().greeting(), StandardCharsets.US_ASCII)).isEqualTo("a greeting");
@@ -52,7 +52,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldTakeGreetingsUpToALength() {
+    void takesGreetingsUpToALength() {
         try (Cluster cluster = new Cluster(setting)) {
             Member a = cluster.member();
             Member b = cluster.member();
@@ -67,7 +67,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldConnectOnceThePeerIsThere() {
+    void connectsOnceThePeerIsThere() {
         try (Cluster cluster = new Cluster(setting)) {
             Member a = cluster.member();
             Member first = cluster.member(c -> c.at("127.0.0.1", FreePort.find()));
@@ -85,7 +85,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldKeepManyEndpointsApart() {
+    void keepsManyEndpointsApart() {
         int count = 12;
         try (Cluster cluster = new Cluster(setting)) {
             Member hub = cluster.member();
@@ -118,7 +118,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldDeliverWhatWasSentBeforeAGoodbye() {
+    void deliversWhatWasSentBeforeAGoodbye() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             for (int i = 0; i < 100; i++) {
@@ -136,7 +136,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldHearLastWordsThoughItSendsToOneThatHasLeft() throws InterruptedException {
+    void hearsLastWordsThoughItSendsToOneThatHasLeft() throws InterruptedException {
         int words = 100; // More than are taken at once.
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -164,7 +164,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldTellThatThePeersTransportClosed() {
+    void tellsThatThePeersTransportClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             c.b().close();
@@ -176,7 +176,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldLoseASilentPeerInTimeAndNoOther() {
+    void losesASilentPeerInTimeAndNoOther() {
         // Work that one thread does for all of them may stop for a while on a busy machine.
         Duration silence = setting.isSimulated() ? Duration.ofMillis(400) : Duration.ofSeconds(1);
         try (Cluster cluster = new Cluster(setting)) {
@@ -200,7 +200,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldEndAWaitAtItsDeadline() {
+    void endsAWaitAtItsDeadline() {
         try (Cluster cluster = new Cluster(setting)) {
             Transport a = cluster.member().transport;
             long begin = a.nanoTime();
@@ -214,7 +214,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldEndAWaitAtItsDeadlineThoughThereIsAlwaysWork() {
+    void endsAWaitAtItsDeadlineThoughThereIsAlwaysWork() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             c.b().transport.onMessage((from, buffer, offset, length) -> from.send(WORD, 0, 4));
@@ -229,7 +229,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldCloseInAnyOrder() {
+    void closesInAnyOrder() {
         for (int order = 0; order < 6; order++) {
             try (Cluster cluster = new Cluster(setting)) {
                 Connection c = cluster.connect();
@@ -251,7 +251,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldKeepTwoClustersOfOneJvmApart() {
+    void keepsTwoClustersOfOneJvmApart() {
         try (Cluster ours = new Cluster(setting); Cluster theirs = ours.beside()) {
             Connection c = ours.connect();
             Connection d = theirs.connect();
@@ -271,7 +271,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void shouldNotTakeAnotherNameForTheSamePeer() {
+    void doesNotTakeAnotherNameForTheSamePeer() {
         try (Cluster cluster = new Cluster(setting)) {
             String address = cluster.member().transport.address();
             if (!address.startsWith("127.0.0.1:")) {

@@ -88,7 +88,7 @@ class MessageContractTest {
     }
 
     @Test
-    void shouldDeliverAllMessagesInOrderThoughTheReceiverIsSlow() {
+    void deliversAllMessagesInOrderThoughTheReceiverIsSlow() {
         int count = 10_000;
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -110,7 +110,7 @@ class MessageContractTest {
     }
 
     @Test
-    void shouldCarryMessagesBothWaysAtOnce() {
+    void carriesMessagesBothWaysAtOnce() {
         int count = 2_000;
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -127,7 +127,7 @@ class MessageContractTest {
     }
 
     @Test
-    void shouldAnswerFromTheHandler() {
+    void answersFromTheHandler() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             UnsafeBuffer number = new UnsafeBuffer(new byte[4]);
@@ -147,7 +147,7 @@ class MessageContractTest {
     }
 
     @Test
-    void shouldRefuseToSendWhatIsTooLong() {
+    void refusesToSendWhatIsTooLong() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Transport transport = c.a().transport;
@@ -161,7 +161,7 @@ class MessageContractTest {
     }
 
     @Test
-    void shouldCarryEmptyMessages() {
+    void carriesEmptyMessages() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             assertThat(c.toB().send(new UnsafeBuffer(new byte[0]), 0, 0)).isEqualTo(Endpoint.OK);

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(60)
 class NetworkPutsTest {
     @Test
-    void shouldFailPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
+    void failsPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
         Setting setting = new Setting("ucx that writes", "ucx", false, Map.of("tls", "tcp", "writes", "network"));
         Available.assume(setting);
         // The first 16 have begun.

@@ -46,7 +46,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldWriteAnyNumberOfBytesAndCompleteOnBothSides() {
+    void writesAnyNumberOfBytesAndCompletesOnBothSides() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             int piece = Insides.pieceLength(c.a().transport);
@@ -90,7 +90,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldShowWhatComesInMessagesAndWriteOnlyWhatIsNotTaken() {
+    void showsWhatComesInMessagesAndWritesOnlyWhatIsNotTaken() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             long bytes = 3L * Insides.pieceLength(c.a().transport) + 100;
@@ -121,7 +121,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldTellInTheOrderOfThePutsWithoutCompletionsToo() {
+    void tellsInTheOrderOfThePutsWithoutCompletionsToo() {
         int count = 5_000;
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -161,7 +161,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldRefuseRangesOutsideOfARegionBeforeAnythingIsSent() {
+    void refusesRangesOutsideOfARegionBeforeAnythingIsSent() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 100, 5);
@@ -184,7 +184,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldExpelWhoeverForgesAKey() {
+    void expelsWhoeverForgesAKey() {
         try (Cluster cluster = new Cluster(setting)) {
             Cluster.Member b = cluster.member();
             MemoryRegion target = b.transport.register(4096);
@@ -217,7 +217,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldNotMapMemoryWithAForgedToken() {
+    void doesNotMapMemoryWithAForgedToken() {
         assumeTrue(setting.sharedMemory() && !setting.isSimulated(), "without shared memory nothing is mapped");
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -233,7 +233,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldFailPutsThatAreUnderWayWhenThePeerIsLost() {
+    void failsPutsThatAreUnderWayWhenThePeerIsLost() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 5 << 20, 7);
@@ -251,7 +251,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldFailPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
+    void failsPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
         List<Boolean> outcomes = closeTheTargetOfManyPuts(setting);
         if (!setting.provider().equals("ucx")) { // Which may take as many at once.
             assertThat(outcomes).contains(false);
@@ -293,7 +293,7 @@ class PutContractTest {
     }
 
     @Test
-    void shouldDropWhatIsWrittenIntoARegionThatHasJustBeenClosed() {
+    void dropsWhatIsWrittenIntoARegionThatHasJustBeenClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 100, 8);

@@ -43,7 +43,7 @@ class ResourceContractTest {
     }
 
     @Test
-    void shouldLeaveNoThreadNoFileAndNoMemory() throws IOException, InterruptedException {
+    void leavesNoThreadNoFileAndNoMemory() throws IOException, InterruptedException {
         use();
         use();
         TreeMap<String, Long> before = held();
@@ -93,7 +93,7 @@ class ResourceContractTest {
     }
 
     @Test
-    void shouldAllocateNothingOnceItIsRunning() {
+    void allocatesNothingOnceItIsRunning() {
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();

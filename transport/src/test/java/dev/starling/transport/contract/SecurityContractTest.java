@@ -98,7 +98,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldRefuseAStrangerAndTellHim() {
+    void refusesAStrangerAndTellsHim() {
         try (Siege siege = new Siege()) {
             Member stranger = siege.cluster.member(c -> new TransportConfig(c.provider(), Secret.random(), c.host(),
                     c.port(), c.directory(), c.sharedMemory(), c.silence(), c.options()));
@@ -116,7 +116,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldRefuseReplaysWhileTheSessionLivesAndAfterwards() {
+    void refusesReplaysWhileTheSessionLivesAndAfterwards() {
         try (Siege siege = new Siege()) {
             Connection c = siege.honest;
             MemoryRegion source = c.a().transport.register(64);
@@ -170,7 +170,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldRefuseEveryMangledFormOfEveryFrameAndTakeTheRealOne() {
+    void refusesEveryMangledFormOfEveryFrameAndTakesTheRealOne() {
         try (Cluster cluster = new Cluster(setting)) {
             int[] said = new int[2];
             Tap atA = new Tap(cluster.site.wire(cluster.config()), (m, say) -> said[0] += mangle(m, say));
@@ -194,7 +194,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldRefuseWhatIsWellFormedButMeansNothing() {
+    void refusesWhatIsWellFormedButMeansNothing() {
         try (Siege siege = new Siege()) {
             SplittableRandom random = new SplittableRandom(1);
             long before = siege.counters.refused();
@@ -224,7 +224,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldTakeNewPeersDuringAFloodOfHellosAndOpenFewLinksForIt() {
+    void takesNewPeersDuringAFloodOfHellosAndOpensFewLinksForIt() {
         try (Siege siege = new Siege()) {
             Secret wrong = Secret.random();
             Member during = siege.cluster.member();
@@ -252,7 +252,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldOpenNothingForAStrangersImpossibleAddress() {
+    void opensNothingForAStrangersImpossibleAddress() {
         try (Siege siege = new Siege()) {
             for (String address : new String[] {"nobody.invalid:80", "255.255.255.255:9", "0.0.0.0:1", "127.0.0.1:0",
                 "127.0.0.1:99999", "[::", "x|endpoint=127.0.0.1:1", "/etc/passwd", "-", "127.0.0.1:1?mtu=9"}) {
@@ -266,7 +266,7 @@ class SecurityContractTest {
     }
 
     @Test
-    void shouldRefuseNoiseAndSayLittleOfIt() {
+    void refusesNoiseAndSaysLittleOfIt() {
         int count = setting.provider().equals("local") || setting.isSimulated() ? 100_000 : 5_000;
         AtomicInteger logged = new AtomicInteger();
         Logger logger = Logger.getLogger("dev.starling.transport");

@@ -37,7 +37,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldDoTheSameWithTheSameSeed() {
+    void doesTheSameWithTheSameSeed() {
         for (long seed = 0; seed < 50; seed++) {
             FaultPlan plan = FaultPlan.random(seed, NAMES, HORIZON);
             FaultPlan same = FaultPlan.random(seed, NAMES, HORIZON);
@@ -52,7 +52,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldDoTheSameWhereTheJvmSchedulesTheProcesses() throws InterruptedException {
+    void doesTheSameWhereTheJvmSchedulesTheProcesses() throws InterruptedException {
         FaultPlan plan = FaultPlan.random(7, NAMES, HORIZON);
         long expected = circle(plan, 100).simulation.fingerprint();
         long[] got = new long[1];
@@ -62,7 +62,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldLoseNothingInBadWeather() {
+    void losesNothingInBadWeather() {
         Set<Kind> harmless = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
         for (long seed = 0; seed < 200; seed++) {
             Circle circle = circle(FaultPlan.random(seed, NAMES, HORIZON, harmless), 100);
@@ -71,7 +71,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldEndForAllWhateverHappens() {
+    void endsForAllWhateverHappens() {
         int complete = 0;
         for (long seed = 0; seed < 300; seed++) {
             // A circle throws if numbers come out of order, and the simulation if somebody hangs.
@@ -82,7 +82,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldHoldUpWhatIsSentAcrossACutAndDeliverItInOrderOnceItHeals() {
+    void holdsUpWhatIsSentAcrossACutAndDeliversItInOrderOnceItHeals() {
         try (Simulation simulation = Simulation.of(3)) {
             List<Integer> heard = new ArrayList<>();
             List<Duration> times = new ArrayList<>();
@@ -118,7 +118,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldTellWhereHangingProcessesStand() {
+    void tellsWhereHangingProcessesStand() {
         try (Simulation simulation = Simulation.of(5)) {
             simulation.start("good", () -> { });
             simulation.start("hanging", () -> waitForever(simulation.wire("hanging")));
@@ -135,7 +135,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldSaySeedAndCauseWhenAProcessFails() {
+    void saysSeedAndCauseWhenAProcessFails() {
         IllegalStateException cause = new IllegalStateException("broken");
         Simulation simulation = Simulation.of(42);
         boolean[] unwound = new boolean[1];
@@ -156,7 +156,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldStopAProcessForAsLongAsItIsPaused() {
+    void stopsAProcessForAsLongAsItIsPaused() {
         try (Simulation simulation = Simulation.of(11)) {
             List<Duration> turns = new ArrayList<>();
             simulation.start("a", () -> {
@@ -175,7 +175,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldStartACrashedProcessAgain() {
+    void startsACrashedProcessAgain() {
         for (long seed = 0; seed < 20; seed++) {
             try (Simulation simulation = Simulation.of(seed)) {
                 List<String> log = new ArrayList<>();
@@ -199,7 +199,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldWaitForWorkersThatAreNotSimulated() {
+    void waitsForWorkersThatAreNotSimulated() {
         try (Simulation simulation = Simulation.of(1)) {
             List<String> order = new ArrayList<>();
             for (String name : NAMES) {
@@ -219,7 +219,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldLetOthersRunThoughOneTurnsInALoop() {
+    void letsOthersRunThoughOneTurnsInALoop() {
         try (Simulation simulation = Simulation.of(1)) {
             boolean[] done = new boolean[1];
             simulation.start("turns", () -> {
@@ -237,7 +237,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldLeaveNoThreadAndNoMemory() throws InterruptedException {
+    void leavesNoThreadAndNoMemory() throws InterruptedException {
         int threads = Thread.getAllStackTraces().size();
         circle(FaultPlan.random(1, NAMES, HORIZON), 10);
         long before = used();
@@ -262,7 +262,7 @@ class SimulationTest {
     }
 
     @Test
-    void shouldSayHowItIsOpened() {
+    void saysHowItIsOpened() {
         assertThatThrownBy(() -> Transport.open(TransportConfig.of("simulated", Secret.random())))
                 .isInstanceOf(TransportException.class).hasMessageContaining("simulation.wire");
     }

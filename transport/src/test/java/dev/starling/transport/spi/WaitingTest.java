@@ -15,7 +15,7 @@ class WaitingTest {
     private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
 
     @Test
-    void shouldSpinOnlyWhileThereIsAProcessorForEachBusyThread() {
+    void spinsOnlyWhileThereIsAProcessorForEachBusyThread() {
         // Who spins sleeps later, for whoever will wake him.
         for (int busy : new int[] {1, PROCESSORS}) {
             assertThat(Waiting.forThreads(busy).isToSleep(99_999)).isFalse();
@@ -30,7 +30,7 @@ class WaitingTest {
     @EnabledOnOs(OS.LINUX)
     @ParameterizedTest
     @ValueSource(ints = {1, 1000})
-    void shouldSleepFromATenthOfAMillisecondOn(int busyThreads) throws IOException {
+    void sleepsFromATenthOfAMillisecondOn(int busyThreads) throws IOException {
         Waiting waiting = Waiting.forThreads(busyThreads);
         int calls = 200;
         for (long idleNs : new long[] {0, 19_999, 20_000, 99_999}) {

@@ -90,7 +90,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldCarryMessagesOfAllSizesInOrder() {
+    void carriesMessagesOfAllSizesInOrder() {
         try (Wire from = open(); Wire to = open()) {
             Link link = from.open(to.address());
             int count = 200;
@@ -113,7 +113,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldHandOverNoMoreThanWanted() {
+    void handsOverNoMoreThanWanted() {
         try (Wire from = open(); Wire to = open()) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -136,7 +136,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldPressBackAndLoseNothing() {
+    void pressesBackAndLosesNothing() {
         try (Wire from = open(); Wire to = open()) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -161,7 +161,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldDeliverWhatWasSentBeforeClosing() throws InterruptedException {
+    void deliversWhatWasSentBeforeClosing() throws InterruptedException {
         try (Wire to = open()) {
             int count = 150;
             Thread sender = Thread.ofPlatform().start(() -> {
@@ -186,7 +186,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldReachItself() {
+    void reachesItself() {
         try (Wire wire = open()) {
             Link link = wire.open(wire.address());
             int[] received = {0};
@@ -200,7 +200,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldTellThatTheOtherEndIsGone() {
+    void tellsThatTheOtherEndIsGone() {
         try (Wire from = open(); Wire other = open()) {
             Wire to = open();
             Link link = from.open(to.address());
@@ -220,7 +220,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldWaitForAPeerThatComesLater() {
+    void waitsForAPeerThatComesLater() {
         int port = FreePort.find();
         try (Wire from = open()) {
             Link link = from.open("127.0.0.1:" + port);
@@ -237,7 +237,7 @@ class WireContractTest {
     }
 
     @Test
-    void shouldTellThatThePortIsInUse() {
+    void tellsThatThePortIsInUse() {
         try (Wire first = open()) {
             int port = Integer.parseInt(first.address().substring(first.address().indexOf(':') + 1));
             TransportException e = failure(config().at("127.0.0.1", port));
@@ -247,20 +247,20 @@ class WireContractTest {
     }
 
     @Test
-    void shouldTellThatAnAddressIsNotOfThisMachine() {
+    void tellsThatAnAddressIsNotOfThisMachine() {
         assertThat(failure(config().at("192.0.2.1", 0))).hasMessageContaining("192.0.2.1");
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"nonsense", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536", "no host at all:80"})
-    void shouldRefuseWhatIsNoAddress(String address) {
+    void refusesWhatIsNoAddress(String address) {
         try (Wire wire = open()) {
             assertThatThrownBy(() -> wire.open(address)).isInstanceOf(TransportException.class);
         }
     }
 
     @Test
-    void shouldRefuseMessagesThatAreTooLong() {
+    void refusesMessagesThatAreTooLong() {
         try (Wire wire = open(); Wire to = open()) {
             Link link = wire.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, wire, to);

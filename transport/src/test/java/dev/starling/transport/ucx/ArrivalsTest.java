@@ -23,13 +23,13 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 
 /** What becomes of what comes, in whatever order and from whomever; here by no known endpoint. */
 class ArrivalsTest {
-    private static final long MOST_EARLY = 1 << 20;
+    private static final long MAX_EARLY = 1 << 20;
     private static final int TARGET_BYTES = 1 << 12;
 
     private final Arena arena = Arena.ofConfined();
     private final List<UcpEndpoint> failed = new ArrayList<>();
     private final Registrations registrations = new Registrations();
-    private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, registrations, MOST_EARLY);
+    private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, registrations, MAX_EARLY);
     /** By link and number, as a sender writes them, and what follows. */
     private final UnsafeBuffer message = new UnsafeBuffer(arena.allocate(1 << 16, 8).address(), 1 << 16);
     private final MemorySegment target = arena.allocate(TARGET_BYTES, 8);
@@ -89,7 +89,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void shouldBringMessagesAndWritesOfEachLinkIntoTheirOrder() {
+    void bringsMessagesAndWritesOfEachLinkIntoTheirOrder() {
         int each = 300;
         List<int[]> all = new ArrayList<>();
         for (int i = 0; i < 4 * each; i++) {
@@ -114,7 +114,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void shouldKeepNoMoreThanItMayOfWhatComesEarly() {
+    void keepsNoMoreThanItMayOfWhatComesEarly() {
         for (int number = 1; number <= 10; number++) {
             send(0, number, 1000);
             write(1, number, registration);
@@ -124,13 +124,13 @@ class ArrivalsTest {
         for (int link = 2; link < 4; link++) {
             for (int number = 1; number <= 1000; number++) {
                 send(link, number * 1_000_003L, 30_000);
-                assertThat(arrivals.earlyBytes()).isBetween(honest, MOST_EARLY);
+                assertThat(arrivals.earlyBytes()).isBetween(honest, MAX_EARLY);
             }
         }
         // Tiny ones have their price, too.
         for (int number = 1; number <= 10_000; number++) {
             send(1000, number, 0);
-            assertThat(arrivals.earlyBytes()).isBetween(honest, MOST_EARLY);
+            assertThat(arrivals.earlyBytes()).isBetween(honest, MAX_EARLY);
         }
         assertThat(arrivals.earlyBytes()).isEqualTo(honest);
         for (int link = 0; link < 4; link++) {
@@ -145,7 +145,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void shouldKeepAMessageOnceAndNoneThatWasThere() {
+    void keepsAMessageOnceAndNoneThatWasThere() {
         send(0, 0, 100);
         send(0, 2, 100);
         long once = arrivals.earlyBytes();
@@ -159,7 +159,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void shouldForgetTheOldestOfManyLinksOfWhoeverTheyAre() {
+    void forgetsTheOldestOfManyLinksOfWhoeverTheyAre() {
         Random random = new Random(4);
         for (int i = 0; i < 20_000; i++) {
             send(4 + random.nextLong(Long.MAX_VALUE - 4), 1 + random.nextInt(1000), 1000);
@@ -173,7 +173,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void shouldHandOnWhatWhoeverSeesWritesThrowsAndEndTheLink() {
+    void handsOnWhatWhoeverSeesWritesThrowsAndEndsTheLink() {
         registration.onWrite((offset, _, _) -> {
             if (offset == 0) {
                 throw new AssertionError("of who sees it");

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.condition.OS;
 @EnabledOnOs(OS.LINUX)
 class HostSocketsTest {
     private static final String LOOPBACK = "127.0.0.1";
-    private static final Path MOST_ROOM = Path.of("/proc/sys/net/core/wmem_max");
+    private static final Path MAX_ROOM = Path.of("/proc/sys/net/core/wmem_max");
     private static final MethodHandle GET_OPTION = Linker.nativeLinker().downcallHandle(
             Linker.nativeLinker().defaultLookup().findOrThrow("getsockopt"), FunctionDescriptor.of(
             ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
@@ -110,12 +110,12 @@ class HostSocketsTest {
 
     private static boolean isGranted(long bytes) throws IOException {
         // The system hands such files out in one read or not at all.
-        return Long.parseLong(Files.readAllLines(MOST_ROOM).getFirst()) >= bytes;
+        return Long.parseLong(Files.readAllLines(MAX_ROOM).getFirst()) >= bytes;
     }
 
     @Test
-    void shouldHaveBothEndsOfAConnectionWithinTheHostSendLittleAheadWithoutPacing() throws Throwable {
-        assumeTrue(Files.isReadable(MOST_ROOM), "the system does not tell how much room may be asked for");
+    void hasBothEndsOfAConnectionWithinTheHostSendLittleAheadWithoutPacing() throws Throwable {
+        assumeTrue(Files.isReadable(MAX_ROOM), "the system does not tell how much room may be asked for");
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
@@ -138,9 +138,9 @@ class HostSocketsTest {
     }
 
     @Test
-    void shouldLeaveTheRoomToTheSystemWhereItGrantsLess() throws Throwable {
+    void leavesTheRoomToTheSystemWhereItGrantsLess() throws Throwable {
         int much = 1 << 30;
-        assumeTrue(Files.isReadable(MOST_ROOM) && !isGranted(much), "the system grants a gigabyte");
+        assumeTrue(Files.isReadable(MAX_ROOM) && !isGranted(much), "the system grants a gigabyte");
         Set<String> before = sockets();
         HostSockets wires = new HostSockets(much);
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
@@ -153,7 +153,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void shouldLeaveConnectionsAloneThatWereThereBefore() throws Throwable {
+    void leavesConnectionsAloneThatWereThereBefore() throws Throwable {
         Set<String> before = sockets();
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
             Set<String> opened = since(before);
@@ -169,7 +169,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void shouldLeaveDatagramsAlone() throws Throwable {
+    void leavesDatagramsAlone() throws Throwable {
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (DatagramSocket from = new DatagramSocket(0, InetAddress.getByName(LOOPBACK));
@@ -184,7 +184,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void shouldLeaveConnectionsBetweenDifferentAddressesAlone() throws Throwable {
+    void leavesConnectionsBetweenDifferentAddressesAlone() throws Throwable {
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (Pair pair = new Pair(LOOPBACK, "127.0.0.2")) {

@@ -37,13 +37,13 @@ class UcxWireProviderTest {
     }
 
     @Test
-    void shouldBeFound() {
+    void isFound() {
         assertThat(ServiceLoader.load(WireProvider.class)).anyMatch(UcxWireProvider.class::isInstance);
         assertThat(new UcxWireProvider().name()).isEqualTo("ucx");
     }
 
     @Test
-    void shouldSayThatTheLibraryIsMissing(@TempDir Path directory) throws Exception {
+    void saysThatTheLibraryIsMissing(@TempDir Path directory) throws Exception {
         // The loader finds this first, and cannot load it.
         Files.createFile(directory.resolve("libucp.so.0"));
         List<String> lines = ask("LD_LIBRARY_PATH", directory, List.of());
@@ -55,7 +55,7 @@ class UcxWireProviderTest {
     }
 
     @Test
-    void shouldLeaveNoFileAndPrintNothing(@TempDir Path directory) throws Exception {
+    void leavesNoFileAndPrintsNothing(@TempDir Path directory) throws Exception {
         assumeTrue(new UcxWireProvider().availability() instanceof Availability.Ready,
                 "UCX (libucp.so.0) is not installed here");
         List<String> lines = ask("UNUSED", directory, List.of("-Djava.io.tmpdir=" + directory));

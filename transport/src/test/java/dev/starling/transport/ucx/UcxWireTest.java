@@ -64,7 +64,7 @@ class UcxWireTest {
     }
 
     @Test
-    void shouldSleepUntilSomethingComes() {
+    void sleepsUntilSomethingComes() {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link there = from.open(to.address());
             await(() -> offer(there, new byte[4]) == Wire.SENT, from, to);
@@ -93,7 +93,7 @@ class UcxWireTest {
     }
 
     @Test
-    void shouldLetTheInboxAnswerAndFail() {
+    void letsTheInboxAnswerAndFail() {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link there = from.open(to.address());
             Link back = to.open(from.address());
@@ -117,7 +117,7 @@ class UcxWireTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"tcp", "sm,self"})
-    void shouldCloseInTimeThoughAPeerIsStopped(String tls) throws Exception {
+    void closesInTimeThoughAPeerIsStopped(String tls) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls);
         try {
             Wire wire = open(config(tls));
@@ -136,7 +136,7 @@ class UcxWireTest {
     }
 
     @Test
-    void shouldIgnoreWhoDoesNotSpeakUcx() throws IOException {
+    void ignoresWhoDoesNotSpeakUcx() throws IOException {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -158,7 +158,7 @@ class UcxWireTest {
     }
 
     @Test
-    void shouldCloseTheEndpointOfAStrangerWhoMakesUpLinks() {
+    void closesTheEndpointOfAStrangerWhoMakesUpLinks() {
         try (UcxWire from = (UcxWire) open(config("tcp")); Wire to = open(config("tcp"));
                 Arena arena = Arena.ofConfined()) {
             Link lasting = from.open(to.address());
@@ -193,14 +193,14 @@ class UcxWireTest {
         "UCX_TCP_RX_SEG_SIZE; large; 'large' is no value of the option 'UCX_TCP_RX_SEG_SIZE'",
         "UCX_TCP_RX_SEG_SIZE; 4k; UCX cannot be set up with",
         "UCX_TCP_SEGMENT; 4k; no option 'UCX_TCP_SEGMENT'; it has [UCX_"})
-    void shouldNameAnOptionThatIsWrong(String option, String value, String message) {
+    void namesAnOptionThatIsWrong(String option, String value, String message) {
         TransportException e = failure(config().option(option, value));
         assertThat(e).hasMessageContaining(message);
         assertThat(e.problem()).isIn(Problem.ARGUMENT, Problem.UNAVAILABLE);
     }
 
     @Test
-    void shouldLeaveNoThreadAndNoFile() throws IOException {
+    void leavesNoThreadAndNoFile() throws IOException {
         Set<String> files = shared();
         for (int i = 0; i < 3; i++) {
             try (Wire from = open(config()); Wire to = open(config())) {
@@ -235,7 +235,7 @@ class UcxWireTest {
     }
 
     @Test
-    void shouldNotMeetAnotherWireOfThisProcess() {
+    void doesNotMeetAnotherWireOfThisProcess() {
         try (Wire from = open(config()); Wire to = open(config()); Wire other = open(config())) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);

@@ -65,7 +65,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
-    void shouldOutliveAKilledPeer(String tls, String writes) throws Exception {
+    void outlivesAKilledPeer(String tls, String writes) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
         try (Wire wire = open(config(tls).option("writes", writes));
                 Wire other = open(config(tls).option("writes", writes));
@@ -96,7 +96,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
-    void shouldWriteIntoThePeersMemory(String tls, String writes) throws Exception {
+    void writesIntoThePeersMemory(String tls, String writes) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
         try (Wire wire = open(config(tls).option("writes", writes)); Arena arena = Arena.ofShared()) {
             Link link = wire.open(peer.inputReader().readLine());
@@ -130,7 +130,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
-    void shouldWriteBothWaysAtOnce(String tls, String writes) {
+    void writesBothWaysAtOnce(String tls, String writes) {
         try (Wire left = open(config(tls).option("writes", writes));
                 Wire right = open(config(tls).option("writes", writes));
                 Arena arena = Arena.ofShared()) {
@@ -168,7 +168,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"tcp", "sm,self"})
-    void shouldHandOverMessagesAfterTheWritesBeforeThem(String tls) {
+    void handsOverMessagesAfterTheWritesBeforeThem(String tls) {
         TransportConfig config = config(tls).option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -211,7 +211,7 @@ class UcxWritesTest {
     }
 
     @Test
-    void shouldEndALinkThatWritesWhereItMayNot() {
+    void endsALinkThatWritesWhereItMayNot() {
         TransportConfig config = config("tcp").option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -238,7 +238,7 @@ class UcxWritesTest {
     }
 
     @Test
-    void shouldThrowWhatWhoeverSeesWritesThrowsAndEndTheLink() {
+    void throwsWhatWhoeverSeesWritesThrowsAndEndsTheLink() {
         TransportConfig config = config("tcp").option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -263,7 +263,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"network", "messages"})
-    void shouldCloseWithMemoryStillRegistered(String writes) {
+    void closesWithMemoryStillRegistered(String writes) {
         RemoteWrites.Registration late;
         try (Wire wire = open(config().option("writes", writes)); Arena arena = Arena.ofShared()) {
             MemorySegment memory = arena.allocate(1 << 20);
@@ -276,7 +276,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 24, 25, 100, 513})
-    void shouldRefuseWhatIsNoKey(int length) {
+    void refusesWhatIsNoKey(int length) {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);

@@ -20,7 +20,7 @@ class StreamingTest {
 
     @Test
     @Timeout(120)
-    void shouldScoreEachRecordOnceAndEndByItself() {
+    void scoresEachRecordOnceAndEndsByItself() {
         assertThat(run("--seconds", "4", "--rate", "300", "--json")).as(errors.toString()).isZero();
         List<String> lines = output.toString().lines().toList();
         assertThat(lines.getLast()).startsWith("{\"arrived\": 1200, \"results\": 1200, \"distinct\": 1200, ");
@@ -28,7 +28,7 @@ class StreamingTest {
     }
 
     @Test
-    void shouldRefuseNumbersThatMakeNoStream() {
+    void refusesNumbersThatMakeNoStream() {
         assertThat(run("--rate", "0")).isEqualTo(2);
         assertThat(errors.toString()).contains("--seconds, --rate and --records must be 1 or more");
     }

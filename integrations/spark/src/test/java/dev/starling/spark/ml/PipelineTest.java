@@ -43,7 +43,7 @@ class PipelineTest {
     }
 
     @Test
-    void shouldGiveEqualColumnsInAnotherJvm(@TempDir Path directory) throws Exception {
+    void givesEqualColumnsInAnotherJvm(@TempDir Path directory) throws Exception {
         String points = directory.resolve("points").toUri().toString();
         SharedSession.points(200, 800).drop("point").write().parquet(points);
         Dataset<Row> rows = SharedSession.get().read().parquet(points);
@@ -66,7 +66,7 @@ class PipelineTest {
 
     @Test
     @Tag("stress")
-    void shouldBeTunedByCrossValidation() {
+    void isTunedByCrossValidation() {
         StarlingEstimator starling = estimator().setFeaturesCol("point").setEpochs(3);
         ParamMap[] grid = new ParamGridBuilder().addGrid(starling.rate(),
                 scala.jdk.javaapi.CollectionConverters.asScala(List.<Object>of(1e-6, 0.05))).build();
@@ -79,7 +79,7 @@ class PipelineTest {
     }
 
     @Test
-    void shouldNameAColumnThatIsMissing() {
+    void namesAColumnThatIsMissing() {
         assertThatThrownBy(() -> estimator().setFeaturesCol("pixels").fit(SharedSession.points(10, 40)))
                 .hasMessageContaining("there is no column \"pixels\"");
         assertThatThrownBy(() -> pipeline(estimator()).transformSchema(SharedSession.points(10, 40).drop("label")

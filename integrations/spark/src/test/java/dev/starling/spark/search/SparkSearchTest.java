@@ -41,7 +41,7 @@ class SparkSearchTest {
     }
 
     @Test
-    void shouldGiveTheResultsOfOneMachineAndGoOnWhereItWasStopped(@TempDir Path directory) throws Exception {
+    void givesTheResultsOfOneMachineAndGoesOnWhereItWasStopped(@TempDir Path directory) throws Exception {
         String kept = directory.resolve("trials").toUri().toString();
         SearchResult result = SparkSearch.of(search()).keep(kept).run(points(), List.of("point"), "label");
         // Six for an epoch, three for two, one for four.

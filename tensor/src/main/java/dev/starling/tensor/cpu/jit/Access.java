@@ -2,10 +2,10 @@ package dev.starling.tensor.cpu.jit;
 
 /** How a kernel finds an operand's next element along the columns. */
 enum Access {
-    /** It follows the one before. */
+    /** The elements are adjacent. */
     CONTIGUOUS,
-    /** It is the same for all columns. */
+    /** One element serves all columns. */
     BROADCAST,
-    /** It is a stride away, which the frame tells. */
+    /** Elements are a stride apart, which the frame contains. */
     STRIDED
 }

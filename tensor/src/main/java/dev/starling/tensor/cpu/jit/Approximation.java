@@ -1,12 +1,12 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * Functions of f32 out of primitives, within about two units in the last place, tanh and erf within six. Polynomials
- * and rational functions are minimax fits of the relative error.
+ * Functions of f32 composed of primitives, within about two units in the last place, tanh and erf within six.
+ * Polynomials and rational functions are minimax fits of the relative error.
  */
 final class Approximation {
     private static final double LOG2_E = 1.4426950408889634;
-    /** ln 2 in two parts, of which the first has trailing zeros: its product with an exponent is exact. */
+    /** ln 2 as the sum of two parts. The first has trailing zeros, so that its product with an exponent is exact. */
     private static final double LN2_HIGH = 0.693145751953125;
     private static final double LN2_LOW = 1.4286068202862268e-06;
     /** Adding 1.5 * 2^23 leaves the nearest integer in the low bits of a float. */
@@ -41,7 +41,7 @@ final class Approximation {
         return body.bits(Lane.I32, value);
     }
 
-    /** {@code x = n ln 2 + r}: n as a float with {@link #ROUNDER} added, and r. */
+    /** Reduces {@code x = n ln 2 + r}; returns n as a float with {@link #ROUNDER} added, and r. */
     private int[] reduce(int x) {
         int shifted = body.fma(x, f(LOG2_E), f(ROUNDER));
         int n = body.sub(shifted, f(ROUNDER));
@@ -65,7 +65,7 @@ final class Approximation {
         return body.sub(body.reinterpret(shifted), i(ROUNDER_BITS));
     }
 
-    /** e^x, scaled in two steps so that results below 2^-126 and the greatest ones come out. */
+    /** e^x, scaled in two steps so that results below 2^-126 and the largest results are correct. */
     int exp(int x) {
         int[] reduced = reduce(body.clamp(x, -104, 89));
         int n = integer(reduced[0]);
@@ -97,7 +97,7 @@ final class Approximation {
         return body.select(body.compare(Primitive.EQ, x, f(Double.POSITIVE_INFINITY)), x, log);
     }
 
-    /** {@code log(u)} of {@code u = 1 + x} plus what rounding u lost, over u. */
+    /** {@code log(u)} of {@code u = 1 + x}, plus the part of x lost in rounding u, divided by u. */
     int log1p(int x) {
         int u = body.add(x, f(1));
         int lost = body.sub(x, body.sub(u, f(1)));

@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
-/** Divisions that round down, as NumPy and Python have them. By an integer 0 they give 0. */
+/** Divisions that round down, as in NumPy and Python. Integer division by 0 gives 0. */
 final class Division {
     private Division() { }
 
@@ -44,7 +44,10 @@ final class Division {
         return (float) floorDivide((double) a, (double) b);
     }
 
-    /** The quotient of what {@code b} divides, which is exact, and not the floor of a quotient that was rounded up. */
+    /**
+     * The quotient is computed of a multiple of {@code b}, which is exact, rather than as the floor of a rounded
+     * quotient.
+     */
     static double floorDivide(double a, double b) {
         if (b == 0) {
             return a / b;

@@ -1,12 +1,12 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * {@code e^x} and the hyperbolic functions in f64 lanes, out of primitives. Polynomials are minimax fits of the
- * relative error; the brief ones, to 36 bits and more, serve results that are rounded to f32.
+ * {@code e^x} and the hyperbolic functions in f64 lanes, composed of primitives. Polynomials are minimax fits of the
+ * relative error; the brief ones, exact to 36 bits or more, serve results that are rounded to f32.
  */
 final class Exponential {
     private static final double LOG2_E = 1.4426950408889634;
-    /** ln 2 is the sum of the two. */
+    /** ln 2 is the sum of these two parts. */
     private static final double LN2_HIGH = 0x1.62e42fefa39efp-1;
     private static final double LN2_LOW = 0x1.abc9e3b39803fp-56;
     /** Adding 1.5 * 2^52 leaves the nearest integer in the low bits of a double. */
@@ -30,11 +30,11 @@ final class Exponential {
         6.0505020926015445e-06};
 
     private final LoopBody body;
-    private final boolean isBrief;
+    private final boolean brief;
 
-    Exponential(LoopBody body, boolean isBrief) {
+    Exponential(LoopBody body, boolean brief) {
         this.body = body;
-        this.isBrief = isBrief;
+        this.brief = brief;
     }
 
     /** {@code x = n ln 2 + rest + lost}: n as a double and as an integer. */
@@ -45,7 +45,7 @@ final class Exponential {
         int n = body.sub(shifted, body.f64(ROUNDER));
         int first = body.fma(n, body.f64(-LN2_HIGH), x);
         int rest = body.fma(n, body.f64(-LN2_LOW), first);
-        int lost = isBrief ? -1 : body.fma(n, body.f64(-LN2_LOW), body.sub(first, rest));
+        int lost = brief ? -1 : body.fma(n, body.f64(-LN2_LOW), body.sub(first, rest));
         return new Reduced(n, integer(shifted), rest, lost);
     }
 
@@ -61,14 +61,17 @@ final class Exponential {
 
     /** {@code e^r - 1 - r} of a reduced r. */
     private int tail(int r) {
-        return body.mul(body.mul(r, r), body.polynomial(r, isBrief ? EXP_BRIEF : EXP));
+        return body.mul(body.mul(r, r), body.polynomial(r, brief ? EXP_BRIEF : EXP));
     }
 
-    /** {@code e^r * 2^n * factor}, scaled in two steps so that results below 2^-1022 and the greatest ones come out. */
+    /**
+     * {@code e^r * 2^n * factor}, scaled in two steps so that results below 2^-1022 and the largest results are
+     * correct.
+     */
     private int scale(Reduced reduced, int rest, int shift, int factor) {
         int power = body.add(body.add(rest, tail(rest)), body.f64(1));
         int n = shift == 0 ? reduced.integer : body.add(reduced.integer, body.i64(shift));
-        if (isBrief) {
+        if (brief) {
             return body.mul(power, powerOfTwo(n));
         }
         int half = integer(body.fma(reduced.n, body.f64(0.5), body.f64(ROUNDER)));
@@ -90,17 +93,19 @@ final class Exponential {
         return exp(body.clampBelow(body.neg(body.abs(x)), -800), 0, -1);
     }
 
-    /** {@code factor * e^-|x|} of a factor up to 800 in magnitude, rounded once where the power is least. */
+    /**
+     * {@code factor * e^-|x|} for a factor up to 800 in magnitude; for the smallest powers the result is rounded once.
+     */
     int decay(int x, int factor) {
         return exp(body.clampBelow(body.neg(body.abs(x)), -800), 0, factor);
     }
 
     /** {@code e^(x.high + x.low)}. */
     int exp(Pair x) {
-        double limit = isBrief ? 200 : 800;
+        double limit = brief ? 200 : 800;
         int bounded = body.clamp(x.high(), -limit, limit);
         Reduced reduced = reduce(bounded);
-        if (isBrief) {
+        if (brief) {
             return scale(reduced, reduced.rest, 0, -1);
         }
         int isBounded = body.less(body.abs(x.high()), body.f64(limit));
@@ -119,14 +124,14 @@ final class Exponential {
 
     /** {@code e^|x| / 2}. */
     private int half(int x) {
-        return exp(body.clampAbove(body.abs(x), isBrief ? 200 : 712), -1, -1);
+        return exp(body.clampAbove(body.abs(x), brief ? 200 : 712), -1, -1);
     }
 
     int sinh(int x) {
         int half = half(x);
         int large = body.sub(half, body.div(body.f64(0.25), half));
         int square = body.mul(x, x);
-        int small = body.fma(body.mul(x, square), body.polynomial(square, isBrief ? SINH_BRIEF : SINH), x);
+        int small = body.fma(body.mul(x, square), body.polynomial(square, brief ? SINH_BRIEF : SINH), x);
         return body.select(body.less(body.abs(x), body.f64(1)), small, body.withSign(large, x));
     }
 

@@ -6,9 +6,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What a loop computes for each element: inputs and parameters, instructions in single assignment, outputs. Inputs are
- * read from memory; parameters are scalars given with each call, so that a new learning rate needs no new kernel;
- * constants are part of the kernel. Immutable, and equal to an expression of the same instructions.
+ * The computation of a loop for each element: inputs and parameters, instructions in single assignment, outputs. Inputs
+ * are read from memory. Parameters are scalars passed with each call, so that a new learning rate needs no new kernel.
+ * Constants are part of the kernel. Immutable; expressions of the same instructions are equal.
  */
 public final class Expression {
     private final List<DType> inputs;
@@ -26,7 +26,7 @@ public final class Expression {
     }
 
     /**
-     * The expression of one instruction: operands of {@code type}, of which the last {@code parameters} are parameters.
+     * Returns the expression of one instruction, whose last {@code parameters} operands are parameters.
      */
     public static Expression of(Opcode opcode, DType type, int parameters) {
         Builder builder = new Builder();
@@ -38,7 +38,7 @@ public final class Expression {
         return builder.output(builder.apply(opcode, operands)).build();
     }
 
-    /** The expression that converts from one type to another. */
+    /** Returns the expression that converts from one type to another. */
     public static Expression cast(DType from, DType to) {
         Builder builder = new Builder();
         return builder.output(builder.cast(builder.input(from), to)).build();
@@ -60,7 +60,7 @@ public final class Expression {
         return instructions;
     }
 
-    /** The type of operand {@code k}, where the inputs come first and the outputs follow. */
+    /** Returns the type of operand {@code k}: inputs come first, then outputs. */
     DType operand(int k) {
         return k < inputs.size() ? inputs.get(k) : outputs.get(k - inputs.size()).type();
     }
@@ -80,16 +80,16 @@ public final class Expression {
         return hash;
     }
 
-    /** The result of an instruction: its place in the list of instructions, and its type. */
+    /** The result of an instruction: its position in the list of instructions, and its type. */
     public record Value(int index, DType type) { }
 
-    /** One instruction; the value that it defines has its place in the list. */
+    /** One instruction; it defines the value with its position in the list. */
     sealed interface Instruction {
         record Input(int operand) implements Instruction { }
 
         record Parameter(int number) implements Instruction { }
 
-        /** {@code bits} are those of a double for floating types. */
+        /** A constant, given by its bits; for floating types these are the bits of a double. */
         record Constant(long bits) implements Instruction { }
 
         record Apply(Opcode opcode, List<Value> operands) implements Instruction { }
@@ -102,25 +102,25 @@ public final class Expression {
         private final List<Instruction> instructions = new ArrayList<>();
         private final List<Value> outputs = new ArrayList<>();
 
-        /** The next input: elements of {@code type} in memory. */
+        /** Adds an input: elements of {@code type} in memory. */
         public Value input(DType type) {
             inputs.add(type);
             return define(new Instruction.Input(inputs.size() - 1), type);
         }
 
-        /** The next parameter: a scalar that comes with each call. */
+        /** Adds a parameter: a scalar passed with each call. */
         public Value parameter(DType type) {
             parameters.add(type);
             return define(new Instruction.Parameter(parameters.size() - 1), type);
         }
 
-        /** A constant, rounded to {@code type}. */
+        /** Adds a constant, rounded to {@code type}. */
         public Value constant(DType type, double value) {
             long bits = type.isFloating() ? Double.doubleToRawLongBits(value) : (long) value;
             return define(new Instruction.Constant(bits), type);
         }
 
-        /** Converts a value; the value itself if it has the type. */
+        /** Converts a value; returns the value itself if it already has the type. */
         public Value cast(Value value, DType type) {
             return value.type() == type ? value : define(new Instruction.Apply(Opcode.CAST, List.of(value)), type);
         }
@@ -128,7 +128,7 @@ public final class Expression {
         /**
          * Applies an opcode other than {@link Opcode#CAST}.
          *
-         * @throws IllegalArgumentException if number or types of the operands do not fit
+         * @throws IllegalArgumentException if the number or the types of the operands do not fit
          */
         public Value apply(Opcode opcode, Value... operands) {
             int first = opcode == Opcode.WHERE ? 1 : 0;
@@ -137,14 +137,14 @@ public final class Expression {
                 fits = operands[i].type() == (i < first ? DType.BOOL : operands[first].type());
             }
             if (!fits) {
-                throw new IllegalArgumentException(opcode + " takes " + opcode.arity() + " operands of one type, got "
+                throw new IllegalArgumentException(opcode + " takes " + opcode.arity() + " operands of a type, got "
                         + Arrays.toString(operands));
             }
             DType type = opcode.isPredicate() ? DType.BOOL : operands[first].type();
             return define(new Instruction.Apply(opcode, List.of(operands)), type);
         }
 
-        /** Declares the next output. */
+        /** Adds an output. */
         public Builder output(Value value) {
             outputs.add(value);
             return this;

@@ -1,10 +1,10 @@
 package dev.starling.tensor.cpu.jit;
 
-/** Static methods that kernels call, each with the same bits in all tiers of the JVM. */
+/** Static methods that kernels call. Each gives the same bits in all tiers of the JVM. */
 enum Function {
-    /** Those of {@link StrictMath}, on doubles. */
+    /** Methods of {@link StrictMath} on doubles. */
     SIN("sin", 1), COS("cos", 1), TAN("tan", 1),
-    /** Those of {@link Division}. */
+    /** Methods of {@link Division}. */
     REMAINDER("remainder", 2), FLOOR_DIVIDE("floorDivide", 2), DIVIDE("divide", 2);
 
     final String method;

@@ -4,8 +4,8 @@ import java.util.function.IntBinaryOperator;
 import java.util.function.IntUnaryOperator;
 
 /**
- * The functions of floating lanes out of primitives, one definition for loops over vectors and over elements: the
- * commonest of f32 in f32 lanes ({@link Approximation}), all others in f64 lanes.
+ * The functions of floating lanes, composed of primitives, with one definition for loops over vectors and over
+ * elements. The most common functions of f32 use f32 lanes ({@link Approximation}), all others f64 lanes.
  */
 final class Functions {
     private static final double SQRT_HALF = Math.sqrt(0.5);
@@ -51,7 +51,7 @@ final class Functions {
         return body.constantLike(like, value);
     }
 
-    /** A function of f32 lanes by way of f64, rounded once. */
+    /** Computes a function of f32 lanes in f64, rounded once. */
     private int viaDouble(IntUnaryOperator function, int x) {
         return body.convert(Lane.F32, function.applyAsInt(body.convert(Lane.F64, x)));
     }
@@ -161,7 +161,7 @@ final class Functions {
         return body.mul(top, gate(x));
     }
 
-    /** {@code 1 / (1 + e^-|x|)}, mended by what rounding loses; no power overflows. */
+    /** {@code 1 / (1 + e^-|x|)}, corrected for the error of the division; no power overflows. */
     private int gate(int x) {
         Pair bottom = Pair.ordered(body, c(x, 1), exponential.decay(x));
         int gate = body.div(c(x, 1), bottom.high());
@@ -200,7 +200,7 @@ final class Functions {
         return body.mul(x, geluTanhGate(x));
     }
 
-    /** Beyond 30 the gate is 0 or 1, whatever the type. */
+    /** Beyond 30 the gate is 0 or 1 in every type. */
     int geluTanhGradient(int unbounded, int g) {
         int x = body.select(body.less(c(unbounded, 30), unbounded), c(unbounded, 30), unbounded);
         x = body.select(body.less(x, c(x, -30)), c(x, -30), x);
@@ -216,7 +216,7 @@ final class Functions {
         return body.mul(g, body.mul(s, body.fma(x, body.sub(c(x, 1), s), c(x, 1))));
     }
 
-    /** To the nearest integer, ties to even: adding 2^23 or 2^52 leaves no room for a fraction. */
+    /** Rounds to the nearest integer, ties to even: after adding 2^23 or 2^52 no fraction can be represented. */
     int round(int x) {
         int large = c(x, isSingle(x) ? 0x1p23 : 0x1p52);
         int magnitude = body.abs(x);

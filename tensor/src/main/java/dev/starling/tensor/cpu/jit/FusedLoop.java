@@ -7,14 +7,17 @@ import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The compiled form of an {@link Expression}: kernels for the ways in which its operands lie in memory, generated as
- * they are first needed. Run through a {@link Launch}. Safe for use by several threads.
+ * The compiled form of an {@link Expression}: a kernel for each combination of operand layouts, generated when first
+ * needed. Run through a {@link Launch}. Thread-safe.
  */
 public final class FusedLoop {
     private static final ConcurrentHashMap<Expression, FusedLoop> LOOPS = new ConcurrentHashMap<>();
     private static final int ACCESSES = Access.values().length;
-    /** Primitives of a loop that the JVM compiles: it interprets methods of more than 8,000 bytes for ever. */
-    private static final int MOST_PRIMITIVES = 400;
+    /**
+     * Largest number of primitives in a loop that the JVM compiles; it only interprets methods of more than 8,000
+     * bytes.
+     */
+    private static final int MAX_PRIMITIVES = 400;
 
     private final Expression expression;
     private final LoopBody body;
@@ -36,12 +39,12 @@ public final class FusedLoop {
         stridedKey = key;
     }
 
-    /** Whether the loop of an expression is short enough for the JVM's compilers. */
+    /** Returns whether the loop of an expression is short enough for the JVM's compilers. */
     public static boolean isCompilable(Expression expression) {
-        return Lowering.lower(expression).nodes().size() <= MOST_PRIMITIVES;
+        return Lowering.lower(expression).nodes().size() <= MAX_PRIMITIVES;
     }
 
-    /** The loop of an expression; the same for equal expressions, for the life of the process. */
+    /** Returns the loop of an expression; equal expressions share one for the life of the process. */
     public static FusedLoop of(Expression expression) {
         FusedLoop loop = LOOPS.get(expression);
         return loop != null ? loop : LOOPS.computeIfAbsent(expression, e -> new FusedLoop(e, Vectors.bits()));
@@ -56,7 +59,7 @@ public final class FusedLoop {
         return key * ACCESSES + access.ordinal();
     }
 
-    /** The key of the variant that has the operands of set bits broadcast, the others contiguous. */
+    /** Returns the key of the variant in which operands of set bits are broadcast and the others contiguous. */
     static long key(int operands, int broadcast) {
         long key = 0;
         for (int k = 0; k < operands; k++) {
@@ -65,7 +68,7 @@ public final class FusedLoop {
         return key;
     }
 
-    /** The variant for operands that are all contiguous. */
+    /** Returns the variant whose operands are all contiguous. */
     Variant flat() {
         Variant known = flat;
         if (known == null) {
@@ -75,7 +78,7 @@ public final class FusedLoop {
         return known;
     }
 
-    /** The variant for any strides. */
+    /** Returns the variant for any strides. */
     Variant strided() {
         return variant(stridedKey);
     }
@@ -110,13 +113,13 @@ public final class FusedLoop {
         return made;
     }
 
-    /** How many elements take some 10 µs: a power of 2, so that cuts between threads never fall within a vector. */
+    /** Returns the number of elements that take some 10 µs: a power of 2, so that no part ends within a vector. */
     private long grain(boolean inVectors) {
         int work = Integer.highestOneBit(body.nodes().size());
         return inVectors ? Math.clamp((1 << 19) / work, 1 << 13, 1 << 15)
                 : Math.clamp((1 << 16) / work, 1 << 10, 1 << 13);
     }
 
-    /** A kernel for one combination of accesses, and how many elements are worth a thread's while. */
+    /** A kernel for one combination of accesses, and the number of elements that justifies a thread. */
     record Variant(long key, Kernel kernel, long grain) { }
 }

@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
-/** The 16-bit floats' bits in I32 lanes to and from F32, rounding to nearest even. */
+/** Conversion between 16-bit floats' bits in I32 lanes and F32, with rounding to nearest even. */
 final class HalfFloat {
     private static final int INFINITY_BITS = 0x7F800000;
 
@@ -10,7 +10,7 @@ final class HalfFloat {
         return body.bits(Lane.I32, value);
     }
 
-    /** The exponent is rebased by a multiplication, which also normalises what was subnormal. */
+    /** A multiplication rebases the exponent, which also normalises subnormal numbers. */
     static int widen(LoopBody body, int half) {
         int magnitude = body.shift(Primitive.SHL, body.and(half, i(body, 0x7FFF)), 13);
         int finite = body.reinterpret(body.mul(body.reinterpret(magnitude), body.constant(Lane.F32, 0x1p112)));
@@ -26,7 +26,7 @@ final class HalfFloat {
         int odd = body.and(body.shift(Primitive.SHR, magnitude, 13), i(body, 1));
         int rebased = body.add(magnitude, i(body, ((15 - 127) << 23) + 0xFFF));
         int normal = body.shift(Primitive.SHR, body.add(rebased, odd), 13);
-        // Adding 1/2 aligns a subnormal's bits to the end of the float and rounds what is below.
+        // Adding 1/2 aligns a subnormal's bits with the end of the float and rounds the bits below.
         int aligned = body.add(body.reinterpret(magnitude), body.constant(Lane.F32, 0.5));
         int subnormal = body.sub(body.reinterpret(aligned), i(body, Float.floatToRawIntBits(0.5f)));
         int isNan = body.less(i(body, INFINITY_BITS), magnitude);
@@ -46,8 +46,8 @@ final class HalfFloat {
     }
 
     /**
-     * A double as the float that rounds to the same 16 bits: cut off, its last bit set if anything was lost, so that a
-     * second rounding sees what lies between two halves.
+     * Converts a double to the float that rounds to the same 16 bits: truncated, with the last bit set if anything was
+     * lost, so that a second rounding resolves ties correctly.
      */
     static int toOdd(LoopBody body, int value) {
         int nearest = body.convert(Lane.F32, value);

@@ -5,20 +5,20 @@ import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import java.lang.classfile.TypeKind;
 import java.util.function.IntConsumer;
 
-/** Writes the bytecode of primitives. Operands and addresses are pushed by callbacks, results are left on the stack. */
+/** Writes the bytecode of primitives. Callbacks push operands and addresses; results are left on the stack. */
 sealed interface InstructionSet permits ScalarInstructions, VectorInstructions {
-    /** How many elements an instruction computes. */
+    /** Returns the number of elements that an instruction computes. */
     int width();
 
-    /** What holds a value of the lane. */
+    /** Returns the JVM type that holds a value of the lane. */
     TypeKind kind(Lane lane);
 
-    /** Whether constants are worth a local variable outside of the loops. */
+    /** Returns whether constants justify a local variable outside of the loops. */
     boolean keepsConstants();
 
     void load(DType type, Runnable pushAddress);
 
-    /** Loads one element for all of the loop. */
+    /** Loads one element that serves the whole loop. */
     void loadBroadcast(DType type, Runnable pushAddress);
 
     void store(DType type, Runnable pushAddress, Runnable pushValue);
@@ -28,6 +28,8 @@ sealed interface InstructionSet permits ScalarInstructions, VectorInstructions {
 
     void constant(Lane lane, long bits);
 
-    /** Any primitive but memory access, parameters and constants; {@code a} is the lane of the first operand. */
+    /**
+     * Writes any primitive except memory access, parameters and constants; {@code a} is the lane of the first operand.
+     */
     void apply(Node node, Lane a, IntConsumer push);
 }

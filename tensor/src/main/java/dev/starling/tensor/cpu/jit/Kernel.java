@@ -1,17 +1,17 @@
 package dev.starling.tensor.cpu.jit;
 
-/** A generated loop over a rectangle of elements. Stateless: several threads may run it at once. */
+/** A generated loop over a rectangle of elements. Stateless: several threads may run it at the same time. */
 interface Kernel {
     /**
      * Computes the elements of the rows {@code rowFrom} to {@code rowTo} and of the columns {@code columnFrom} to
-     * {@code columnTo} (exclusive, fewer than 2<sup>31</sup>). What each operand's elements are read before those at
-     * the same place are written, so that an output may be an input's memory.
+     * {@code columnTo} (exclusive, fewer than 2<sup>31</sup>). Each position of all operands is read before the same
+     * position is written, so that an output may share an input's memory.
      *
-     * @param frame addresses, row strides and column strides of the operands, and parameters, as {@link Launch} has
-     * them
+     * @param frame addresses, row strides and column strides of the operands, and parameters, as {@link Launch} lays
+     *     them out
      */
     void run(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
 
-    /** Does the same, with a loop over single elements. */
+    /** Computes the same with a loop over single elements. */
     void runElements(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
 }

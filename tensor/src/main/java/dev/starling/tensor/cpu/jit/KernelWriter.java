@@ -16,8 +16,8 @@ import java.lang.reflect.AccessFlag;
 import java.util.List;
 
 /**
- * Writes the class of a {@link Kernel}: a static method that loops over single elements, and if the loop can be done in
- * vectors one that loops over vectors and leaves the rest of each row to the first.
+ * Writes the class of a {@link Kernel}: a static method that loops over single elements and, if the body can be
+ * vectorised, another that loops over vectors and leaves the rest of each row to the first.
  */
 final class KernelWriter {
     private static final ClassDesc KERNEL = Kernel.class.describeConstable().orElseThrow();
@@ -32,7 +32,7 @@ final class KernelWriter {
 
     private KernelWriter() { }
 
-    /** Generates a kernel for operands of the given accesses; {@code vectorBits} 0 asks for one without vectors. */
+    /** Generates a kernel for operands with the given accesses; {@code vectorBits} 0 generates none with vectors. */
     static Kernel write(Expression expression, LoopBody body, List<Access> accesses, int vectorBits) {
         int width = accesses.contains(Access.STRIDED) ? 0 : VectorInstructions.width(body, expression, vectorBits);
         byte[] bytes = ClassFile.of().build(SELF, type -> {
@@ -54,11 +54,11 @@ final class KernelWriter {
             Kernel kernel = (Kernel) hidden.lookupClass().getDeclaredConstructor().newInstance();
             return new TieredKernel(kernel, width > 0);
         } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException("a generated kernel could not be loaded", e);
+            throw new IllegalStateException("cannot load a generated kernel", e);
         }
     }
 
-    /** Rows shorter than a vector are done element by element. */
+    /** Rows shorter than a vector are computed element by element. */
     private static void writeRun(CodeBuilder code, int width) {
         if (width > 0) {
             Label few = code.newLabel();

@@ -2,10 +2,10 @@ package dev.starling.tensor.cpu.jit;
 
 import dev.starling.tensor.DType;
 
-/** The types in which kernels compute. The narrower element types are converted as they are loaded and stored. */
+/** The types in which kernels compute. Narrower element types are converted when they are loaded and stored. */
 enum Lane {
     F32(4), F64(8), I32(4), I64(8),
-    /** One bit an element: a mask, or 0 and 1 in an int. */
+    /** One bit per element: a mask, or 0 and 1 in an int. */
     BOOL(4);
 
     final int bytes;
@@ -18,7 +18,7 @@ enum Lane {
         return this == F32 || this == F64;
     }
 
-    /** The lane in which values of an element type are computed. */
+    /** Returns the lane in which values of an element type are computed. */
     static Lane of(DType type) {
         return switch (type) {
             case F32, BF16, F16 -> F32;

@@ -5,8 +5,8 @@ import dev.starling.tensor.cpu.RangeTask;
 import java.util.Arrays;
 
 /**
- * One call of a {@link FusedLoop}: takes the operands' addresses and strides and the parameters, merges dimensions, and
- * runs the kernel over tiles, on several threads where that pays. Each thread has one, used again and again:
+ * One call of a {@link FusedLoop}: receives the operands' addresses and strides and the parameters, merges dimensions,
+ * and runs the kernel over tiles, on several threads if that pays. Each thread has one instance, which it reuses:
  * {@snippet :
  * Launch launch = Launch.of(loop);
  * launch.operand(0, x.address());
@@ -16,7 +16,7 @@ import java.util.Arrays;
  * }
  */
 public final class Launch implements RangeTask {
-    /** Elements that a kernel is given at once: long loops would be compiled late. */
+    /** Number of elements per kernel call; the JVM would compile longer loops late. */
     private static final int TILE = 1 << 14;
     private static final int MAX_RANK = 16;
     private static final ThreadLocal<Launch> CURRENT = ThreadLocal.withInitial(Launch::new);
@@ -25,15 +25,15 @@ public final class Launch implements RangeTask {
     private int operands;
     private long[] frame = new long[64];
     private final StridedLoop strided = new StridedLoop();
-    private boolean isFlat;
+    private boolean flat;
     private Kernel kernel;
-    /** The frame of the tile that this thread works at, and the tile's place in the outer dimensions. */
+    /** The frame of the tile that this thread computes, and the tile's position in the outer dimensions. */
     private long[] tileFrame = new long[64];
     private final long[] place = new long[MAX_RANK];
 
     private Launch() { }
 
-    /** This thread's launch, made ready for a call of {@code loop}. */
+    /** Returns this thread's launch, reset for a call of {@code loop}. */
     public static Launch of(FusedLoop loop) {
         Launch launch = CURRENT.get();
         launch.begin(loop);
@@ -50,27 +50,27 @@ public final class Launch implements RangeTask {
         }
     }
 
-    /** Where operand {@code k} begins; the inputs come first, the outputs follow. */
+    /** Sets the address of operand {@code k}; inputs come first, then outputs. */
     public void operand(int k, long address) {
         frame[k] = address;
     }
 
-    /** Gives a parameter of a floating type. */
+    /** Sets a parameter of a floating type. */
     public void parameter(int number, double value) {
         frame[3 * operands + number] = Double.doubleToRawLongBits(value);
     }
 
-    /** Gives a parameter of an integer type or bool. */
+    /** Sets a parameter of an integer type or bool. */
     public void parameter(int number, long value) {
         frame[3 * operands + number] = value;
     }
 
-    /** Computes {@code count} elements of operands that are all without gaps. */
+    /** Computes {@code count} elements; all operands are contiguous. */
     public void runFlat(long count) {
         runFlat(count, loop.flat());
     }
 
-    /** Computes {@code count} elements; the inputs whose bits are set in {@code scalars} have but one. */
+    /** Computes {@code count} elements; inputs whose bits are set in {@code scalars} have a single element. */
     public void runFlat(long count, int scalars) {
         runFlat(count, scalars == 0 ? loop.flat() : loop.variant(FusedLoop.key(operands, scalars)));
     }
@@ -82,19 +82,19 @@ public final class Launch implements RangeTask {
             }
             return;
         }
-        isFlat = true;
+        flat = true;
         kernel = variant.kernel();
         Parallel.forRange(count, variant.grain(), this);
         kernel = null;
     }
 
-    /** Declares the shape over which {@link #runStrided} goes; at most 16 dimensions. Strides follow. */
+    /** Sets the shape that {@link #runStrided} computes, of at most 16 dimensions; operands with strides follow. */
     public void shape(long... dims) {
         strided.shape(dims, operands);
     }
 
     /**
-     * Gives an operand by its address and strides in elements; dimensions beyond its rank, counted from the last, and
+     * Sets an operand's address and its strides in elements. Dimensions beyond its rank, counted from the last, and
      * those of size 1 are broadcast.
      */
     public void operand(int k, long address, long[] dims, long[] strides) {
@@ -110,7 +110,7 @@ public final class Launch implements RangeTask {
         FusedLoop.Variant variant = strided.hasStride() ? loop.strided() : loop.variant(strided.key());
         strided.writeStrides(frame);
         strided.cut(TILE);
-        isFlat = false;
+        flat = false;
         kernel = variant.kernel();
         Parallel.forRange(strided.tiles(), Math.max(1, variant.grain() / strided.tileElements()), this);
         kernel = null;
@@ -118,7 +118,7 @@ public final class Launch implements RangeTask {
 
     @Override
     public void run(long from, long to) {
-        if (isFlat) {
+        if (flat) {
             for (long at = from; at < to; at += TILE) {
                 kernel.run(frame, 0, 1, at, Math.min(to, at + TILE));
             }
@@ -132,7 +132,8 @@ public final class Launch implements RangeTask {
     }
 
     /**
-     * On a helper thread {@code this} is the caller's launch, which is only read; what is written is the helper's own.
+     * Runs tiles. On a helper thread {@code this} is the caller's launch, which is only read; the helper writes to its
+     * own.
      */
     private void runOuter(long from, long to) {
         Launch own = CURRENT.get();

@@ -1,13 +1,13 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * Logarithms, powers and the inverse hyperbolic functions in f64 lanes, out of primitives. Polynomials are minimax fits
- * of the relative error; the brief ones, to 36 bits and more, serve results that are rounded to f32.
+ * Logarithms, powers and the inverse hyperbolic functions in f64 lanes, composed of primitives. Polynomials are minimax
+ * fits of the relative error; the brief ones, exact to 36 bits or more, serve results that are rounded to f32.
  */
 final class Logarithm {
     private static final double INFINITY = Double.POSITIVE_INFINITY;
     private static final double LN2 = 0x1.62e42fefa39efp-1;
-    /** ln 2 in two parts, of which the first has trailing zeros: its product with an exponent is exact. */
+    /** ln 2 as the sum of two parts. The first has trailing zeros, so that its product with an exponent is exact. */
     private static final double LN2_HIGH = 0x1.62e42fefa38p-1;
     private static final double LN2_LOW = 0x1.ef35793c7673p-45;
     private static final double TWO_THIRDS = 2 / 3.0;
@@ -39,13 +39,13 @@ final class Logarithm {
         0.11136845398725727, 0.08799784325179254, 0.09576584257858055, -0.0014755873164925873, 0.17897220150623508};
 
     private final LoopBody body;
-    private final boolean isBrief;
+    private final boolean brief;
     private final Exponential exponential;
 
-    Logarithm(LoopBody body, boolean isBrief) {
+    Logarithm(LoopBody body, boolean brief) {
         this.body = body;
-        this.isBrief = isBrief;
-        exponential = new Exponential(body, isBrief);
+        this.brief = brief;
+        exponential = new Exponential(body, brief);
     }
 
     /** {@code x = 2^exponent * (1 + fraction)}, the fraction from sqrt(1/2) - 1 to sqrt(2) - 1. */
@@ -53,11 +53,11 @@ final class Logarithm {
 
     private Parts split(int x) {
         int tiny = body.less(x, body.f64(0x1p-1022));
-        int normal = isBrief ? x : body.select(tiny, body.mul(x, body.f64(0x1p54)), x);
+        int normal = brief ? x : body.select(tiny, body.mul(x, body.f64(0x1p54)), x);
         int shifted = body.add(body.reinterpret(normal), body.i64(ONE_BITS - SQRT_HALF_BITS));
         int biased = body.or(body.shift(Primitive.SHR, shifted, 52), body.i64(Double.doubleToRawLongBits(0x1p52)));
         int bias = body.f64(0x1p52 + 1023);
-        int offset = isBrief ? bias : body.select(tiny, body.f64(0x1p52 + 1023 + 54), bias);
+        int offset = brief ? bias : body.select(tiny, body.f64(0x1p52 + 1023 + 54), bias);
         int exponent = body.sub(body.reinterpret(biased), offset);
         int mantissa = body.add(body.and(shifted, body.i64(MANTISSA)), body.i64(SQRT_HALF_BITS));
         return new Parts(exponent, body.sub(body.reinterpret(mantissa), body.f64(1)));
@@ -70,7 +70,7 @@ final class Logarithm {
         int s = body.div(f, body.add(f, body.f64(2)));
         int z = body.mul(s, s);
         int half = body.mul(body.mul(f, f), body.f64(0.5));
-        int series = body.fma(z, body.polynomial(z, isBrief ? LOG_BRIEF : LOG), half);
+        int series = body.fma(z, body.polynomial(z, brief ? LOG_BRIEF : LOG), half);
         int low = body.fma(parts.exponent, body.f64(LN2_LOW), correction);
         int rest = body.sub(half, body.fma(s, series, low));
         return body.fma(parts.exponent, body.f64(LN2_HIGH), body.sub(f, rest));
@@ -88,7 +88,7 @@ final class Logarithm {
         return log(x, body.f64(0));
     }
 
-    /** {@code log(u)} of {@code u = 1 + x} plus what rounding u lost, over u. */
+    /** {@code log(u)} of {@code u = 1 + x}, plus the part of x lost in rounding u, divided by u. */
     int log1p(int x) {
         int u = body.add(x, body.f64(1));
         int lost = body.sub(x, body.sub(u, body.f64(1)));
@@ -104,7 +104,7 @@ final class Logarithm {
         int a = body.abs(x);
         int square = body.mul(a, a);
         int large;
-        if (isBrief) {
+        if (brief) {
             int root = body.unary(Primitive.SQRT, body.add(square, body.f64(1)));
             large = log(body.add(a, root));
         } else {
@@ -113,10 +113,10 @@ final class Logarithm {
             Pair root = root(radicand.high(), body.add(radicand.low(), squareLow));
             Pair sum = Pair.ordered(body, root.high(), a);
             int correction = body.div(body.add(sum.low(), root.low()), sum.high());
-            int isHuge = body.less(body.f64(0x1p55), a);
-            large = log(body.select(isHuge, a, sum.high()), body.select(isHuge, body.f64(LN2), correction));
+            int huge = body.less(body.f64(0x1p55), a);
+            large = log(body.select(huge, a, sum.high()), body.select(huge, body.f64(LN2), correction));
         }
-        int small = oddSeries(a, isBrief ? ASINH_BRIEF : ASINH);
+        int small = oddSeries(a, brief ? ASINH_BRIEF : ASINH);
         return body.withSign(body.select(body.less(a, body.f64(0.5)), small, large), x);
     }
 
@@ -129,7 +129,7 @@ final class Logarithm {
 
     int acosh(int x) {
         int t = body.sub(x, body.f64(1));
-        if (isBrief) {
+        if (brief) {
             int root = body.unary(Primitive.SQRT, body.mul(t, body.add(x, body.f64(1))));
             int log = log(body.add(x, root));
             return body.select(body.less(x, body.f64(1)), body.f64(Double.NaN), log);
@@ -140,9 +140,9 @@ final class Logarithm {
         Pair sum = Pair.ordered(body, root.high(), t);
         Pair u = Pair.sum(body, body.f64(1), sum.high());
         int lost = body.add(u.low(), body.add(sum.low(), root.low()));
-        int isHuge = body.less(body.f64(0x1p55), x);
-        int correction = body.select(isHuge, body.f64(LN2), body.div(lost, u.high()));
-        int log = log(body.select(isHuge, x, u.high()), correction);
+        int huge = body.less(body.f64(0x1p55), x);
+        int correction = body.select(huge, body.f64(LN2), body.div(lost, u.high()));
+        int log = log(body.select(huge, x, u.high()), correction);
         int atOne = body.compare(Primitive.EQ, t, body.f64(0));
         int outside = body.select(atOne, body.f64(0), body.f64(Double.NaN));
         return body.select(body.less(body.f64(0), t), log, outside);
@@ -151,9 +151,9 @@ final class Logarithm {
     int atanh(int x) {
         int a = body.abs(x);
         int rest = body.sub(body.f64(1), a);
-        int large = isBrief ? log(body.div(body.add(a, body.f64(1)), rest))
+        int large = brief ? log(body.div(body.add(a, body.f64(1)), rest))
                 : log1p(body.div(body.add(a, a), rest));
-        int small = oddSeries(a, isBrief ? ATANH_BRIEF : ATANH);
+        int small = oddSeries(a, brief ? ATANH_BRIEF : ATANH);
         large = body.mul(large, body.f64(0.5));
         return body.withSign(body.select(body.less(a, body.f64(0.5)), small, large), x);
     }
@@ -185,15 +185,15 @@ final class Logarithm {
     private Pair exponent(int x, int y) {
         int zero = body.f64(0);
         int isZero = body.compare(Primitive.EQ, x, zero);
-        Pair log = isBrief ? new Pair(regular(x, zero), -1) : precise(x);
+        Pair log = brief ? new Pair(regular(x, zero), -1) : precise(x);
         int high = body.select(isZero, body.f64(-INFINITY), log.high());
         high = body.select(body.less(x, body.f64(INFINITY)), high, x);
         int product = body.mul(y, high);
-        return new Pair(product, isBrief ? -1
+        return new Pair(product, brief ? -1
                 : body.fma(y, log.low(), body.fma(y, high, body.neg(product))));
     }
 
-    /** As C and NumPy have it: 1 to any power is 1, and so is -1 to an infinite one. */
+    /** Special cases as in C and NumPy: 1 to any power is 1, and so is -1 to an infinite power. */
     int pow(int x, int y) {
         int magnitude = body.abs(x);
         int one = body.f64(1);

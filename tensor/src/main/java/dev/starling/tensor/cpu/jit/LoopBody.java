@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The primitives of a loop's body in the order in which they run. Each instruction is numbered by its place; a repeated
- * instruction gets the number of the first, so that nothing is computed twice.
+ * The primitives of a loop's body in order of execution. An instruction's number is its position; a repeated
+ * instruction gets the number of the first one, so that nothing is computed twice.
  */
 final class LoopBody {
     private static final int NONE = -1;
@@ -96,7 +96,7 @@ final class LoopBody {
         return define(Primitive.CALL, lane(a), a, b, NONE, function.ordinal());
     }
 
-    /** {@code value}, or where a rare condition holds {@code function(x)}. */
+    /** Selects {@code value}, or {@code function(x)} where a condition that is rarely true holds. */
     int rare(int condition, int value, Function function, int x) {
         return define(Primitive.RARE, lane(value), condition, value, x, function.ordinal());
     }
@@ -105,14 +105,14 @@ final class LoopBody {
         return lane(a) == lane ? a : define(Primitive.CONVERT, lane, a, NONE, NONE, 0);
     }
 
-    /** The bits of a float as an integer, or the other way. */
+    /** Reinterprets the bits of a float as an integer, or the reverse. */
     int reinterpret(int a) {
         Lane lane = switch (lane(a)) {
             case F32 -> Lane.I32;
             case I32 -> Lane.F32;
             case F64 -> Lane.I64;
             case I64 -> Lane.F64;
-            case BOOL -> throw new IllegalArgumentException("a bool has no other form");
+            case BOOL -> throw new IllegalArgumentException("a bool cannot be reinterpreted");
         };
         return define(Primitive.REINTERPRET, lane, a, NONE, NONE, 0);
     }
@@ -166,12 +166,12 @@ final class LoopBody {
         return constant(lane(like), value);
     }
 
-    /** {@code x}, at most {@code high}; NaN stays. */
+    /** {@code x}, at most {@code high}; NaN is kept. */
     int clampAbove(int x, double high) {
         return select(less(constantLike(x, high), x), constantLike(x, high), x);
     }
 
-    /** {@code x}, at least {@code low}; NaN stays. */
+    /** {@code x}, at least {@code low}; NaN is kept. */
     int clampBelow(int x, double low) {
         return select(less(x, constantLike(x, low)), constantLike(x, low), x);
     }

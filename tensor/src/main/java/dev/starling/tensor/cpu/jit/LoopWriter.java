@@ -9,7 +9,7 @@ import java.util.function.Predicate;
 
 /**
  * Writes the two nested loops of a kernel, over rows and over columns. Parameters and constants are read before the
- * loops, operands that are the same for all columns once a row.
+ * loops; operands that are equal for all columns are read once per row.
  */
 final class LoopWriter {
     private static final int FRAME = 0;
@@ -30,7 +30,7 @@ final class LoopWriter {
     private int column;
     private int columns;
     private int end;
-    /** Where the loop over columns goes on with the next elements. */
+    /** The position where the loop over columns continues with the next elements. */
     private Label next;
 
     LoopWriter(CodeBuilder code, Expression expression, LoopBody body, List<Access> accesses, InstructionSet set) {
@@ -113,7 +113,7 @@ final class LoopWriter {
         code.labelBinding(next).iinc(column, set.width()).goto_(loop).labelBinding(done);
     }
 
-    /** Leaves the last elements of the row, too few for a vector, to the loop over single elements. */
+    /** Passes the last elements of the row, too few for a vector, to the loop over single elements. */
     private void writeRest() {
         Label none = code.newLabel();
         code.iload(end).iload(columns).if_icmpge(none);
@@ -122,13 +122,13 @@ final class LoopWriter {
         code.invokestatic(KernelWriter.SELF, "scalar", KernelWriter.RUN).labelBinding(none);
     }
 
-    /** Pushes the first four arguments of a call for what is left of the row from a column on. */
+    /** Pushes the first four arguments of a call for the rest of the row, beginning at column {@code from}. */
     private void pushColumn(int from) {
         code.aload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
         code.lload(COLUMN_FROM).iload(from).i2l().ladd();
     }
 
-    /** Leaves this vector's elements to the loop over single elements if the condition holds for one. */
+    /** Passes this vector's elements to the loop over single elements if the condition holds for any of them. */
     private void writeRare(VectorInstructions vectors, Node node) {
         Label usual = code.newLabel();
         vectors.jumpIfNone(this::push, node.a(), usual);

@@ -76,7 +76,7 @@ final class Lowering {
         }, operand);
     }
 
-    /** Brings a value that was computed in 32 bits back into the range of a narrower integer. */
+    /** Wraps a value that was computed in 32 bits to the range of a narrower integer. */
     private int wrap(int value, DType type) {
         return switch (type) {
             case I8 -> body.shift(Primitive.SAR, body.shift(Primitive.SHL, value, 24), 24);

@@ -3,26 +3,26 @@ package dev.starling.tensor.cpu.jit;
 import dev.starling.tensor.DType;
 
 /**
- * What an instruction of an {@link Expression} computes. Operands have one type, which is also the result's, unless
- * told otherwise. Integers wrap around.
+ * The operations of an {@link Expression}'s instructions. By default all operands and the result have the same type.
+ * Integers wrap around.
  */
 public enum Opcode {
     ADD(2), SUB(2), MUL(2),
-    /** True division of floats; of integers the quotient truncated towards 0, and 0 for a divisor of 0. */
+    /** True division of floats. For integers, the quotient truncated towards 0, and 0 for a divisor of 0. */
     DIV(2),
     POW(2),
-    /** {@code a - floor(a / b) * b}, with the sign of b; of integers 0 for a divisor of 0. */
+    /** {@code a - floor(a / b) * b}, with the sign of b; for integers, 0 for a divisor of 0. */
     REMAINDER(2),
-    /** {@code floor(a / b)}; of integers 0 for a divisor of 0. */
+    /** {@code floor(a / b)}; for integers, 0 for a divisor of 0. */
     FLOOR_DIVIDE(2),
-    /** The greater; NaN if one is. */
+    /** The larger operand; NaN if either is NaN. */
     MAXIMUM(2),
-    /** The lesser; NaN if one is. */
+    /** The smaller operand; NaN if either is NaN. */
     MINIMUM(2),
     ATAN2(2),
     /** Comparisons have a bool result; with NaN all but NE are false. */
     EQ(2), NE(2), LT(2), LE(2), GT(2), GE(2),
-    /** Logic on bools, bit by bit on integers. */
+    /** Logical on bools, bitwise on integers. */
     AND(2), OR(2), XOR(2), NOT(1),
     NEG(1), ABS(1), SIGN(1), SQUARE(1), SQRT(1), RSQRT(1), RECIPROCAL(1),
     EXP(1), EXPM1(1), LOG(1), LOG1P(1),
@@ -40,17 +40,17 @@ public enum Opcode {
     IS_NAN(1), IS_INF(1), IS_FINITE(1),
     /** Operands (condition bool, a, b): a where the condition holds, else b. */
     WHERE(3),
-    /** Operands (x, low, high): {@code min(max(x, low), high)}; NaN stays. */
+    /** Operands (x, low, high): {@code min(max(x, low), high)}; NaN is kept. */
     CLAMP(3),
-    /** Operands (x, slope): x where positive, else slope * x. */
+    /** Operands (x, slope): x if positive, else slope * x. */
     LEAKY_RELU(2),
-    /** Operands (x, alpha): x where positive, else {@code alpha * (e^x - 1)}. */
+    /** Operands (x, alpha): x if positive, else {@code alpha * (e^x - 1)}. */
     ELU(2),
     /** Operands (x, scale, shift): {@code x * scale + shift}, each step rounded. */
     AFFINE(3),
     /** Operands (a, b, c): {@code a * b + c} of floats, rounded once. */
     FMA(3),
-    /** Operands (y, g): g where y is positive, else 0. */
+    /** Operands (y, g): g if y is positive, else 0. */
     RELU_GRADIENT(2),
     /** Operands (y, g): {@code g * y * (1 - y)}. */
     SIGMOID_GRADIENT(2),
@@ -62,7 +62,7 @@ public enum Opcode {
     GELU_TANH_GRADIENT(2),
     /** Operands (x, g): the gradient of {@link #SILU}. */
     SILU_GRADIENT(2),
-    /** To another type; floats to integers truncated towards 0, to bool as {@code x != 0}. */
+    /** Converts to another type: floats to integers truncated towards 0, numbers to bool as {@code x != 0}. */
     CAST(1);
 
     private final int arity;
@@ -76,7 +76,7 @@ public enum Opcode {
         return arity;
     }
 
-    /** Whether the opcode is defined for operands of a type. */
+    /** Returns whether the opcode is defined for operands of a type. */
     public boolean computes(DType type) {
         return switch (this) {
             case AND, OR, XOR, NOT -> !type.isFloating();

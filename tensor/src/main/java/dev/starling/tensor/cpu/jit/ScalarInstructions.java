@@ -22,7 +22,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.function.IntConsumer;
 
-/** One element at a time, in the JVM's own instructions. */
+/** Computes one element at a time, with the JVM's own instructions. */
 final class ScalarInstructions implements InstructionSet {
     static final ClassDesc SEGMENT = MemorySegment.class.describeConstable().orElseThrow();
     private static final ClassDesc MEMORY = HostMemory.class.describeConstable().orElseThrow();
@@ -37,7 +37,7 @@ final class ScalarInstructions implements InstructionSet {
         this.code = code;
     }
 
-    /** Pushes the segment that is all of memory. */
+    /** Pushes the segment that spans all memory. */
     static void pushMemory(CodeBuilder code) {
         code.getstatic(MEMORY, "ALL", SEGMENT);
     }
@@ -71,7 +71,7 @@ final class ScalarInstructions implements InstructionSet {
         };
     }
 
-    /** The layout of an element: the constant's name, its type, and the type of what is accessed. */
+    /** How an element is accessed: the name and type of its layout constant, and the type that the access yields. */
     private record Layout(String name, ClassDesc type, ClassDesc carrier) {
         static Layout of(DType dtype) {
             return switch (dtype) {
@@ -227,7 +227,7 @@ final class ScalarInstructions implements InstructionSet {
             case I32 -> code.invokestatic(FLOAT, "floatToRawIntBits", MethodTypeDesc.of(CD_int, CD_float));
             case F64 -> code.invokestatic(DOUBLE, "longBitsToDouble", MethodTypeDesc.of(CD_double, CD_long));
             case I64 -> code.invokestatic(DOUBLE, "doubleToRawLongBits", MethodTypeDesc.of(CD_long, CD_double));
-            case BOOL -> throw new IllegalArgumentException("a bool has no other form");
+            case BOOL -> throw new IllegalArgumentException("a bool cannot be reinterpreted");
         }
     }
 
@@ -264,11 +264,11 @@ final class ScalarInstructions implements InstructionSet {
         code.labelBinding(end);
     }
 
-    /** NaN makes the difference of floats count as greater, so that no comparison but NE holds. */
+    /** If an operand is NaN, the comparison of floats yields "greater", so that no comparison except NE holds. */
     private void compare(Node node, Lane lane, IntConsumer push) {
         push.accept(node.a());
         push.accept(node.b());
-        boolean isInt = lane == Lane.I32;
+        boolean ints = lane == Lane.I32;
         switch (lane) {
             case F32 -> code.fcmpg();
             case F64 -> code.dcmpg();
@@ -276,10 +276,10 @@ final class ScalarInstructions implements InstructionSet {
             case I32, BOOL -> { }
         }
         isTrue(switch (node.primitive()) {
-            case EQ -> isInt ? Opcode.IF_ICMPEQ : Opcode.IFEQ;
-            case NE -> isInt ? Opcode.IF_ICMPNE : Opcode.IFNE;
-            case LT -> isInt ? Opcode.IF_ICMPLT : Opcode.IFLT;
-            case LE -> isInt ? Opcode.IF_ICMPLE : Opcode.IFLE;
+            case EQ -> ints ? Opcode.IF_ICMPEQ : Opcode.IFEQ;
+            case NE -> ints ? Opcode.IF_ICMPNE : Opcode.IFNE;
+            case LT -> ints ? Opcode.IF_ICMPLT : Opcode.IFLT;
+            case LE -> ints ? Opcode.IF_ICMPLE : Opcode.IFLE;
             default -> throw new IllegalArgumentException(node.toString());
         });
     }

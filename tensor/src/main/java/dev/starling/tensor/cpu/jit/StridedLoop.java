@@ -2,9 +2,10 @@ package dev.starling.tensor.cpu.jit;
 
 
 /**
- * The plan of a loop over strided operands. Dimensions of size 1 are dropped, the rest put in the order of the first
- * output's memory, and neighbours that all operands step through as one are merged. The last two that remain are the
- * kernel's rows and columns, a plane; the others are outer dimensions. Planes are cut into tiles, numbered through.
+ * The plan of a loop over strided operands. Dimensions of size 1 are dropped, the others are sorted by the first
+ * output's memory order, and neighbours are merged if all operands step through them uniformly. The last two remaining
+ * dimensions are the kernel's rows and columns, which form a plane; the others are outer dimensions. Planes are divided
+ * into tiles, which are numbered consecutively.
  */
 final class StridedLoop {
     private static final int MAX_RANK = 16;
@@ -15,7 +16,7 @@ final class StridedLoop {
     /** In bytes, operand by operand. */
     private long[] strides = new long[8 * MAX_RANK];
     private long key;
-    private boolean hasStride;
+    private boolean strided;
     private long rowCount;
     private long columnCount;
     private long tileRows;
@@ -38,8 +39,8 @@ final class StridedLoop {
     void operand(int k, long[] sizes, long[] elementStrides, int bytes) {
         int missing = rank - sizes.length;
         for (int d = 0; d < rank; d++) {
-            boolean isBroadcast = d < missing || sizes[d - missing] == 1;
-            strides[k * MAX_RANK + d] = isBroadcast ? 0 : elementStrides[d - missing] * bytes;
+            boolean repeated = d < missing || sizes[d - missing] == 1;
+            strides[k * MAX_RANK + d] = repeated ? 0 : elementStrides[d - missing] * bytes;
         }
     }
 
@@ -47,7 +48,7 @@ final class StridedLoop {
         return strides[k * MAX_RANK + d];
     }
 
-    /** Brings the dimensions into their final form; false if there is nothing to do. */
+    /** Brings the dimensions into their final form; returns false if there is nothing to compute. */
     boolean plan(Expression expression) {
         int output = expression.inputs().size();
         int kept = 0;
@@ -93,11 +94,11 @@ final class StridedLoop {
     private void merge() {
         int last = 0;
         for (int d = 1; d < rank; d++) {
-            boolean isOne = true;
-            for (int k = 0; isOne && k < operands; k++) {
-                isOne = stride(k, last) == stride(k, d) * dims[d];
+            boolean one = true;
+            for (int k = 0; one && k < operands; k++) {
+                one = stride(k, last) == stride(k, d) * dims[d];
             }
-            if (isOne) {
+            if (one) {
                 long size = dims[last] * dims[d];
                 move(d, last);
                 dims[last] = size;
@@ -110,13 +111,13 @@ final class StridedLoop {
 
     private void classify(Expression expression) {
         key = 0;
-        hasStride = false;
+        strided = false;
         for (int k = 0; k < operands; k++) {
             long step = rank > 0 ? stride(k, rank - 1) : 0;
-            boolean isOutput = k >= expression.inputs().size();
-            Access access = step == expression.operand(k).bytes() || isOutput && rank == 0 ? Access.CONTIGUOUS
+            boolean written = k >= expression.inputs().size();
+            Access access = step == expression.operand(k).bytes() || written && rank == 0 ? Access.CONTIGUOUS
                     : step == 0 ? Access.BROADCAST : Access.STRIDED;
-            hasStride |= access == Access.STRIDED;
+            strided |= access == Access.STRIDED;
             key = FusedLoop.extend(key, access);
         }
     }
@@ -126,7 +127,7 @@ final class StridedLoop {
     }
 
     boolean hasStride() {
-        return hasStride;
+        return strided;
     }
 
     void writeStrides(long[] frame) {
@@ -170,7 +171,9 @@ final class StridedLoop {
         kernel.run(frame, row, Math.min(rowCount, row + tileRows), column, Math.min(columnCount, column + tileColumns));
     }
 
-    /** Sets {@code place} to the plane of a tile, and the addresses in {@code frame} to that plane's. */
+    /**
+     * Sets {@code place} to the plane that contains a tile, and the addresses in {@code frame} to those of that plane.
+     */
     void locate(long tile, long[] place, long[] frame) {
         long plane = tile / tilesPerPlane();
         for (int d = outerRank() - 1; d >= 0; d--) {
@@ -182,7 +185,7 @@ final class StridedLoop {
         }
     }
 
-    /** Goes on to the next plane. */
+    /** Advances to the next plane. */
     void advance(long[] place, long[] frame) {
         for (int d = outerRank() - 1; d >= 0; d--) {
             long steps = ++place[d] < dims[d] ? 1 : 1 - dims[d];

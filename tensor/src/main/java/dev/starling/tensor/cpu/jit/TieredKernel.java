@@ -1,41 +1,41 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * A kernel, and how it becomes fast. Until the JVM has compiled it, a loop over vectors is some hundred times slower
- * than afterwards, one over single elements far less. At first a loop is therefore cut into short pieces, since the JVM
- * compiles what is called often. Most go to the loop over elements; the one over vectors gets as much time, and all of
- * it once it is seen to be the faster. Both make the same bits.
+ * Runs a kernel and warms it up. Until the JVM has compiled it, a loop over vectors is some hundred times slower than
+ * afterwards, while a loop over single elements loses far less. At first work is therefore divided into short pieces,
+ * because the JVM compiles what is called often. Most pieces run in the loop over elements; the loop over vectors gets
+ * as much time, and all work once it proves faster. Both loops give the same bits.
  */
 final class TieredKernel implements Kernel {
     /** Calls after which the JVM should have replaced the interpreter. */
     private static final int CALLS_TO_START = 250;
-    /** Calls of the loop over vectors after which it is used whatever the clock says. */
-    private static final int CALLS_AT_MOST = 10_000;
+    /** Calls of the loop over vectors after which it runs unconditionally. */
+    private static final int MAX_VECTOR_CALLS = 10_000;
     private static final int SHORT_PIECE = 32;
     private static final int PIECE = 448;
-    /** Pieces end now at a whole vector and now within one, so that neither comes as a surprise to compiled code. */
+    /** Pieces end alternately at and within a vector, so that the compiled code is profiled for both. */
     private static final int ODD = 5;
     private static final int WINS = 4;
 
-    /** Whether all kernels run as they come: for tests, which could not tell the two loops apart otherwise. */
-    static boolean vectorsAtOnce;
+    /** Whether all kernels run without warm-up: for tests, which need to know which of the two loops ran. */
+    static boolean vectorsImmediately;
 
     private final Kernel kernel;
     private final boolean mixes;
-    /** Whether the kernel is run as it comes. Counters may lose updates between threads, which does no harm. */
+    /** Whether the warm-up has ended. Counters may lose updates between threads, which is harmless. */
     private volatile boolean warm;
     private int elementCalls;
     private int vectorCalls;
     private long elementNs;
     private long vectorNs;
-    /** The least time per element lately, in ns. */
+    /** The smallest recent time per element in ns. */
     private double elementPace = Double.MAX_VALUE;
     private int wins;
 
     /**
      * Makes a kernel that warms up.
      *
-     * @param mixes whether {@link Kernel#run} is another loop than {@link Kernel#runElements} and makes the same bits
+     * @param mixes whether {@link Kernel#run} is another loop than {@link Kernel#runElements}; both give the same bits
      */
     TieredKernel(Kernel kernel, boolean mixes) {
         this.kernel = kernel;
@@ -44,7 +44,7 @@ final class TieredKernel implements Kernel {
 
     @Override
     public void run(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
-        if (warm || vectorsAtOnce) {
+        if (warm || vectorsImmediately) {
             kernel.run(frame, rowFrom, rowTo, columnFrom, columnTo);
         } else {
             warmUp(frame, rowFrom, rowTo, columnFrom, columnTo);
@@ -91,6 +91,6 @@ final class TieredKernel implements Kernel {
     private void observeVectors(long ns, long count) {
         vectorNs += ++vectorCalls > CALLS_TO_START ? ns : 0;
         wins = ns < elementPace * count ? wins + 1 : 0;
-        warm = vectorCalls > CALLS_AT_MOST || mixes && wins >= WINS;
+        warm = vectorCalls > MAX_VECTOR_CALLS || mixes && wins >= WINS;
     }
 }

@@ -1,11 +1,14 @@
 package dev.starling.tensor.cpu.jit;
 
 /**
- * Trigonometric functions and their inverses in f64 lanes, out of primitives. Polynomials are minimax fits of the
- * relative error; the brief ones, to 36 bits and more, serve results that are rounded to f32.
+ * Trigonometric functions and their inverses in f64 lanes, composed of primitives. Polynomials are minimax fits of the
+ * relative error; the brief ones, exact to 36 bits or more, serve results that are rounded to f32.
  */
 final class Trigonometry {
-    /** Up to here three parts of pi / 2 suffice; what is beyond {@link StrictMath} computes. */
+    /**
+     * Up to this magnitude three parts of pi / 2 suffice for the reduction; {@link StrictMath} computes larger
+     * arguments.
+     */
     private static final double REDUCIBLE = 0x1p30;
     private static final double TWO_BY_PI = 0x1.45f306dc9c883p-1;
     private static final double[] HALF_PI = {0x1.921fb54442d18p0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
@@ -35,11 +38,11 @@ final class Trigonometry {
         0.03042692669674389, 0.02186217473706477, 0.020663477293877654, 0.00193634061092656, 0.03295502797382758};
 
     private final LoopBody body;
-    private final boolean isBrief;
+    private final boolean brief;
 
-    Trigonometry(LoopBody body, boolean isBrief) {
+    Trigonometry(LoopBody body, boolean brief) {
         this.body = body;
-        this.isBrief = isBrief;
+        this.brief = brief;
     }
 
     /** {@code x = n pi/2 + high + low}: n in the low bits of {@code quadrant}. */
@@ -49,7 +52,7 @@ final class Trigonometry {
         int shifted = body.fma(x, body.f64(TWO_BY_PI), body.f64(ROUNDER));
         int n = body.sub(shifted, body.f64(ROUNDER));
         int first = body.fma(n, body.f64(-HALF_PI[0]), x);
-        if (isBrief) {
+        if (brief) {
             return new Angle(body.reinterpret(shifted), body.fma(n, body.f64(-HALF_PI[1]), first), -1);
         }
         Pair step = Pair.product(body, n, body.f64(-HALF_PI[1]));
@@ -59,24 +62,24 @@ final class Trigonometry {
         return new Angle(body.reinterpret(shifted), angle.high(), angle.low());
     }
 
-    /** The sine in two parts, not yet added up. */
+    /** The sine as two parts, not yet added. */
     private Pair sine(Angle angle) {
         int r = angle.high;
         int z = body.mul(r, r);
         int cube = body.mul(r, z);
-        int p = body.polynomial(z, isBrief ? SIN_BRIEF : SIN);
-        int low = isBrief ? -1 : body.fma(body.mul(z, body.f64(-0.5)), angle.low, angle.low);
-        return new Pair(r, isBrief ? body.mul(cube, p) : body.fma(cube, p, low));
+        int p = body.polynomial(z, brief ? SIN_BRIEF : SIN);
+        int low = brief ? -1 : body.fma(body.mul(z, body.f64(-0.5)), angle.low, angle.low);
+        return new Pair(r, brief ? body.mul(cube, p) : body.fma(cube, p, low));
     }
 
-    /** The cosine likewise. */
+    /** The cosine as two parts, not yet added. */
     private Pair cosine(Angle angle) {
         int z = body.mul(angle.high, angle.high);
         int square = body.mul(z, z);
-        int p = body.polynomial(z, isBrief ? COS_BRIEF : COS);
+        int p = body.polynomial(z, brief ? COS_BRIEF : COS);
         int half = body.mul(z, body.f64(0.5));
         int top = body.sub(body.f64(1), half);
-        if (isBrief) {
+        if (brief) {
             return new Pair(top, body.mul(square, p));
         }
         int lost = body.sub(body.sub(body.f64(1), top), half);
@@ -97,7 +100,7 @@ final class Trigonometry {
         return body.compare(Primitive.NE, body.and(quadrant, body.i64(1)), zero);
     }
 
-    /** Turns the sign where the second bit of the quadrant is set. */
+    /** Flips the sign if the second bit of the quadrant is set. */
     private int withSignOf(int quadrant, int value) {
         int sign = body.shift(Primitive.SHL, body.and(quadrant, body.i64(2)), 62);
         return body.reinterpret(body.binary(Primitive.XOR, body.reinterpret(value), sign));
@@ -126,13 +129,13 @@ final class Trigonometry {
         int isOdd = isOdd(angle.quadrant);
         Pair top = select(isOdd, cosine(angle), sine(angle));
         Pair bottom = select(isOdd, sine(angle), cosine(angle));
-        int value = isBrief ? body.div(added(top), added(bottom)) : quotient(top, bottom);
+        int value = brief ? body.div(added(top), added(bottom)) : quotient(top, bottom);
         value = body.select(isOdd, body.neg(value), value);
         int isZero = body.compare(Primitive.EQ, x, body.f64(0));
         return unlessHuge(x, body.select(isZero, x, value), Function.TAN);
     }
 
-    /** The quotient of two sums: the first one is mended by what is left of the division. */
+    /** The quotient of two sums: the quotient of the high parts is corrected by the remainder of the division. */
     private int quotient(Pair a, Pair b) {
         Pair top = Pair.ordered(body, a.high(), a.low());
         Pair bottom = Pair.ordered(body, b.high(), b.low());
@@ -148,13 +151,13 @@ final class Trigonometry {
         return body.mul(body.mul(t, z), body.polynomial(z, coefficients));
     }
 
-    /** {@code base + t + tail}, where base is 0 or greater than t. */
+    /** {@code base + t + tail}, where base is 0 or larger than t. */
     private int sum(int base, int baseLow, int t, int tail) {
         Pair sum = Pair.ordered(body, base, t);
         return body.add(sum.high(), body.add(sum.low(), body.add(baseLow, tail)));
     }
 
-    /** {@code atan(a / b)} of a and b from 0 on: of a quotient up to 1/2 after turning by pi/4 or pi/2. */
+    /** {@code atan(a / b)} of a and b not below 0: of a quotient up to 1/2, after a rotation by pi/4 or pi/2. */
     private int atan(int a, int b) {
         int isLow = body.less(body.add(a, a), b);
         int isHigh = body.less(body.add(b, b), a);
@@ -165,7 +168,7 @@ final class Trigonometry {
                 body.f64(HALF_PI[0] / 2)));
         int baseLow = body.select(isLow, body.f64(0), body.select(isHigh, body.f64(HALF_PI[1]),
                 body.f64(HALF_PI[1] / 2)));
-        return sum(base, baseLow, t, series(t, isBrief ? ATAN_BRIEF : ATAN));
+        return sum(base, baseLow, t, series(t, brief ? ATAN_BRIEF : ATAN));
     }
 
     int atan(int x) {
@@ -175,17 +178,17 @@ final class Trigonometry {
     int atan2(int y, int x) {
         int a = body.abs(y);
         int b = body.abs(x);
-        int most = body.binary(Primitive.MAX, a, b);
-        if (!isBrief) {
-            int isHuge = body.less(body.f64(0x1p1000), most);
-            int isTiny = body.less(most, body.f64(0x1p-900));
-            int scale = body.select(isHuge, body.f64(0x1p-100), body.select(isTiny, body.f64(0x1p200), body.f64(1)));
+        int max = body.binary(Primitive.MAX, a, b);
+        if (!brief) {
+            int huge = body.less(body.f64(0x1p1000), max);
+            int tiny = body.less(max, body.f64(0x1p-900));
+            int scale = body.select(huge, body.f64(0x1p-100), body.select(tiny, body.f64(0x1p200), body.f64(1)));
             a = body.mul(a, scale);
             b = body.mul(b, scale);
         }
         int infinity = body.f64(Double.POSITIVE_INFINITY);
         int bothInfinite = body.and(body.compare(Primitive.EQ, a, infinity), body.compare(Primitive.EQ, b, infinity));
-        int bothZero = body.compare(Primitive.EQ, most, body.f64(0));
+        int bothZero = body.compare(Primitive.EQ, max, body.f64(0));
         a = body.select(bothInfinite, body.f64(1), a);
         b = body.select(body.or(bothInfinite, bothZero), body.f64(1), b);
         int angle = atan(a, b);
@@ -199,7 +202,7 @@ final class Trigonometry {
         int isLow = body.less(a, body.f64(0.5));
         int root = root(a);
         int t = body.select(isLow, a, root);
-        int tail = series(t, isBrief ? ASIN_BRIEF : ASIN);
+        int tail = series(t, brief ? ASIN_BRIEF : ASIN);
         int low = body.add(t, tail);
         int twice = body.add(root, root);
         int high = sum(body.f64(HALF_PI[0]), body.f64(HALF_PI[1]), body.neg(twice), body.neg(body.add(tail, tail)));
@@ -215,7 +218,7 @@ final class Trigonometry {
         int a = body.abs(x);
         int isLow = body.less(a, body.f64(0.5));
         int t = body.select(isLow, x, root(a));
-        int tail = series(t, isBrief ? ASIN_BRIEF : ASIN);
+        int tail = series(t, brief ? ASIN_BRIEF : ASIN);
         int low = sum(body.f64(HALF_PI[0]), body.f64(HALF_PI[1]), body.neg(t), body.neg(tail));
         int right = body.add(body.add(t, t), body.add(tail, tail));
         int left = sum(body.f64(2 * HALF_PI[0]), body.f64(2 * HALF_PI[1]), body.neg(body.add(t, t)),

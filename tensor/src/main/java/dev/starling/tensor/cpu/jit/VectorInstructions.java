@@ -20,8 +20,8 @@ import java.util.Locale;
 import java.util.function.IntConsumer;
 
 /**
- * A vector at a time, by the Vector API. All values have the same number of elements; bools are masks of the I32 or the
- * I64 species, as wide as what was compared, and cast where another lane needs them.
+ * Computes a vector at a time, with the Vector API. All values have the same number of elements. Bools are masks of the
+ * I32 or the I64 species, as wide as the lanes that were compared, and are cast where another lane needs them.
  */
 final class VectorInstructions implements InstructionSet {
     private static final String PACKAGE = "jdk.incubator.vector";
@@ -37,7 +37,9 @@ final class VectorInstructions implements InstructionSet {
     private static final String ORDER = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN
             ? "BIG_ENDIAN" : "LITTLE_ENDIAN";
 
-    /** A vector class: its name's first part, its element's type, and that type's letter in names of conversions. */
+    /**
+     * A vector class: the first part of its name, its element's type, and that type's letter in names of conversions.
+     */
     private enum Element {
         FLOAT("Float", ConstantDescs.CD_float, 32), DOUBLE("Double", ConstantDescs.CD_double, 64),
         INT("Int", CD_int, 32), LONG("Long", CD_long, 64), SHORT("Short", CD_short, 16), BYTE("Byte", CD_byte, 8);
@@ -90,8 +92,8 @@ final class VectorInstructions implements InstructionSet {
     }
 
     /**
-     * How many elements the vectors of a loop have where vectors have {@code bits}; 0 if the loop cannot be done in
-     * vectors, or in none that the JVM compiles well.
+     * Returns the number of elements per vector of a loop, for vectors of {@code bits} bits; 0 if the loop cannot be
+     * vectorised, or only with vectors that the JVM compiles badly.
      */
     static int width(LoopBody body, Expression expression, int bits) {
         if (bits < 128) {
@@ -155,7 +157,7 @@ final class VectorInstructions implements InstructionSet {
         code.invokevirtual(MASK, "cast", MethodTypeDesc.of(MASK, SPECIES));
     }
 
-    /** The species of the mask that holds a bool. */
+    /** Returns the species of the mask that holds a bool. */
     private Element mask(int value) {
         Node node = body.nodes().get(value);
         return switch (node.primitive()) {
@@ -212,7 +214,7 @@ final class VectorInstructions implements InstructionSet {
         species(Element.of(lane));
     }
 
-    /** Makes a vector of the scalar on the stack; {@link #beforeBroadcast} comes before the scalar. */
+    /** Makes a vector of the scalar on the stack; {@link #beforeBroadcast} precedes the scalar. */
     private void broadcast(Lane lane) {
         if (lane == Lane.BOOL) {
             code.invokeinterface(SPECIES, "maskAll", MethodTypeDesc.of(MASK, CD_boolean));
@@ -268,11 +270,11 @@ final class VectorInstructions implements InstructionSet {
     @Override
     public void apply(Node node, Lane a, IntConsumer push) {
         Element element = Element.of(node.lane());
-        boolean isMask = node.lane() == Lane.BOOL;
+        boolean masked = node.lane() == Lane.BOOL;
         switch (node.primitive()) {
             case ADD, SUB, MUL, DIV, MIN, MAX -> binary(node, element, push);
             case AND, OR, XOR -> {
-                if (isMask) {
+                if (masked) {
                     push.accept(node.a());
                     pushMask(push, node.b(), mask(node.a()));
                     code.invokevirtual(MASK, lower(node), MethodTypeDesc.of(MASK, MASK));
@@ -285,8 +287,8 @@ final class VectorInstructions implements InstructionSet {
             }
             case NOT -> {
                 push.accept(node.a());
-                code.invokevirtual(isMask ? MASK : element.vector, "not",
-                        MethodTypeDesc.of(isMask ? MASK : element.vector));
+                code.invokevirtual(masked ? MASK : element.vector, "not",
+                        MethodTypeDesc.of(masked ? MASK : element.vector));
             }
             case NEG, ABS, SQRT -> {
                 push.accept(node.a());
@@ -329,7 +331,7 @@ final class VectorInstructions implements InstructionSet {
         code.invokevirtual(element.vector, lower(node), MethodTypeDesc.of(element.vector, VECTOR));
     }
 
-    /** Jumps where no lane of a mask is set. */
+    /** Jumps if no lane of a mask is set. */
     void jumpIfNone(IntConsumer push, int mask, Label target) {
         push.accept(mask);
         code.invokevirtual(MASK, "anyTrue", MethodTypeDesc.of(CD_boolean)).ifeq(target);

@@ -2,29 +2,28 @@ package dev.starling.tensor.cpu.jit;
 
 import java.lang.foreign.MemorySegment;
 
-/** What this JVM offers in the way of vectors. */
+/** The support for vectors in this JVM. */
 public final class Vectors {
     private static final String MODULE = "jdk.incubator.vector";
 
     private Vectors() { }
 
     /**
-     * The width of this machine's vectors in bits; 0 if the Vector API is not there, or switched off with the system
-     * property {@code starling.vector=false}. The Vector API is there if the JVM was started with
-     * {@code --add-modules jdk.incubator.vector}.
+     * Returns the width of this machine's vectors in bits. It is 0 without the Vector API, which needs the JVM flag
+     * {@code --add-modules jdk.incubator.vector}, or if the system property {@code starling.vector=false} disables it.
      */
     public static int bits() {
         return Host.BITS;
     }
 
-    /** Whether the JVM was started without the Vector API. */
+    /** Returns whether the JVM was started without the Vector API. */
     public static boolean areMissing() {
         return ModuleLayer.boot().findModule(MODULE).isEmpty();
     }
 
     /**
-     * Loads the classes whose later arrival would make the JVM throw away compiled kernels: it compiles calls on
-     * segments and vectors for the subclasses that it has seen.
+     * Loads classes that would otherwise be loaded later and make the JVM discard compiled kernels: it compiles calls
+     * on segments and vectors for the subclasses that it has loaded.
      */
     static void load() {
         MemorySegment.ofArray(new byte[1]);
@@ -38,13 +37,13 @@ public final class Vectors {
                 try {
                     Class.forName(MODULE + "." + element + "Vector");
                 } catch (ClassNotFoundException e) {
-                    throw new IllegalStateException("the Vector API of this JVM is not as expected", e);
+                    throw new IllegalStateException("this JVM's Vector API differs from that of JDK 25", e);
                 }
             }
         }
     }
 
-    /** Looked up once, and not before the first kernel. */
+    /** Looked up once, when the first kernel is generated. */
     private static final class Host {
         static final int BITS = detect();
 
@@ -59,7 +58,7 @@ public final class Vectors {
                 Object preferred = shape.getMethod("preferredShape").invoke(null);
                 return Integer.highestOneBit(Math.min(512, (int) shape.getMethod("vectorBitSize").invoke(preferred)));
             } catch (ReflectiveOperationException e) {
-                throw new IllegalStateException("the Vector API of this JVM is not as expected", e);
+                throw new IllegalStateException("this JVM's Vector API differs from that of JDK 25", e);
             }
         }
     }

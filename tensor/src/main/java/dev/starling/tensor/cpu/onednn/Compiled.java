@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
-/** Native code made for one set of shapes, kept by a {@link Session} until it is closed. */
+/** Native code compiled for one set of shapes. A {@link Session} owns it until it is closed. */
 sealed interface Compiled extends AutoCloseable permits Executable, ConvolutionKernel {
     @Override
     void close();

@@ -4,19 +4,19 @@ import dev.starling.tensor.cpu.Parallel;
 import dev.starling.tensor.cpu.RangeTask;
 
 /**
- * A convolution and its backward passes on data with any strides. Source and destination stored channels last (the
- * strides of {@code [N, spatial…, C]}) are used in place and are fastest; others are copied on the way. Set up once,
- * run as often as wanted; a request belongs to one thread at a time, and running it makes no object.
+ * A convolution and its backward passes on data with any strides. Channels-last source and destination (with the
+ * strides of {@code [N, spatial…, C]}) are used in place and are fastest; others are copied. A request is set up once
+ * and run any number of times, by one thread at a time; a run makes no object.
  *
- * <p>The batch is cut into slices, one a thread. Gradients of weights are summed over slices in their order, so that
- * the same number of threads gives the same bits; where the weights are more than the data, their output channels are
- * cut instead and nothing is summed.
+ * <p>The batch is divided into slices, one per thread. Gradients of weights are summed over slices in order, so that
+ * the same number of threads gives the same bits. If the weights are larger than the data, the output channels are
+ * divided instead and nothing is summed.
  */
 public final class Convolution implements RangeTask {
     private static final int KIND = 2;
     private static final int KIND_ADD = 3;
     private static final int KIND_COPY = 4;
-    /** Below this much work a slice is not worth a thread. */
+    /** Work that justifies a thread for a slice. */
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of output channels begin at multiples of this. */
     private static final long CHANNEL_GRAIN = 16;
@@ -44,7 +44,7 @@ public final class Convolution implements RangeTask {
     private long packed;
     private long partialBytes;
 
-    /** Strides count elements: of {@code [N, IC, in…]}, {@code [OC, IC / groups, kernel…]}, {@code [N, OC, out…]}. */
+    /** Strides are in elements: of {@code [N, IC, in…]}, {@code [OC, IC / groups, kernel…]}, {@code [N, OC, out…]}. */
     public Convolution(ElementType type, ConvolutionShape shape, long[] sourceStrides, long[] weightStrides,
                        long[] destinationStrides) {
         this(type, shape, sourceStrides, shape.weightStrides(weightStrides), destinationStrides, Integer.MAX_VALUE);
@@ -93,9 +93,9 @@ public final class Convolution implements RangeTask {
             backwardWeightsByChannels();
             return;
         }
-        try (Session session = Session.borrow()) {
+        try (Session session = Session.acquire()) {
             ConvolutionKernel kernel = kernel(session, samples);
-            if (slices == 1 && type == ElementType.F32 && kernel.takesUserWeights()) {
+            if (slices == 1 && type == ElementType.F32 && kernel.readsUserWeights()) {
                 kernel.run(session, source, weights, destination, bias);
                 return;
             }
@@ -105,7 +105,7 @@ public final class Convolution implements RangeTask {
             packedFor = kernel;
             runSlices();
             partialSum.run();
-            if (kernel.takesUserWeights()) {
+            if (kernel.readsUserWeights()) {
                 copy(session, kernel.packedBytes() / FLOAT_BYTES, packed, weights, ElementType.F32);
             } else {
                 kernel.reorderWeights(session, packed, weights);
@@ -118,10 +118,10 @@ public final class Convolution implements RangeTask {
         }
     }
 
-    /** Runs slices; called by the pool. */
+    /** Runs slices; called by the thread pool. */
     @Override
     public void run(long from, long to) {
-        try (Session session = Session.borrow()) {
+        try (Session session = Session.acquire()) {
             for (long slice = from; slice < to; slice++) {
                 long begin = slice * samples;
                 runSlice(session, slice, begin, Math.min(shape.batch(), begin + samples) - begin);
@@ -129,10 +129,10 @@ public final class Convolution implements RangeTask {
         }
     }
 
-    /** Which kernel of oneDNN's a pass uses: 0 forward, 1 by data, 2 by weights. */
+    /** Returns the oneDNN kernel that a pass uses: 0 forward, 1 backward by data, 2 backward by weights. */
     String implementation(int which) {
         begin(Pass.values()[which]);
-        try (Session session = Session.borrow()) {
+        try (Session session = Session.acquire()) {
             return kernel(session, samples).implementation();
         }
     }
@@ -168,10 +168,10 @@ public final class Convolution implements RangeTask {
 
     private void runWithPackedWeights(Pass next) {
         begin(next);
-        try (Session session = Session.borrow()) {
+        try (Session session = Session.acquire()) {
             ConvolutionKernel kernel = kernel(session, samples);
             packed = weights;
-            if (!kernel.takesUserWeights()) {
+            if (!kernel.readsUserWeights()) {
                 packed = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
                 kernel.reorderWeights(session, weights, packed);
             }
@@ -201,7 +201,7 @@ public final class Convolution implements RangeTask {
         long near = packed;
         if (!kernel.packsLike(packedFor)) {
             near = weights;
-            if (!kernel.takesUserWeights()) {
+            if (!kernel.readsUserWeights()) {
                 near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
                 kernel.reorderWeights(session, weights, near);
             }
@@ -209,7 +209,7 @@ public final class Convolution implements RangeTask {
         kernel.run(session, from, near, to, bias);
     }
 
-    /** One slice's gradient of weights and bias, laid out as the first slice's kernel packs them. */
+    /** Computes one slice's gradients of weights and bias, in the packing of the first slice's kernel. */
     private void runPartial(Session session, ConvolutionKernel kernel, long slice, long from, long to) {
         long partial = packed + slice * partialBytes;
         long partialBias = bias == 0 ? 0 : partial + aligned(packedFor.packedBytes());
@@ -245,7 +245,7 @@ public final class Convolution implements RangeTask {
         return (ConvolutionKernel) found;
     }
 
-    /** Copies {@code count} single-precision numbers without gaps, converting them. */
+    /** Copies {@code count} contiguous single-precision numbers, converting them. */
     private static void copy(Session session, long count, long from, long to, ElementType toType) {
         flat(session, KIND_COPY, count, toType).reorder(session, from, to);
     }
@@ -270,7 +270,7 @@ public final class Convolution implements RangeTask {
         return bytes + 63 & -64;
     }
 
-    /** Adds the gradients of all slices to those of the first, each thread a range of elements, slices in order. */
+    /** Adds the gradients of all slices to those of the first: each thread a range of elements, slices in order. */
     private final class PartialSum implements RangeTask {
         private static final long BLOCK = 16_384;
 
@@ -285,7 +285,7 @@ public final class Convolution implements RangeTask {
         public void run(long from, long to) {
             long begin = from * BLOCK;
             long end = Math.min(to * BLOCK, partialBytes / FLOAT_BYTES);
-            try (Session session = Session.borrow()) {
+            try (Session session = Session.acquire()) {
                 for (long at = begin; at < end; at += BLOCK) {
                     Executable add = flat(session, KIND_ADD, Math.min(BLOCK, end - at), ElementType.F32);
                     for (long slice = 1; slice < slices; slice++) {

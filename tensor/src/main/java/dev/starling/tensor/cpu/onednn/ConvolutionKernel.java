@@ -6,7 +6,7 @@ import java.lang.foreign.ValueLayout;
 
 /**
  * One pass of a convolution, compiled for a number of samples. The primitive works on channels-last data, the fastest
- * layout that strides can express, and on weights packed as it likes; what the caller holds differently is reordered.
+ * layout that strides can express, and on weights in a packing of its choice; data in other layouts are reordered.
  */
 final class ConvolutionKernel implements Compiled {
     private static final int SOURCE = 0;
@@ -42,7 +42,7 @@ final class ConvolutionKernel implements Compiled {
         }
     }
 
-    /** The gradients of weights and bias are made in single precision, as those of several slices are summed. */
+    /** Gradients of weights and bias are computed in single precision, because those of several slices are summed. */
     static ConvolutionKernel compile(Pass pass, ElementType type, ConvolutionShape shape, long samples,
                                      Layout userSource, Layout userWeights, Layout userDestination, boolean bias) {
         ElementType weightType = pass == Pass.WEIGHTS ? ElementType.F32 : type;
@@ -65,7 +65,7 @@ final class ConvolutionKernel implements Compiled {
         }
     }
 
-    /** On the way to a backward pass the forward pass is described too: oneDNN wants it as a hint. */
+    /** For a backward pass the forward pass is described too: oneDNN requires it as a hint. */
     private static Executable primitive(Pass pass, ElementType type, ConvolutionShape shape, long[] descs) {
         long attributes = Dnnl.attributes(false);
         long forwardWeights = Dnnl.anyLayout(type, shape.weightDims());
@@ -94,7 +94,7 @@ final class ConvolutionKernel implements Compiled {
         }
     }
 
-    /** Strides, dilations (0 is none), low and high padding, each in a block of 8. */
+    /** Strides, dilations (0 means none), low and high padding, each in a block of 8 numbers. */
     private static long geometry(Arena arena, ConvolutionShape shape) {
         MemorySegment blocks = arena.allocate(4 * 64, 8);
         for (int i = 0; i < shape.spatialDims(); i++) {
@@ -118,8 +118,8 @@ final class ConvolutionKernel implements Compiled {
         }
     }
 
-    /** Whether the primitive takes the caller's weights as they are. */
-    boolean takesUserWeights() {
+    /** Returns whether the primitive reads the caller's weights without packing. */
+    boolean readsUserWeights() {
         return weights == null;
     }
 
@@ -131,19 +131,19 @@ final class ConvolutionKernel implements Compiled {
         return Dnnl.size(packedDesc);
     }
 
-    /** Packs weights, or in the pass by weights unpacks their gradient. */
+    /** Packs weights or, in the pass by weights, unpacks their gradient. */
     void reorderWeights(Session session, long from, long to) {
         weights.reorder(session, from, to);
     }
 
-    /** Copies packed weights into the packing of another kernel. Rare, so nothing of it is kept. */
+    /** Copies packed weights into the packing of another kernel. Rare, so nothing is cached. */
     void repackWeights(Session session, long from, ConvolutionKernel other, long to) {
         try (Executable repack = Executable.reorder(packedDesc, other.packedDesc, false)) {
             repack.reorder(session, from, to);
         }
     }
 
-    /** Runs the pass on the caller's data, with weights (or their gradient) as the primitive packs them. */
+    /** Runs the pass on the caller's data, with weights (or their gradient) in the primitive's packing. */
     void run(Session session, long sourceAddress, long packedWeights, long destinationAddress, long bias) {
         long nearSource = source == null ? sourceAddress : session.memory(Session.Use.SOURCE, sourceBytes);
         long nearDestination = destination == null ? destinationAddress

@@ -2,12 +2,12 @@ package dev.starling.tensor.cpu.onednn;
 
 /**
  * The sizes of a convolution over one to three spatial dimensions: source {@code [N, IC, in…]}, weights
- * {@code [OC, IC / groups, kernel…]}, destination {@code [N, OC, out…]}. All arrays have one entry a spatial dimension;
- * a dilation of 1 is none. A transposed convolution is the backward pass by data of one of these.
+ * {@code [OC, IC / groups, kernel…]}, destination {@code [N, OC, out…]}. All arrays have one entry per spatial
+ * dimension; a dilation of 1 means none. A transposed convolution is the backward pass by data of a convolution.
  */
 public record ConvolutionShape(long batch, long inChannels, long outChannels, long groups, long[] in, long[] out,
                                long[] kernel, long[] stride, long[] dilation, long[] padLow, long[] padHigh) {
-    /** Checks that the sizes fit together. */
+    /** Checks that the sizes are consistent. */
     public ConvolutionShape {
         require(in.length >= 1 && in.length <= 3, "1 to 3 spatial dimensions, got " + in.length);
         require(batch > 0 && inChannels > 0 && outChannels > 0, "no empty dimension");
@@ -63,7 +63,7 @@ public record ConvolutionShape(long batch, long inChannels, long outChannels, lo
         return grouped;
     }
 
-    /** The strides of weights given as {@code [OC, IC / groups, kernel…]}, for {@link #weightDims}. */
+    /** Returns the strides, for {@link #weightDims}, of weights given as {@code [OC, IC / groups, kernel…]}. */
     long[] weightStrides(long[] strides) {
         if (groups == 1) {
             return strides;

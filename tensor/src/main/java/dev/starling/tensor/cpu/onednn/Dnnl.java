@@ -16,7 +16,7 @@ import java.util.concurrent.FutureTask;
 
 /**
  * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
- * declared as {@code long}, so that a call makes no object. Only touched where {@link OneDnn#available()}.
+ * declared as {@code long}, so that a call makes no object. Not loaded unless {@link OneDnn#available()}.
  */
 final class Dnnl {
     static final int FORWARD_TRAINING = 64;
@@ -96,7 +96,7 @@ final class Dnnl {
     private static final MethodHandle VERSION = bind("dnnl_version", LONG, JAVA_LONG);
     private static final MethodHandle EFFECTIVE_ISA = bind("dnnl_get_effective_cpu_isa", LONG, JAVA_INT);
 
-    /** The one engine of the process; it lives as long as the process. */
+    /** The single engine of the process, never destroyed. */
     static final long ENGINE = engine();
 
     /** The instruction set that oneDNN uses: bits of {@code dnnl_cpu_isa_t}. */
@@ -140,7 +140,7 @@ final class Dnnl {
         }
     }
 
-    /** How many OpenMP threads the calling thread would use. */
+    /** Returns the number of OpenMP threads that the calling thread would use. */
     static int ompThreads() {
         try {
             return (int) OMP_GET.invokeExact();
@@ -169,7 +169,7 @@ final class Dnnl {
         return created("creating a stream", out -> (int) STREAM_CREATE.invokeExact(out, ENGINE, 1));
     }
 
-    /** A memory descriptor of these dimensions and strides, both in elements. */
+    /** Makes a memory descriptor with these dimensions and strides, both in elements. */
     static long strided(ElementType type, long[] dims, long[] strides) {
         try (Arena arena = Arena.ofConfined()) {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
@@ -179,7 +179,7 @@ final class Dnnl {
         }
     }
 
-    /** A memory descriptor whose layout oneDNN may choose. */
+    /** Makes a memory descriptor whose layout oneDNN may choose. */
     static long anyLayout(ElementType type, long[] dims) {
         try (Arena arena = Arena.ofConfined()) {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
@@ -201,8 +201,9 @@ final class Dnnl {
     }
 
     /**
-     * Creates a primitive. oneDNN's code generator keeps its first error for as long as the thread lives, and refuses
-     * all later primitives for it ({@link OneDnnFault#STICKY_ERROR}): after a refusal a new thread tries once more.
+     * Creates a primitive. oneDNN's code generator keeps its first error for the life of the thread, and then refuses
+     * all later primitives of that thread ({@link OneDnnFault#STICKY_ERROR}): after a refusal a new thread tries once
+     * more.
      */
     static long primitive(long primitiveDesc) {
         try {
@@ -243,7 +244,7 @@ final class Dnnl {
         }
     }
 
-    /** A memory descriptor that belongs to {@code primitiveDesc}; 0 if it has none. */
+    /** Returns the memory descriptor that belongs to {@code primitiveDesc}, or 0 if it has none. */
     static long query(long primitiveDesc, int what) {
         try {
             return (long) QUERY_DESC.invokeExact(primitiveDesc, what, 0);
@@ -252,18 +253,18 @@ final class Dnnl {
         }
     }
 
-    /** The name that oneDNN gives to the kernel it chose. */
+    /** Returns oneDNN's name of the kernel that it chose. */
     static String implementation(long primitiveDesc) {
-        long name = created("asking for an implementation",
+        long name = created("querying the implementation",
             out -> (int) QUERY.invokeExact(primitiveDesc, QUERY_IMPLEMENTATION, 0, out));
         return MemorySegment.ofAddress(name).reinterpret(Integer.MAX_VALUE).getString(0);
     }
 
-    /** Attributes with scratch memory from the caller and, where asked for, accumulation. */
+    /** Makes attributes with scratch memory from the caller and, on request, accumulation. */
     static long attributes(boolean accumulate) {
         long attributes = created("creating attributes", out -> (int) ATTR_CREATE.invokeExact(out));
         try {
-            check((int) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "asking for a scratchpad");
+            check((int) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "setting the scratchpad mode");
             if (accumulate) {
                 long post = created("creating post-operations", out -> (int) POST_CREATE.invokeExact(out));
                 check((int) POST_SUM.invokeExact(post, 1f, 0, 0), "appending a sum");
@@ -286,7 +287,7 @@ final class Dnnl {
             out -> (int) REORDER.invokeExact(out, from, ENGINE, to, ENGINE, attributes));
     }
 
-    /** {@code geometry} points to strides, dilations, low and high padding, each of 8 {@code long}. */
+    /** {@code geometry} points to strides, dilations, low and high padding, each as 8 {@code long}s. */
     static long convolution(int direction, long src, long weights, long bias, long dst, long geometry,
             long attributes) {
         return created("convolution forward", out -> (int) CONV_FORWARD.invokeExact(out, ENGINE, direction,
@@ -327,7 +328,7 @@ final class Dnnl {
         }
     }
 
-    /** Calls a function that stores what it made where its first argument points. */
+    /** Calls a function that stores the handle of the new object at its first argument; returns that handle. */
     private static long created(String what, Creation creation) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment out = arena.allocate(ADDRESS);
@@ -352,7 +353,9 @@ final class Dnnl {
         return LINKER.downcallHandle(OneDnn.symbols().findOrThrow(name), descriptor, options);
     }
 
-    /** What a method handle throws that it cannot: passes on runtime exceptions and errors. */
+    /**
+     * Converts a throwable that a method handle declares but cannot throw; runtime exceptions and errors pass through.
+     */
     private static RuntimeException unexpected(Throwable t) {
         if (t instanceof RuntimeException e) {
             return e;

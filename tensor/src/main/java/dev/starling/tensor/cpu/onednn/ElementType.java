@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
-/** The element types of the data that oneDNN's kernels are given. */
+/** The element types that oneDNN's kernels support. */
 public enum ElementType {
     /** IEEE single precision. */
     F32(3, 4),
@@ -24,7 +24,7 @@ public enum ElementType {
         this.bytes = bytes;
     }
 
-    /** Bytes of one element. */
+    /** Returns the bytes of one element. */
     public int bytes() {
         return bytes;
     }

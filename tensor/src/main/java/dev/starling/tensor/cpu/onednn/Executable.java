@@ -7,8 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A compiled primitive with its memory objects and argument list. Belongs to one {@link Session}, hence to one thread
- * at a time. To run it, bind an address to each argument, then {@link #run}.
+ * A compiled primitive with its memory objects and argument list. It belongs to one {@link Session}, hence to one
+ * thread at a time. To run it, bind an address to each argument, then call {@link #run}.
  */
 final class Executable implements Compiled {
     private static final int ARGUMENT_BYTES = 16;
@@ -23,10 +23,10 @@ final class Executable implements Compiled {
     private final boolean scratch;
 
     /**
-     * Compiles {@code primitiveDesc}, which becomes this object's.
+     * Compiles {@code primitiveDesc} and takes ownership of it.
      *
      * @param ids the arguments, as {@code DNNL_ARG_…}
-     * @param descs their layouts, in the same order; they need not live longer than this call
+     * @param descs their layouts, in the same order; needed only during this call
      */
     Executable(long primitiveDesc, int[] ids, long[] descs) {
         this.primitiveDesc = primitiveDesc;
@@ -55,7 +55,7 @@ final class Executable implements Compiled {
         }
     }
 
-    /** Has argument {@code index} (its place in the constructor's list) be at {@code address}. */
+    /** Sets the address of argument {@code index} (its position in the constructor's list). */
     void bind(int index, long address) {
         if (bound[index] != address) {
             Dnnl.setData(memories[index], address);
@@ -71,7 +71,7 @@ final class Executable implements Compiled {
     }
 
     /**
-     * Compiles {@code to = from}, or {@code to += from}, between two layouts that need not live longer than this call.
+     * Compiles {@code to = from} or {@code to += from} between two layouts, which are needed only during this call.
      */
     static Executable reorder(long from, long to, boolean accumulate) {
         long attributes = Dnnl.attributes(accumulate);
@@ -83,14 +83,14 @@ final class Executable implements Compiled {
         }
     }
 
-    /** Runs what {@link #reorder(long, long, boolean)} compiled. */
+    /** Runs a primitive compiled by {@link #reorder(long, long, boolean)}. */
     void reorder(Session session, long from, long to) {
         bind(0, from);
         bind(1, to);
         run(session);
     }
 
-    /** A layout of the primitive ({@code dnnl_query_…_md}), which lives as long as this object. */
+    /** Returns a layout of the primitive ({@code dnnl_query_…_md}), valid as long as this object. */
     long desc(int query) {
         return Dnnl.query(primitiveDesc, query);
     }

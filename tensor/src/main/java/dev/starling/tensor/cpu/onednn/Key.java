@@ -2,7 +2,7 @@ package dev.starling.tensor.cpu.onednn;
 
 import java.util.Arrays;
 
-/** What identifies a compiled primitive: a list of numbers. Written anew for each look-up, copied when it is kept. */
+/** The key of a compiled primitive: a list of numbers. Rewritten for each look-up and copied when it is stored. */
 final class Key {
     private long[] words;
     private int length;

@@ -1,9 +1,9 @@
 package dev.starling.tensor.cpu.onednn;
 
-/** Dimensions and strides, both in elements, as oneDNN sees them. */
+/** Dimensions and strides, both in elements, in oneDNN's order. */
 record Layout(ElementType type, long[] dims, long[] strides) {
 
-    /** {@code [N, C, spatial…]} stored as {@code [N, spatial…, C]} without gaps. */
+    /** Returns the layout of {@code [N, C, spatial…]} stored as {@code [N, spatial…, C]} without gaps. */
     static Layout channelsLast(ElementType type, long[] dims) {
         return new Layout(type, dims, channelsLastStrides(dims));
     }
@@ -20,7 +20,10 @@ record Layout(ElementType type, long[] dims, long[] strides) {
         return strides;
     }
 
-    /** Whether these strides address {@code [N, C, spatial…]} as channels last; those of dimensions of one are free. */
+    /**
+     * Returns whether these strides store {@code [N, C, spatial…]} channels last; strides of dimensions of size 1 are
+     * ignored.
+     */
     static boolean isChannelsLast(long[] dims, long[] strides) {
         if (dims[1] > 1 && strides[1] != 1) {
             return false;
@@ -35,7 +38,7 @@ record Layout(ElementType type, long[] dims, long[] strides) {
         return dims[0] == 1 || strides[0] == expected;
     }
 
-    /** A new memory descriptor, which the caller destroys. */
+    /** Makes a memory descriptor, which the caller destroys. */
     long desc() {
         return Dnnl.strided(type, dims, strides);
     }

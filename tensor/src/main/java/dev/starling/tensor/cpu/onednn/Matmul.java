@@ -6,14 +6,14 @@ import dev.starling.tensor.cpu.RangeTask;
 /**
  * A matrix product {@code C = A B + bias [+ C]}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
  * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
- * between their rows: no copy is made. Strides count elements. Set up once, run as often as wanted, with other
- * addresses where wanted; a request belongs to one thread at a time, and running it makes no object.
+ * between their rows without being copied. Strides are in elements. A request is set up once and run any number of
+ * times, also with other addresses, by one thread at a time; a run makes no object.
  */
 public final class Matmul implements RangeTask {
     private static final int KIND = 1;
-    /** As many as a tensor of the greatest rank has. */
+    /** As many as a tensor of the largest rank has. */
     private static final int MAX_BATCH_DIMS = 14;
-    /** Below this much work a slice is not worth a thread. */
+    /** Work that justifies a thread for a slice. */
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of rows and columns begin at multiples of this. */
     private static final long GRAIN = 16;
@@ -37,13 +37,13 @@ public final class Matmul implements RangeTask {
     private long cRow;
     private long bias;
 
-    /** How many batch dimensions the primitive is given. */
+    /** Number of batch dimensions that the primitive has. */
     private int innerDims;
     private Cut cut;
     private long cutSize;
     private long cutStep;
 
-    /** A product of {@code [m, k]} and {@code [k, n]}, none of them 0. */
+    /** Makes a product of {@code [m, k]} and {@code [k, n]}; no size may be 0. */
     public Matmul(ElementType type, ElementType resultType, long m, long n, long k) {
         if (m < 1 || n < 1 || k < 1) {
             throw new IllegalArgumentException("matmul needs sizes of at least 1, got m=" + m + " n=" + n + " k=" + k);
@@ -56,8 +56,8 @@ public final class Matmul implements RangeTask {
     }
 
     /**
-     * Whether a matrix with these strides can be an operand as it is: one of the strides is 1 and the other is
-     * not shorter than a row or column. If not, the caller makes a copy.
+     * Returns whether a matrix with these strides can be an operand without a copy: one of the strides is 1 and the
+     * other is not shorter than a row or column.
      */
     public static boolean accepts(long rows, long columns, long rowStride, long columnStride) {
         return rows == 1 && columns == 1
@@ -65,7 +65,7 @@ public final class Matmul implements RangeTask {
             || columnStride == 1 && rowStride >= columns || rowStride == 1 && columnStride >= rows;
     }
 
-    /** Where the left operand is, and the strides of its rows and columns. */
+    /** Sets the address of the left operand, and the strides of its rows and columns. */
     public Matmul left(long address, long rowStride, long columnStride) {
         require(accepts(m, k, rowStride, columnStride), "left", m, k, rowStride, columnStride);
         a = address;
@@ -74,7 +74,7 @@ public final class Matmul implements RangeTask {
         return this;
     }
 
-    /** Where the right operand is, and the strides of its rows and columns. */
+    /** Sets the address of the right operand, and the strides of its rows and columns. */
     public Matmul right(long address, long rowStride, long columnStride) {
         require(accepts(k, n, rowStride, columnStride), "right", k, n, rowStride, columnStride);
         b = address;
@@ -83,7 +83,7 @@ public final class Matmul implements RangeTask {
         return this;
     }
 
-    /** Where the result goes; its columns have stride 1. */
+    /** Sets the address and row stride of the result, whose columns have stride 1. */
     public Matmul result(long address, long rowStride) {
         require(rowStride >= n || m == 1, "result", m, n, rowStride, 1);
         c = address;
@@ -91,20 +91,20 @@ public final class Matmul implements RangeTask {
         return this;
     }
 
-    /** Adds a bias {@code [n]} without gaps to each row; address 0 means none. */
+    /** Adds a contiguous bias {@code [n]} to each row; address 0 means none. */
     public Matmul bias(long address) {
         bias = address;
         return this;
     }
 
-    /** Adds to what the result holds, rather than replacing it. */
+    /** Adds the product to the result's previous content instead of replacing it. */
     public Matmul accumulate(boolean add) {
         accumulate = add;
         return this;
     }
 
     /**
-     * Puts a batch dimension inside of those given before. A stride of 0 repeats an operand. To be called after
+     * Adds a batch dimension inside of those added before. A stride of 0 repeats an operand. Call it after
      * {@link #left}, {@link #right} and {@link #result}.
      */
     public Matmul batch(long count, long leftStride, long rightStride, long resultStride) {
@@ -120,7 +120,7 @@ public final class Matmul implements RangeTask {
             }
         }
         if (batchDims == MAX_BATCH_DIMS) {
-            throw new IllegalArgumentException("matmul takes at most " + MAX_BATCH_DIMS + " batch dimensions");
+            throw new IllegalArgumentException("matmul supports at most " + MAX_BATCH_DIMS + " batch dimensions");
         }
         int at = 4 * batchDims++;
         batch[at] = count;
@@ -130,7 +130,7 @@ public final class Matmul implements RangeTask {
         return this;
     }
 
-    /** Computes the product, on as many threads as it is worth. */
+    /** Computes the product, on as many threads as the work justifies. */
     public void run() {
         foldBatchIntoRows();
         innerDims = fittingDims();
@@ -145,10 +145,10 @@ public final class Matmul implements RangeTask {
         }
     }
 
-    /** Runs slices; called by the pool. */
+    /** Runs slices; called by the thread pool. */
     @Override
     public void run(long from, long to) {
-        try (Session session = Session.borrow()) {
+        try (Session session = Session.acquire()) {
             for (long part = from; part < to; part++) {
                 long begin = part * cutStep;
                 run(session, begin, Math.min(cutSize, begin + cutStep) - begin);
@@ -156,7 +156,7 @@ public final class Matmul implements RangeTask {
         }
     }
 
-    /** A right operand that all of the innermost batch shares makes the batch more rows. */
+    /** If the innermost batch shares its right operand, merges the batch into the rows. */
     private void foldBatchIntoRows() {
         while (batchDims > 0) {
             int last = 4 * (batchDims - 1);
@@ -169,8 +169,8 @@ public final class Matmul implements RangeTask {
     }
 
     /**
-     * How many batch dimensions a primitive is given: at most one. oneDNN 3.11 computes wrong products for some strides
-     * of two, and of one where K is 1.
+     * Returns the number of batch dimensions of a primitive: at most one. oneDNN 3.11 computes wrong products for some
+     * strides of two dimensions, and of one where K is 1.
      */
     private int fittingDims() {
         if (batchDims == 0 || k == 1) {
@@ -186,8 +186,8 @@ public final class Matmul implements RangeTask {
     }
 
     /**
-     * Whether oneDNN takes matrices at this distance, one behind the other or row within row: it refuses strides that
-     * are less than those within times their sizes, even where no elements meet.
+     * Returns whether oneDNN accepts matrices at this distance, whether consecutive or interleaved: it refuses a stride
+     * that is less than the inner strides times their sizes, even if no elements overlap.
      */
     private static boolean separate(long count, long stride, long rows, long columns, long row, long column) {
         long narrow = row > column ? columns : rows;
@@ -199,7 +199,7 @@ public final class Matmul implements RangeTask {
         return innerDims == 0 ? 1 : batch[4 * (batchDims - 1)];
     }
 
-    /** How many times a primitive runs. */
+    /** Returns the number of runs of the primitive. */
     private long outerBatch() {
         long count = 1;
         for (int i = 0; i < batchDims - innerDims; i++) {
@@ -254,7 +254,7 @@ public final class Matmul implements RangeTask {
         }
     }
 
-    /** Where an operand's part in run {@code matrix} begins; {@code which} is its place in a batch dimension. */
+    /** Returns the offset of an operand in run {@code matrix}; {@code which} is its position in a batch dimension. */
     private long outerOffset(long matrix, int which) {
         long offset = 0;
         long rest = matrix;
@@ -298,8 +298,8 @@ public final class Matmul implements RangeTask {
     }
 
     /**
-     * The layout of an operand; {@code which} is its place in a batch dimension. Strides of single rows and columns are
-     * chosen so that oneDNN cannot take the matrix for its transpose.
+     * Returns the layout of an operand; {@code which} is its position in a batch dimension. Strides of single rows and
+     * columns are chosen so that oneDNN cannot mistake the matrix for its transpose.
      */
     private Layout operand(ElementType elements, int which, long inner, long rows, long columns, long row,
                            long column) {
@@ -318,7 +318,9 @@ public final class Matmul implements RangeTask {
             : new Layout(resultType, new long[] {1, 1, columns}, new long[] {columns, columns, 1});
     }
 
-    /** The row stride that oneDNN is told; that of a single row or of a single column's neighbour is free. */
+    /**
+     * Returns the row stride for oneDNN; that of a single row, or of rows with a single column, may be chosen freely.
+     */
     private static long rowStride(long rows, long columns, long rowStride, long columnStride) {
         if (rows > 1) {
             return rowStride;
@@ -339,6 +341,6 @@ public final class Matmul implements RangeTask {
         }
     }
 
-    /** What a run is cut by. */
+    /** The dimension along which a run is divided. */
     private enum Cut { OUTER_BATCH, INNER_BATCH, ROWS, COLUMNS }
 }

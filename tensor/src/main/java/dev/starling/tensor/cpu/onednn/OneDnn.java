@@ -15,18 +15,18 @@ import java.util.Optional;
 import org.bytedeco.javacpp.Loader;
 
 /**
- * Whether oneDNN can be used in this process. The library is looked for on the first question, once; nothing is
- * downloaded. It is taken out of the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
+ * Availability of oneDNN in this process. The first query looks for the library, once; nothing is downloaded. The
+ * library is extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
  */
 public final class OneDnn {
     private OneDnn() { }
 
-    /** Whether the library was loaded. */
+    /** Returns whether the library was loaded. */
     public static boolean available() {
         return Loaded.LOOKUP != null;
     }
 
-    /** One line: version and instruction set if the library is available, else why it is not. */
+    /** Returns one line: version and instruction set if the library is available, else the reason why it is not. */
     public static String description() {
         if (!available()) {
             return Loaded.REASON;
@@ -34,14 +34,14 @@ public final class OneDnn {
         return "oneDNN " + Dnnl.version() + ", " + isa();
     }
 
-    /** What to do where the library is missing. */
+    /** Returns how to make a missing library available. */
     public static String remedy() {
         return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this platform (linux-x86_64, "
             + "windows-x86_64, macosx-arm64, …), and let the process write to the directory that the system property "
             + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default)";
     }
 
-    /** Whether matrix products and convolutions run on {@code type} with instructions of the processor's own. */
+    /** Returns whether the processor has instructions for matrix products and convolutions of {@code type}. */
     public static boolean supports(ElementType type) {
         if (!available()) {
             return false;
@@ -56,7 +56,7 @@ public final class OneDnn {
         };
     }
 
-    /** The instruction set that oneDNN uses. */
+    /** Returns the name of the instruction set that oneDNN uses. */
     private static String isa() {
         int isa = Dnnl.ISA;
         Isa best = Isa.SSE41;
@@ -68,7 +68,7 @@ public final class OneDnn {
         return best.toString();
     }
 
-    /** Whether oneDNN uses at least this instruction set. */
+    /** Returns whether oneDNN uses at least this instruction set. */
     static boolean has(Isa wanted) {
         return available() && has(Dnnl.ISA, wanted);
     }
@@ -81,7 +81,7 @@ public final class OneDnn {
         return Loaded.LOOKUP;
     }
 
-    /** Bits of {@code dnnl_cpu_isa_t}; each set contains those of the sets that it extends. */
+    /** Bits of {@code dnnl_cpu_isa_t}; each set includes the bits of the sets that it extends. */
     enum Isa {
         SSE41(0x1, "SSE4.1"), AVX(0x3, "AVX"), AVX2(0x7, "AVX2"), AVX512(0x27, "AVX-512"),
         AVX512_VNNI(0x67, "AVX-512 with VNNI"), AVX512_BF16(0xe7, "AVX-512 with bf16"),
@@ -111,15 +111,15 @@ public final class OneDnn {
             try {
                 lookup = load();
             } catch (Exception | LinkageError e) {
-                reason = "oneDNN was not loaded: " + e;
+                reason = "cannot load oneDNN: " + e;
                 System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
-                    reason + "; matrix products and convolutions will be slow: " + remedy());
+                    reason + "; matrix products and convolutions will be slow. Remedy: " + remedy());
             }
             LOOKUP = lookup;
             REASON = reason;
         }
 
-        /** The OpenMP runtime first: oneDNN then finds it by its name. */
+        /** Loads the OpenMP runtime first, so that oneDNN finds it by name. */
         private static SymbolLookup load() throws Exception {
             String platform = Loader.getPlatform();
             List<String> names = switch (platform.substring(0, platform.indexOf('-'))) {
@@ -140,7 +140,9 @@ public final class OneDnn {
             return both;
         }
 
-        /** The module that holds the library: nobody requires it, so it is on the module path but was not resolved. */
+        /**
+         * Looks in the module that contains the library; no module requires it, so it is observable but not resolved.
+         */
         private static URL onModulePath(String platform, String path) throws IOException {
             String module = "org.bytedeco.dnnl." + platform.replace('-', '.');
             Path[] places = Arrays.stream(System.getProperty("jdk.module.path", "").split(File.pathSeparator))

@@ -2,7 +2,7 @@ package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.errors.StarlingException;
 
-/** oneDNN refused a call: the message says what was asked for and the status that came back. */
+/** An error of a oneDNN call. The message states the call and its status. */
 public final class OneDnnException extends StarlingException {
     private static final long serialVersionUID = 1L;
     private static final String[] STATUS = {"success", "out of memory", "invalid arguments", "unimplemented",
@@ -16,7 +16,7 @@ public final class OneDnnException extends StarlingException {
         this.status = status;
     }
 
-    /** The value of {@code dnnl_status_t}; 3 means that oneDNN has no kernel for what was asked. */
+    /** Returns the value of {@code dnnl_status_t}; 3 means that oneDNN has no kernel for the request. */
     public int status() {
         return status;
     }

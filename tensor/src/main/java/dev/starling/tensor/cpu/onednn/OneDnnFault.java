@@ -9,51 +9,56 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * What oneDNN {@value #VERSION} computes wrong, or ends the process for, on valid convolutions. Each row names the
- * pass, the element types, the instruction set on which it was observed, the geometries, and how its callers go round
- * it. Rows for 16-bit types include f16 because both types share the kernel; bf16 was observed.
+ * Faults of oneDNN {@value #VERSION} on valid convolutions: wrong results and crashes. Each row states the pass, the
+ * element types, the instruction set on which the fault was observed, the geometries, and how callers avoid it. Rows
+ * for 16-bit types include f16 because both types share the kernel; bf16 was observed.
  */
 public enum OneDnnFault {
-    /** Taps that see only padding get a gradient of stale memory, up to NaN, where the stride is more than 1. */
+    /** Taps that read only padding get a gradient of stale memory, up to NaN, if the stride is more than 1. */
     GARBAGE_FOR_UNSEEN_TAPS(Pass.WEIGHTS, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.CUT,
-        shape -> any(shape, i -> hasUnseenTap(shape, i))),
-    /** Gradients of weights differ from the right ones by up to their size where the depth is less than the kernel. */
+        shape -> any(shape, i -> hasUnreadTap(shape, i))),
+    /** Gradients of weights are wrong, by up to their size, if the depth is less than the kernel. */
     WRONG_ON_SHALLOW_IMAGES(Pass.WEIGHTS, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.PADDED_COPY,
         shape -> shape.spatialDims() == 3 && shape.in()[0] <= reach(shape, 0)),
-    /** Gradients of weights are 0: seen with kernel depth 4, stride 2, padding 3 and depths 2 to 4. */
+    /** Gradients of weights are 0: observed with kernel depth 4, stride 2, padding 3 and depths 2 to 4. */
     ZERO_ON_DEEP_PADDING(Pass.WEIGHTS, EnumSet.of(F32), OneDnn.Isa.AVX512, Remedy.PADDED_COPY,
         shape -> shape.spatialDims() == 3 && shape.stride()[0] > 1 && shape.in()[0] <= reach(shape, 0) + 1
             && 2 * Math.max(shape.padLow()[0], shape.padHigh()[0]) > reach(shape, 0)),
     /**
-     * All rows but the first are wrong with output width 1 and a stride along the width: seen with one input channel a
-     * group. PyTorch reports the same of bf16 on AMX in three dimensions with any channels.
+     * All rows except the first are wrong with output width 1 and a stride along the width: observed with one input
+     * channel per group. PyTorch reports the same for bf16 on AMX in three dimensions with any channels.
      */
     WRONG_ROWS_OF_ONE_COLUMN(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX512, Remedy.CUT,
         shape -> shape.spatialDims() > 1 && shape.out()[shape.spatialDims() - 1] == 1
             && shape.stride()[shape.spatialDims() - 1] > 1),
-    /** Places of images of depth 1 are not written where the kernel is deeper: seen with one input channel a group. */
+    /**
+     * Positions of images of depth 1 are not written if the kernel is deeper: observed with one input channel per
+     * group.
+     */
     UNWRITTEN_PLACES_OF_FLAT_IMAGES(Pass.FORWARD, EnumSet.of(BF16, F16), OneDnn.Isa.AVX512_BF16, Remedy.PADDED_COPY,
         shape -> shape.spatialDims() == 3 && shape.inChannels() == shape.groups() && shape.in()[0] <= reach(shape, 0)),
-    /** oneDNN's developers report wrong values where a stride along height or depth exceeds the kernel, on AMX. */
+    /** oneDNN's developers report wrong values on AMX if a stride along height or depth exceeds the kernel. */
     WRONG_WHERE_STRIDES_SKIP_ROWS(Pass.FORWARD, EnumSet.of(BF16, F16), OneDnn.Isa.AMX, Remedy.WIDEN,
         shape -> max(shape.kernel()) > 1 && any(shape, i -> i < shape.spatialDims() - 1
             && shape.stride()[i] > reach(shape, i) + 1)),
-    /** The process ends (SIGSEGV) where no tap meets the image and the dilation is more than 1. */
+    /** The process crashes (SIGSEGV) if no tap reads a pixel and the dilation is more than 1. */
     CRASH_WHERE_NO_TAP_MEETS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
-        shape -> any(shape, i -> isUnseen(shape, i))),
-    /** The process ends, or the primitive cannot be generated, where stride, padding and dilation pass 30 bits. */
+        shape -> any(shape, i -> isUnread(shape, i))),
+    /** The process crashes, or the primitive cannot be generated, if stride, padding and dilation exceed 30 bits. */
     CRASH_ON_HUGE_STEPS(Pass.FORWARD, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
         shape -> any(shape, i -> Math.max(shape.stride()[i], Math.max(shape.padLow()[i], shape.dilation()[i]))
             >= 1 << 30)),
-    /** A kernel of one tap writes beyond its scratch memory, where channels are fewer than a vector and strides > 1. */
+    /**
+     * A kernel of one tap writes beyond its scratch memory if channels are fewer than a vector and strides exceed 1.
+     */
     OVERRUN_ON_STRIDED_POINTS(Pass.WEIGHTS, EnumSet.of(F32, BF16, F16), OneDnn.Isa.AVX2, Remedy.CUT,
         shape -> shape.spatialDims() < 3 && shape.groups() == 1 && shape.inChannels() < vector()
             && max(shape.kernel()) == 1 && max(shape.stride()) > 1),
-    /** After one primitive that could not be generated, its thread can generate no other. */
+    /** After a primitive that could not be generated, its thread cannot generate any other. */
     STICKY_ERROR(Pass.FORWARD, EnumSet.allOf(ElementType.class), OneDnn.Isa.SSE41, Remedy.OTHER_THREAD,
         shape -> false);
 
-    /** The version in which these were observed. */
+    /** The version in which these faults were observed. */
     public static final String VERSION = "3.11";
 
     private final Pass pass;
@@ -70,9 +75,9 @@ public enum OneDnnFault {
         this.where = where;
     }
 
-    /** How callers keep away from a fault. */
+    /** How callers avoid a fault. */
     public enum Remedy {
-        /** Parts that see only padding, and pixels that no tap reads, are cut off: what remains is not of this kind. */
+        /** Parts that read only padding, and pixels that no tap reads, are left out; the rest is not affected. */
         CUT,
         /** The image is copied with its padding, so that oneDNN pads nothing. */
         PADDED_COPY,
@@ -82,26 +87,26 @@ public enum OneDnnFault {
         OTHER_THREAD
     }
 
-    /** Tells whether a fault may strike on this processor that f32 does not have. */
+    /** Returns whether a fault that f32 does not have may occur on this processor. */
     public static boolean needsWidening(ElementType type, Pass pass, ConvolutionShape shape) {
-        return WRONG_WHERE_STRIDES_SKIP_ROWS.strikes(type, pass, shape)
+        return WRONG_WHERE_STRIDES_SKIP_ROWS.affects(type, pass, shape)
             && OneDnn.has(WRONG_WHERE_STRIDES_SKIP_ROWS.isa);
     }
 
-    /** Tells whether a fault may strike a convolution of which every tap and place sees a pixel. */
-    public static boolean strikesWhole(ElementType type, Pass pass, ConvolutionShape shape) {
-        return OVERRUN_ON_STRIDED_POINTS.strikes(type, pass, shape) || needsPaddedCopy(type, pass, shape);
+    /** Returns whether a fault may occur in a convolution in which every tap and position reads a pixel. */
+    public static boolean affectsWhole(ElementType type, Pass pass, ConvolutionShape shape) {
+        return OVERRUN_ON_STRIDED_POINTS.affects(type, pass, shape) || needsPaddedCopy(type, pass, shape);
     }
 
-    /** Tells whether one of these faults may strike, so that the image must be padded before oneDNN sees it. */
+    /** Returns whether a fault may occur that requires the image to be padded before oneDNN reads it. */
     public static boolean needsPaddedCopy(ElementType type, Pass pass, ConvolutionShape shape) {
-        return WRONG_ON_SHALLOW_IMAGES.strikes(type, pass, shape) || ZERO_ON_DEEP_PADDING.strikes(type, pass, shape)
-            || UNWRITTEN_PLACES_OF_FLAT_IMAGES.strikes(type, pass, shape);
+        return WRONG_ON_SHALLOW_IMAGES.affects(type, pass, shape) || ZERO_ON_DEEP_PADDING.affects(type, pass, shape)
+            || UNWRITTEN_PLACES_OF_FLAT_IMAGES.affects(type, pass, shape);
     }
 
-    /** Tells whether this fault may strike a convolution, on any processor. */
-    public boolean strikes(ElementType type, Pass asked, ConvolutionShape shape) {
-        return asked == pass && types.contains(type) && where.test(shape);
+    /** Returns whether this fault may occur in a convolution, on any processor. */
+    public boolean affects(ElementType type, Pass requested, ConvolutionShape shape) {
+        return requested == pass && types.contains(type) && where.test(shape);
     }
 
     Pass pass() {
@@ -112,7 +117,7 @@ public enum OneDnnFault {
         return types;
     }
 
-    /** The instruction set on which the fault was observed; processors with less take other kernels. */
+    /** Returns the instruction set on which the fault was observed; processors with a smaller set use other kernels. */
     OneDnn.Isa isa() {
         return isa;
     }
@@ -121,7 +126,10 @@ public enum OneDnnFault {
         return remedy;
     }
 
-    /** Channels of the widest vectors, of AVX-512; the overrun begins below those of the processor's own. */
+    /**
+     * Channels of the widest vectors, those of AVX-512; the overrun starts below the width of the processor's own
+     * vectors.
+     */
     private static int vector() {
         return 16;
     }
@@ -146,29 +154,29 @@ public enum OneDnnFault {
         return any;
     }
 
-    /** How many pixels lie between the first tap and the last. */
+    /** Returns the distance from the first tap to the last in pixels. */
     private static long reach(ConvolutionShape shape, int i) {
         return (shape.kernel()[i] - 1) * shape.dilation()[i];
     }
 
-    private static boolean hasUnseenTap(ConvolutionShape shape, int i) {
+    private static boolean hasUnreadTap(ConvolutionShape shape, int i) {
         boolean unseen = false;
         for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            unseen |= !sees(shape, i, tap);
+            unseen |= !reads(shape, i, tap);
         }
         return unseen;
     }
 
-    private static boolean isUnseen(ConvolutionShape shape, int i) {
+    private static boolean isUnread(ConvolutionShape shape, int i) {
         boolean seen = false;
         for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            seen |= sees(shape, i, tap);
+            seen |= reads(shape, i, tap);
         }
         return !seen;
     }
 
-    /** Tells whether a tap lies on a pixel at some place. */
-    private static boolean sees(ConvolutionShape shape, int i, long tap) {
+    /** Returns whether a tap reads a pixel at some position. */
+    private static boolean reads(ConvolutionShape shape, int i, long tap) {
         long shift = shape.padLow()[i] - tap * shape.dilation()[i];
         long place = Math.max(0, Math.ceilDiv(shift, shape.stride()[i]));
         return place < shape.out()[i] && place * shape.stride()[i] - shift < shape.in()[i];

@@ -4,11 +4,11 @@ import java.util.Arrays;
 
 /** The three computations of a convolution. */
 public enum Pass {
-    /** The destination, from source and weights. */
+    /** Computes the destination from source and weights. */
     FORWARD(Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST, Dnnl.ARG_BIAS),
-    /** The gradient of the source. */
+    /** Computes the gradient of the source. */
     DATA(Dnnl.ARG_DIFF_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DIFF_DST, 0),
-    /** The gradients of weights and bias. */
+    /** Computes the gradients of weights and bias. */
     WEIGHTS(Dnnl.ARG_SRC, Dnnl.ARG_DIFF_WEIGHTS, Dnnl.ARG_DIFF_DST, Dnnl.ARG_DIFF_BIAS);
 
     private final int[] arguments;

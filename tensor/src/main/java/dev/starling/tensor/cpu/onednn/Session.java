@@ -7,13 +7,13 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What one thread needs while it runs primitives: a stream, scratch memory from the allocator of the host, and the
- * compiled primitives, of which the least recently used go when there are more than {@value #CAPACITY}. A session is
- * borrowed for a slice of a call and given back, so there are as many as there were slices at once, whatever the
- * number of threads that come and go. oneDNN shares generated code between sessions.
+ * The resources of one thread while it runs primitives: a stream, scratch memory from the host's allocator, and the
+ * compiled primitives, of which the least recently used are destroyed when there are more than {@value #CAPACITY}. A
+ * session is acquired for a slice of a call and then released, so there are as many sessions as there were concurrent
+ * slices, however many threads start and end. oneDNN shares generated code between sessions.
  *
- * <p>While a session is borrowed the calling thread's OpenMP thread count is one; the earlier value comes back with
- * {@link #close}, as other libraries of the process may use the same OpenMP.
+ * <p>While a session is acquired, the calling thread's OpenMP thread count is one; {@link #close} restores the earlier
+ * value, because other libraries of the process may use the same OpenMP runtime.
  */
 final class Session implements AutoCloseable {
     private static final int CAPACITY = 512;
@@ -42,8 +42,8 @@ final class Session implements AutoCloseable {
         }
     }
 
-    /** An idle session, best the one that this thread had last; a new one if none is idle. */
-    static Session borrow() {
+    /** Acquires an idle session, preferably the one that this thread used last, or a new one if none is idle. */
+    static Session acquire() {
         int start = (int) Thread.currentThread().threadId();
         Session session = null;
         for (int i = 0; i < SLOTS && session == null; i++) {
@@ -62,7 +62,7 @@ final class Session implements AutoCloseable {
         return session;
     }
 
-    /** Gives the session back, and large scratch memory to the allocator. */
+    /** Releases the session, and large scratch memory to the allocator. */
     @Override
     public void close() {
         for (Scratch one : scratch) {
@@ -86,12 +86,12 @@ final class Session implements AutoCloseable {
         return stream;
     }
 
-    /** The key to write before {@link #find}. */
+    /** Returns the key to write before {@link #find}. */
     Key key() {
         return key;
     }
 
-    /** What was compiled for the key as it stands, or null. */
+    /** Returns what was compiled for the current key, or {@code null}. */
     Compiled find() {
         return compiled.get(key);
     }
@@ -101,7 +101,7 @@ final class Session implements AutoCloseable {
         return made;
     }
 
-    /** At least {@code bytes} of memory for this use, until the next call for the same use. */
+    /** Returns at least {@code bytes} of memory for this use, valid until the next call for the same use. */
     long memory(Use use, long bytes) {
         return scratch[use.ordinal()].atLeast(bytes);
     }
@@ -114,7 +114,7 @@ final class Session implements AutoCloseable {
         }
     }
 
-    /** The purposes of scratch memory; no two share a piece of it. */
+    /** The purposes of scratch memory; each has memory of its own. */
     enum Use { SCRATCHPAD, SOURCE, WEIGHTS, DESTINATION, BIAS }
 
     private static final class Scratch {

@@ -1,18 +1,18 @@
 package dev.starling.tensor.cpu.rows;
 
 /**
- * What attention does to a row of {@code n > 0} scores, f32 without gaps at raw addresses. Each score stands for
- * {@code scale·score + mask}; a mask at address 0 is none.
+ * Row operations of attention on {@code n > 0} scores, contiguous f32 at raw addresses. Each score stands for
+ * {@code scale·score + mask}; a mask at address 0 means none.
  */
 public interface AttentionRows {
-    /** Plain Java: what the loops mean. */
+    /** Plain Java, which defines the results. */
     AttentionRows SCALAR = new ScalarAttentionRows();
 
     /** The fastest implementation that this process can run. */
     AttentionRows FASTEST = VectorApi.PRESENT ? new VectorAttentionRows() : SCALAR;
 
-    /** Returns the greatest score that is not NaN, or -∞. */
-    float greatest(long scores, int n, float scale, long mask);
+    /** Returns the largest score that is not NaN, or -∞. */
+    float max(long scores, int n, float scale, long mask);
 
     /** Replaces scores by {@code exp(score - shift)} and returns their sum. */
     float exponentials(long scores, int n, float scale, long mask, float shift);
@@ -24,5 +24,5 @@ public interface AttentionRows {
     float dot(long a, long b, int n);
 
     /** Replaces slopes by {@code weight·(slope - shift)·scale}. */
-    void tilt(long weights, long slopes, int n, float shift, float scale);
+    void scoreGradient(long weights, long slopes, int n, float shift, float scale);
 }

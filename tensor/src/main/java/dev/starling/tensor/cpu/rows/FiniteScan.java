@@ -6,9 +6,9 @@ import dev.starling.tensor.DType;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Looks for NaN and infinities at the speed of memory. A number is one of them if all bits of its exponent are set:
- * adding the lowest of these to the exponent then carries into the sign's place, and into no other number. Eight bytes
- * hold one number or more, so that one loop of integers serves all floating types.
+ * Searches for NaN and infinities at the speed of memory. A number is NaN or infinite if all bits of its exponent are
+ * set: adding the lowest bit of the exponent then carries into the sign bit, and for no other number. Eight bytes hold
+ * one or more numbers, so that one loop over integers serves all floating types.
  */
 public final class FiniteScan {
     private static final long WORDS = 0x0001_0001_0001_0001L;
@@ -17,10 +17,10 @@ public final class FiniteScan {
     private FiniteScan() { }
 
     /**
-     * Tells whether adjacent numbers are all finite; integers always are.
+     * Returns whether adjacent numbers are all finite; integers always are.
      *
-     * @param x address of the first
-     * @param bytes of all
+     * @param x address of the first number
+     * @param bytes size of all numbers
      */
     public static boolean isFinite(long x, long bytes, DType type) {
         return switch (type) {
@@ -44,7 +44,7 @@ public final class FiniteScan {
         return (found & exponent + lowest) == 0;
     }
 
-    /** Returns the sums of exponents and their lowest bits, all in one by OR. */
+    /** Returns the bitwise OR of the sums of exponents and their lowest bits. */
     static long carries(long x, long bytes, long exponent, long lowest) {
         long found = 0;
         for (long at = 0; at < bytes; at += Long.BYTES) {

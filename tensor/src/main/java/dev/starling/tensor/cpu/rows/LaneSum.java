@@ -5,8 +5,8 @@ import jdk.incubator.vector.VectorShuffle;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * The sum of a vector's lanes in one order, half upon half. {@code reduceLanes(ADD)} leaves the order open, and takes
- * another one once it is compiled: a run would not give the same bits twice.
+ * Sums a vector's lanes in a fixed order, half by half. {@code reduceLanes(ADD)} does not define the order and changes
+ * it once it is compiled, so that two runs would differ in bits.
  */
 final class LaneSum {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;

@@ -2,7 +2,7 @@ package dev.starling.tensor.cpu.rows;
 
 /** Layer normalisation of dense f32 matrices of {@code rows × columns} at raw addresses, {@code columns > 0}. */
 public interface LayerNormRows {
-    /** Plain Java: what the loops mean. */
+    /** Plain Java, which defines the results. */
     LayerNormRows SCALAR = new ScalarLayerNormRows();
 
     /** The fastest implementation that this process can run. */

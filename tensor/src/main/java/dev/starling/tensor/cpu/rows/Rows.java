@@ -1,11 +1,11 @@
 package dev.starling.tensor.cpu.rows;
 
 /**
- * Inner loops over f32 matrices of {@code rows × columns} at raw addresses: the columns of a row are adjacent, rows lie
- * {@code stride} bytes apart. Per-column operands are dense arrays of floats. Callers split work into blocks of rows.
+ * Inner loops over f32 matrices of {@code rows × columns} at raw addresses: the columns of a row are adjacent, rows are
+ * {@code stride} bytes apart. Per-column operands are dense arrays of floats. Callers divide work into blocks of rows.
  */
 public interface Rows {
-    /** Whether this process has vectors to compute with. */
+    /** Whether this process has the Vector API. */
     boolean VECTORISED = VectorApi.PRESENT;
 
     /** The fastest implementation that this process can run. */
@@ -29,12 +29,12 @@ public interface Rows {
     /** Adds to {@code sum[c]} the sum over rows. */
     void columnSums(long x, long stride, int rows, int columns, long sum);
 
-    /** Makes {@code extreme[c]} the greatest, or least, of itself and the rows; NaN wins. */
-    void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean greatest);
+    /** Sets {@code extreme[c]} to the maximum, or minimum, of itself and the rows; NaN wins. */
+    void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean max);
 
     /** Returns the sum of {@code n} adjacent elements. */
     double sum(long x, long n);
 
-    /** Returns the greatest, or least, of {@code n > 0} adjacent elements; NaN if there is one. */
-    float extreme(long x, long n, boolean greatest);
+    /** Returns the maximum, or minimum, of {@code n > 0} adjacent elements; NaN if any is NaN. */
+    float extreme(long x, long n, boolean max);
 }

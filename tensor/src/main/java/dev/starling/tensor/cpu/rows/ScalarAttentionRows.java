@@ -19,13 +19,13 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public float greatest(long scores, int n, float scale, long mask) {
-        float greatest = Float.NEGATIVE_INFINITY;
+    public float max(long scores, int n, float scale, long mask) {
+        float max = Float.NEGATIVE_INFINITY;
         for (int i = 0; i < n; i++) {
             float v = score(scores, i, scale, mask);
-            greatest = v > greatest ? v : greatest;
+            max = v > max ? v : max;
         }
-        return greatest;
+        return max;
     }
 
     @Override
@@ -56,7 +56,7 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void tilt(long weights, long slopes, int n, float shift, float scale) {
+    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
         for (int i = 0; i < n; i++) {
             set(slopes, i, get(weights, i) * ((get(slopes, i) - shift) * scale));
         }

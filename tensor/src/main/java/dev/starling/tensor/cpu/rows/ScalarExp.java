@@ -1,9 +1,9 @@
 package dev.starling.tensor.cpu.rows;
 
-/** eˣ in plain Java: the same steps as {@link VectorExp}, and so the same bits in the interpreter and when compiled. */
+/** eˣ in plain Java, by the steps of {@link VectorExp}, and with the same bits whether interpreted or compiled. */
 final class ScalarExp {
     static final float LOG2_E = 1.44269504f;
-    /** ln 2 in two parts, of which the first has trailing zeros: its product with an exponent is exact. */
+    /** ln 2 as the sum of two parts. The first has trailing zeros, so that its product with an exponent is exact. */
     static final float LN2_HIGH = 0.693145752f;
     static final float LN2_LOW = 1.42860682e-06f;
     /** Adding 1.5·2²³ leaves the nearest integer in the low bits of a float. */

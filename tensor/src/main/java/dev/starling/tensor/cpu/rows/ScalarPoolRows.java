@@ -7,7 +7,7 @@ import java.lang.foreign.ValueLayout;
 /** Pooling in plain Java. */
 final class ScalarPoolRows implements PoolRows {
     @Override
-    public void greatest(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
+    public void max(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
         for (int p = 0; p < pixels; p++) {
             for (int c = 0; c < columns; c++) {
                 float best = Float.NEGATIVE_INFINITY;

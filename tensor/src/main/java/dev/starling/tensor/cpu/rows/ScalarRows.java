@@ -4,7 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import java.lang.foreign.ValueLayout;
 
-/** The loops in plain Java: what they mean, and what runs without the Vector API. */
+/** The loops in plain Java, which define the results and run without the Vector API. */
 final class ScalarRows implements Rows {
     private static float get(long address) {
         return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
@@ -76,12 +76,12 @@ final class ScalarRows implements Rows {
     }
 
     @Override
-    public void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean greatest) {
+    public void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean max) {
         for (int r = 0; r < rows; r++) {
             for (int c = 0; c < columns; c++) {
                 float v = get(x + r * stride + 4L * c);
                 float e = get(extreme + 4L * c);
-                set(extreme + 4L * c, greatest ? Math.max(v, e) : Math.min(v, e));
+                set(extreme + 4L * c, max ? Math.max(v, e) : Math.min(v, e));
             }
         }
     }
@@ -96,11 +96,11 @@ final class ScalarRows implements Rows {
     }
 
     @Override
-    public float extreme(long x, long n, boolean greatest) {
+    public float extreme(long x, long n, boolean max) {
         float e = get(x);
         for (long i = 1; i < n; i++) {
             float v = get(x + 4 * i);
-            e = greatest ? Math.max(v, e) : Math.min(v, e);
+            e = max ? Math.max(v, e) : Math.min(v, e);
         }
         return e;
     }

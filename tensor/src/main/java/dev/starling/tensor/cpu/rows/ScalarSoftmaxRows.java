@@ -4,7 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import java.lang.foreign.ValueLayout;
 
-/** Softmax and its kin in plain Java. */
+/** Softmax and related functions in plain Java. */
 final class ScalarSoftmaxRows implements SoftmaxRows {
     private static float get(long row, int column) {
         return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
@@ -17,10 +17,10 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     @Override
     public void softmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            float greatest = greatest(x, columns);
+            float max = max(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                float e = ScalarExp.exp(get(x, c) - greatest);
+                float e = ScalarExp.exp(get(x, c) - max);
                 set(y, c, e);
                 sum += e;
             }
@@ -33,24 +33,24 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     @Override
     public void logSoftmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            float greatest = greatest(x, columns);
+            float max = max(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                sum += ScalarExp.exp(get(x, c) - greatest);
+                sum += ScalarExp.exp(get(x, c) - max);
             }
             double log = StrictMath.log(sum);
             for (int c = 0; c < columns; c++) {
-                set(y, c, get(x, c) - greatest - log);
+                set(y, c, get(x, c) - max - log);
             }
         }
     }
 
-    private static float greatest(long x, int columns) {
-        float greatest = get(x, 0);
+    private static float max(long x, int columns) {
+        float max = get(x, 0);
         for (int c = 1; c < columns; c++) {
-            greatest = Math.max(greatest, get(x, c));
+            max = Math.max(max, get(x, c));
         }
-        return greatest;
+        return max;
     }
 
     @Override
@@ -82,21 +82,21 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     @Override
     public void logSums(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns) {
-            float greatest = greatest(x, columns);
+            float max = max(x, columns);
             double sum = 0;
             for (int c = 0; c < columns; c++) {
-                sum += ScalarExp.exp(get(x, c) - greatest);
+                sum += ScalarExp.exp(get(x, c) - max);
             }
-            set(y, 2 * r, Double.isNaN(sum) ? Double.NaN : greatest);
+            set(y, 2 * r, Double.isNaN(sum) ? Double.NaN : max);
             set(y, 2 * r + 1, StrictMath.log(sum));
         }
     }
 
     @Override
-    public double distances(long x, float greatest, int columns) {
+    public double distances(long x, float max, int columns) {
         double sum = 0;
         for (int c = 0; c < columns; c++) {
-            sum += get(x, c) - greatest;
+            sum += get(x, c) - max;
         }
         return sum;
     }
@@ -105,10 +105,10 @@ final class ScalarSoftmaxRows implements SoftmaxRows {
     public void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows,
             int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, dx += 4L * columns) {
-            float greatest = get(logSums, 2 * r);
+            float max = get(logSums, 2 * r);
             float log = get(logSums, 2 * r + 1);
             for (int c = 0; c < columns; c++) {
-                set(dx, c, (ScalarExp.exp(get(x, c) - greatest - log) - shift) * get(scale + r * scaleStride, 0));
+                set(dx, c, (ScalarExp.exp(get(x, c) - max - log) - shift) * get(scale + r * scaleStride, 0));
             }
         }
     }

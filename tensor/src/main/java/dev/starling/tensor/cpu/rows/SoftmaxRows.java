@@ -1,8 +1,11 @@
 package dev.starling.tensor.cpu.rows;
 
-/** Softmax and its kin over dense f32 matrices of {@code rows × columns} at raw addresses, {@code columns > 0}. */
+/**
+ * Softmax and related functions over dense f32 matrices of {@code rows × columns} at raw addresses,
+ * {@code columns > 0}.
+ */
 public interface SoftmaxRows {
-    /** Plain Java: what the loops mean. */
+    /** Plain Java, which defines the results. */
     SoftmaxRows SCALAR = new ScalarSoftmaxRows();
 
     /** The fastest implementation that this process can run. */
@@ -20,15 +23,15 @@ public interface SoftmaxRows {
     /** Writes g - eʸ·Σg. */
     void logSoftmaxGradient(long y, long g, long dx, int rows, int columns);
 
-    /** Writes of each row the greatest x and ln Σ e^(x - greatest), side by side. */
+    /** Writes for each row its maximum and ln Σ e^(x - maximum), adjacent. */
     void logSums(long x, long y, int rows, int columns);
 
-    /** Returns Σ (x - greatest) of one row. */
-    double distances(long x, float greatest, int columns);
+    /** Returns Σ (x - maximum) of one row. */
+    double distances(long x, float max, int columns);
 
     /**
-     * Writes (e^(x - greatest - log) - shift)·scale[row], where {@code logSums} has the greatest and the logarithm of
-     * each row; scales lie {@code scaleStride} bytes apart.
+     * Writes (e^(x - maximum - log) - shift)·scale[row], where {@code logSums} has the maximum and the logarithm of
+     * each row; scales are {@code scaleStride} bytes apart.
      */
     void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows, int columns);
 }

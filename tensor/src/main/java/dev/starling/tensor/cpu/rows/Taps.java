@@ -1,12 +1,12 @@
 package dev.starling.tensor.cpu.rows;
 
-/** The pixels that make up one pixel: the elements of its window, or the windows that it is an element of. */
+/** The pixels that contribute to one pixel: the elements of its window, or the windows that contain it. */
 public final class Taps {
-    /** Where the first channel of each lies. */
+    /** The address of the first channel of each tap. */
     final long[] address;
-    /** The index of each within its plane. */
+    /** The index of each tap within its plane. */
     final int[] place;
-    /** The share of each. */
+    /** The weight of each tap. */
     final float[] weight;
     int count;
 
@@ -17,7 +17,7 @@ public final class Taps {
         weight = new float[capacity];
     }
 
-    /** Forgets all taps. */
+    /** Removes all taps. */
     public void clear() {
         count = 0;
     }

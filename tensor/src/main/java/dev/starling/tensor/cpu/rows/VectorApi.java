@@ -2,9 +2,9 @@ package dev.starling.tensor.cpu.rows;
 
 import dev.starling.tensor.cpu.jit.Vectors;
 
-/** Whether vectorised loops can run: nothing else here may load a class that uses the Vector API. */
+/** Whether vectorised loops can run. No other class of this package may load classes that use the Vector API. */
 final class VectorApi {
-    /** True where {@link Vectors#bits} finds vectors. */
+    /** Whether {@link Vectors#bits} reports vectors. */
     static final boolean PRESENT = Vectors.bits() > 0;
 
     private VectorApi() {

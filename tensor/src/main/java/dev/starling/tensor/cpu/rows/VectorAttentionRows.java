@@ -9,18 +9,20 @@ import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
-/** Attention's rows with the Vector API: one flat loop a method, as {@link VectorSoftmaxRows} explains. */
+/**
+ * Attention's row operations with the Vector API, one flat loop per method; {@link VectorSoftmaxRows} gives the reason.
+ */
 final class VectorAttentionRows implements AttentionRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
     @Override
-    public float greatest(long scores, int n, float scale, long mask) {
-        return mask == 0 ? greatest(scores, n, scale) : greatestMasked(scores, n, scale, mask);
+    public float max(long scores, int n, float scale, long mask) {
+        return mask == 0 ? max(scores, n, scale) : maxMasked(scores, n, scale, mask);
     }
 
-    private static float greatest(long scores, int n, float scale) {
+    private static float max(long scores, int n, float scale) {
         FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
@@ -35,7 +37,7 @@ final class VectorAttentionRows implements AttentionRows {
         return best.reduceLanes(VectorOperators.MAX);
     }
 
-    private static float greatestMasked(long scores, int n, float scale, long mask) {
+    private static float maxMasked(long scores, int n, float scale, long mask) {
         FloatVector factor = FloatVector.broadcast(S, scale);
         FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
         int full = S.loopBound(n);
@@ -128,7 +130,7 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void tilt(long weights, long slopes, int n, float shift, float scale) {
+    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(shift).mul(scale);

@@ -5,7 +5,7 @@ import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
-/** eˣ lane by lane, with the constants and the steps of {@link ScalarExp}. */
+/** eˣ lane by lane, with the constants and steps of {@link ScalarExp}. */
 final class VectorExp {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
 

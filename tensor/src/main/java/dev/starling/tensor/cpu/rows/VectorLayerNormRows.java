@@ -10,8 +10,8 @@ import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * Layer normalisation with the Vector API: columns in lanes, the last ones masked. Written as {@link VectorSoftmaxRows}
- * is, for the same reasons.
+ * Layer normalisation with the Vector API: columns in lanes, the last ones masked. Structured like
+ * {@link VectorSoftmaxRows}, for the same reasons.
  */
 final class VectorLayerNormRows implements LayerNormRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
@@ -92,7 +92,7 @@ final class VectorLayerNormRows implements LayerNormRows {
             float inv = get(inverse, r);
             float sum = dot(g, gamma, columns) / columns;
             float product = product(g, x, gamma, columns, m) * inv / columns;
-            tilt(g, x, dx, columns, gamma, m, inv, sum, product);
+            gradientRow(g, x, dx, columns, gamma, m, inv, sum, product);
             accumulate(g, x, columns, m, inv, dgamma, dbeta);
         }
     }
@@ -129,8 +129,8 @@ final class VectorLayerNormRows implements LayerNormRows {
         return LaneSum.of(sum);
     }
 
-    private static void tilt(long g, long x, long dx, int columns, long gamma, float mean, float inverse, float sum,
-            float product) {
+    private static void gradientRow(long g, long x, long dx, int columns, long gamma, float mean, float inverse,
+            float sum, float product) {
         FloatVector slope = FloatVector.broadcast(S, -product);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {

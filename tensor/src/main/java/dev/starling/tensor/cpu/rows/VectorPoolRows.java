@@ -24,23 +24,23 @@ final class VectorPoolRows implements PoolRows {
         return FloatVector.fromMemorySegment(S, ALL, address, ORDER, mask);
     }
 
-    /** Tells where {@code best} stays: it is NaN, or not less than an ordinary {@code v}. */
+    /** Returns the lanes in which {@code best} is kept: it is NaN, or not less than a {@code v} that is not NaN. */
     private static VectorMask<Float> stays(FloatVector best, FloatVector v) {
         return v.compare(VectorOperators.LE, best).or(best.compare(VectorOperators.NE, best));
     }
 
     @Override
-    public void greatest(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
+    public void max(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
         if (taps.count == 4 && columns >= LANES) {
-            greatestOfFour(taps, step, placeStep, y, index, pixels, columns);
+            maxOfFour(taps, step, placeStep, y, index, pixels, columns);
             return;
         }
-        FloatVector least = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
+        FloatVector lowest = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
         int first = taps.count == 0 ? 0 : taps.place[0];
         for (int p = 0; p < pixels; p++) {
             for (int c = 0; c < columns; c += LANES) {
                 VectorMask<Float> m = S.indexInRange(c, columns);
-                FloatVector best = least;
+                FloatVector best = lowest;
                 IntVector place = IntVector.broadcast(I, first + p * placeStep);
                 for (int j = 0; j < taps.count; j++) {
                     FloatVector v = load(taps.address[j] + p * step + 4L * c, m);
@@ -55,8 +55,8 @@ final class VectorPoolRows implements PoolRows {
         }
     }
 
-    /** The usual window, with all of it in registers; the last vector of a pixel overlaps the one before. */
-    private static void greatestOfFour(Taps taps, long step, int placeStep, long y, long index, int pixels,
+    /** The common window of four taps, kept in registers; the last vector of a pixel overlaps the preceding one. */
+    private static void maxOfFour(Taps taps, long step, int placeStep, long y, long index, int pixels,
             int columns) {
         long x0 = taps.address[0];
         long x1 = taps.address[1];

@@ -9,8 +9,8 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * The loops with the Vector API. Column blocks run outside and rows inside, so that what belongs to a column stays in
- * registers; the last columns are masked.
+ * The loops with the Vector API. Blocks of columns are the outer loop and rows the inner one, so that per-column values
+ * stay in registers; the last columns are masked.
  */
 final class VectorRows implements Rows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
@@ -137,7 +137,7 @@ final class VectorRows implements Rows {
         }
     }
 
-    /** Returns g where the gate is above 0, or everywhere unless gates count; a gate of NaN is not above 0. */
+    /** Returns g where the gate is above 0, or everywhere if gates do not count; a gate of NaN is not above 0. */
     private static FloatVector gated(FloatVector g, FloatVector gate, VectorMask<Float> counts) {
         return g.blend(FloatVector.zero(S), counts.andNot(gate.compare(VectorOperators.GT, 0f)));
     }
@@ -207,14 +207,14 @@ final class VectorRows implements Rows {
     }
 
     @Override
-    public void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean greatest) {
+    public void columnExtremes(long x, long stride, int rows, int columns, long extreme, boolean max) {
         for (int c = 0; c < columns; c += LANES) {
             long at = 4L * c;
             VectorMask<Float> m = S.indexInRange(c, columns);
             FloatVector e = load(extreme + at, m);
             for (int r = 0; r < rows; r++) {
                 FloatVector v = load(x + r * stride + at, m);
-                e = greatest ? e.max(v) : e.min(v);
+                e = max ? e.max(v) : e.min(v);
             }
             e.intoMemorySegment(ALL, extreme + at, ORDER, m);
         }
@@ -250,18 +250,18 @@ final class VectorRows implements Rows {
     }
 
     @Override
-    public float extreme(long x, long n, boolean greatest) {
-        FloatVector e = FloatVector.broadcast(S, greatest ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
+    public float extreme(long x, long n, boolean max) {
+        FloatVector e = FloatVector.broadcast(S, max ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
         long i = 0;
         for (; i + LANES <= n; i += LANES) {
             FloatVector v = load(x + 4 * i);
-            e = greatest ? e.max(v) : e.min(v);
+            e = max ? e.max(v) : e.min(v);
         }
         if (i < n) {
             VectorMask<Float> m = S.indexInRange(0, (int) (n - i));
             FloatVector v = e.blend(load(x + 4 * i, m), m);
-            e = greatest ? e.max(v) : e.min(v);
+            e = max ? e.max(v) : e.min(v);
         }
-        return greatest ? e.reduceLanes(VectorOperators.MAX) : e.reduceLanes(VectorOperators.MIN);
+        return max ? e.reduceLanes(VectorOperators.MAX) : e.reduceLanes(VectorOperators.MIN);
     }
 }

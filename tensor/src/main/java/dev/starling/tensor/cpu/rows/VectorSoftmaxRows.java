@@ -11,9 +11,10 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
- * Softmax and its kin with the Vector API: columns in lanes, the last ones masked. Each way over a row is a method with
- * one flat loop, without a mask and without methods of ours for loads and stores: else the compiler, which sees all of
- * a row's ways at once, runs out of patience and makes each vector an object on the heap, some ten times slower.
+ * Softmax and related functions with the Vector API: columns in lanes, the last ones masked. Each pass over a row is a
+ * method with one flat loop, without a mask and without calls of our own methods for loads and stores. Otherwise the
+ * compiler, which inlines all passes of a row together, reaches its inlining limits and allocates each vector on the
+ * heap, which is some ten times slower.
  */
 final class VectorSoftmaxRows implements SoftmaxRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
@@ -23,52 +24,52 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     @Override
     public void softmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            scale(y, columns, 1 / exponentials(x, y, columns, greatest(x, columns)));
+            scale(y, columns, 1 / exponentials(x, y, columns, max(x, columns)));
         }
     }
 
     @Override
     public void logSoftmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            float greatest = greatest(x, columns);
-            shift(x, y, columns, greatest, (float) StrictMath.log(exponentials(x, y, columns, greatest)));
+            float max = max(x, columns);
+            shift(x, y, columns, max, (float) StrictMath.log(exponentials(x, y, columns, max)));
         }
     }
 
     @Override
     public void softmaxGradient(long y, long g, long dx, int rows, int columns) {
         for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
-            tilt(y, g, dx, columns, dot(y, g, columns));
+            gradientRow(y, g, dx, columns, dot(y, g, columns));
         }
     }
 
     @Override
     public void logSoftmaxGradient(long y, long g, long dx, int rows, int columns) {
         for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
-            tiltLog(y, g, dx, columns, sum(g, columns));
+            logGradientRow(y, g, dx, columns, sum(g, columns));
         }
     }
 
     @Override
     public void logSums(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 8) {
-            float greatest = greatest(x, columns);
-            float sum = sumOfExponentials(x, columns, greatest);
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, Float.isNaN(sum) ? sum : greatest);
+            float max = max(x, columns);
+            float sum = sumOfExponentials(x, columns, max);
+            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, Float.isNaN(sum) ? sum : max);
             ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + 4, (float) StrictMath.log(sum));
         }
     }
 
     @Override
-    public double distances(long x, float greatest, int columns) {
+    public double distances(long x, float max, int columns) {
         FloatVector sum = FloatVector.zero(S);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest));
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(max));
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest), m);
+            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(max), m);
         }
         return LaneSum.of(sum);
     }
@@ -83,8 +84,8 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
-    /** Returns the greatest element that is not NaN; a NaN shows in the sum of exponentials. */
-    private static float greatest(long x, int columns) {
+    /** Returns the largest element that is not NaN; a NaN shows in the sum of exponentials. */
+    private static float max(long x, int columns) {
         FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
@@ -100,32 +101,32 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     }
 
     /** Writes the exponentials and returns their sum. */
-    private static float exponentials(long x, long y, int columns, float greatest) {
+    private static float exponentials(long x, long y, int columns, float max) {
         FloatVector sum = FloatVector.zero(S);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(max));
             sum = sum.add(e);
             e.intoMemorySegment(ALL, y + 4L * c, ORDER);
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(max));
             sum = sum.add(e, m);
             e.intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
         return LaneSum.of(sum);
     }
 
-    private static float sumOfExponentials(long x, int columns, float greatest) {
+    private static float sumOfExponentials(long x, int columns, float max) {
         FloatVector sum = FloatVector.zero(S);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
-            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(greatest)));
+            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(max)));
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
-            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(greatest)), m);
+            sum = sum.add(VectorExp.exp(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(max)), m);
         }
         return LaneSum.of(sum);
     }
@@ -142,16 +143,16 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
-    private static void shift(long x, long y, int columns, float greatest, float log) {
+    private static void shift(long x, long y, int columns, float max, float log) {
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, x + 4L * c, ORDER);
-            v.sub(greatest).sub(log).intoMemorySegment(ALL, y + 4L * c, ORDER);
+            v.sub(max).sub(log).intoMemorySegment(ALL, y + 4L * c, ORDER);
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
             FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
-            v.sub(greatest).sub(log).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
+            v.sub(max).sub(log).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
     }
 
@@ -182,7 +183,7 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         return LaneSum.of(sum);
     }
 
-    private static void tilt(long y, long g, long dx, int columns, float dot) {
+    private static void gradientRow(long y, long g, long dx, int columns, float dot) {
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER).sub(dot);
@@ -196,7 +197,7 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
-    private static void tiltLog(long y, long g, long dx, int columns, float sum) {
+    private static void logGradientRow(long y, long g, long dx, int columns, float sum) {
         FloatVector negative = FloatVector.broadcast(S, -sum);
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
@@ -212,17 +213,17 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         }
     }
 
-    private static void expGradient(long x, float greatest, float log, float shift, float scale, long dx,
+    private static void expGradient(long x, float max, float log, float shift, float scale, long dx,
             int columns) {
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, x + 4L * c, ORDER);
-            VectorExp.exp(v.sub(greatest).sub(log)).sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * c, ORDER);
+            VectorExp.exp(v.sub(max).sub(log)).sub(shift).mul(scale).intoMemorySegment(ALL, dx + 4L * c, ORDER);
         }
         if (full < columns) {
             VectorMask<Float> m = S.indexInRange(full, columns);
             FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
-            VectorExp.exp(v.sub(greatest).sub(log)).sub(shift).mul(scale)
+            VectorExp.exp(v.sub(max).sub(log)).sub(shift).mul(scale)
                     .intoMemorySegment(ALL, dx + 4L * full, ORDER, m);
         }
     }

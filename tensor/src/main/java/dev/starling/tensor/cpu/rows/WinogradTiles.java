@@ -14,10 +14,10 @@ import jdk.incubator.vector.VectorSpecies;
 public final class WinogradTiles {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
-    /** How many f32 channels a vector has; channel counts must be multiples of it. */
+    /** Number of f32 channels in a vector; channel counts must be multiples of it. */
     public static final int LANES = S.length();
     private static final int STEP = 4 * LANES;
-    /** How many bytes of scratch memory a transform needs. */
+    /** Bytes of scratch memory that a transform needs. */
     public static final int SCRATCH = 16 * STEP;
 
     private WinogradTiles() {
@@ -32,8 +32,9 @@ public final class WinogradTiles {
     }
 
     /**
-     * Transforms a patch of 4×4 pixels, at the given addresses, to one row of each of 16 planes: Bᵀ d B. The steps
-     * between are kept in 16 vectors of scratch memory: the compiler inlines no more vector code into one loop.
+     * Transforms a patch of 4×4 pixels, at the given addresses, to one row of each of 16 planes: Bᵀ d B. Intermediate
+     * results are kept in 16 vectors of scratch memory, because the compiler does not inline more vector code into one
+     * loop.
      */
     public static void patch(long[] at, int bytes, long scratch, long v, long plane) {
         for (int c = 0; c < bytes; c += STEP) {
@@ -59,7 +60,8 @@ public final class WinogradTiles {
     }
 
     /**
-     * Transforms one row of each of 16 planes to 2×2 pixels, adds a bias, takes the positive part if asked: Aᵀ m A.
+     * Transforms one row of each of 16 planes to 2×2 pixels, adds a bias and, if requested, takes the positive part: Aᵀ
+     * m A.
      */
     public static void pixels(long m, long plane, int bytes, long scratch, long bias, boolean relu, long[] at) {
         FloatVector floor = FloatVector.broadcast(S, relu ? 0 : Float.NEGATIVE_INFINITY);

@@ -13,14 +13,16 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Each function within its bound of units in the last place, over all of its range: the table in docs/numerics.md. */
+/**
+ * Each function stays within its bound in units in the last place over its whole range: the table in docs/numerics.md.
+ */
 class FunctionPrecisionTest {
     private static final int BLOCK = 1 << 12;
     private static final double[] SPECIAL = {0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 5e-324, -5e-324, 1e-310, 0x1p-1022,
         Double.MAX_VALUE, -Double.MAX_VALUE, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY,
         709.78, 710.4, -745.13, -708.4, 88.72, -87.33, -103.9, 0.6249999, 0.6250001, 0x1p30, 0x1.000001p30, 1e22};
 
-    /** What is computed, and how many units of the last place it may be wrong in f32 and f64. */
+    /** A function, and its maximum error in units in the last place in f32 and f64. */
     enum Case {
         EXP(1, 1), EXPM1(1.5, 1.25), LOG(1, 1), LOG1P(1.5, 1), SIN(0.51, 1), COS(0.51, 1), TAN(0.51, 1.25),
         ASIN(0.51, 1.25), ACOS(0.51, 1.25), ATAN(0.51, 1.5), SINH(0.51, 1.75), COSH(0.51, 1.5), TANH(5.25, 1.5),
@@ -39,7 +41,7 @@ class FunctionPrecisionTest {
             return Opcode.valueOf(name());
         }
 
-        /** Whether the arguments have a finite result that is neither exact nor a limit. */
+        /** Returns whether the arguments have a finite result that is neither exact nor a limit. */
         boolean isRegular(double x, double y) {
             if (!Double.isFinite(x) || !Double.isFinite(y) || x == 0) {
                 return false;
@@ -90,14 +92,14 @@ class FunctionPrecisionTest {
             };
         }
 
-        private static BigDecimal power(boolean isHuge) {
-            return isHuge ? BigDecimal.TEN.pow(400) : BigDecimal.ONE.movePointLeft(400);
+        private static BigDecimal power(boolean huge) {
+            return huge ? BigDecimal.TEN.pow(400) : BigDecimal.ONE.movePointLeft(400);
         }
     }
 
-    private static double draw(Case function, SplittableRandom random, boolean isSecond) {
+    private static double draw(Case function, SplittableRandom random, boolean second) {
         double sign = random.nextBoolean() ? 1 : -1;
-        return switch (random.nextInt(isSecond ? 3 : 6)) {
+        return switch (random.nextInt(second ? 3 : 6)) {
             case 0 -> sign * Math.scalb(random.nextDouble(1, 2), random.nextInt(-1074, 1024));
             case 1 -> random.nextDouble(-4, 4);
             case 2 -> sign * Math.scalb(random.nextDouble(1, 2), random.nextInt(-12, 12));
@@ -109,7 +111,7 @@ class FunctionPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(Case.class)
-    void shouldKeepItsBound(Case function) {
+    void keepsItsBound(Case function) {
         check(function, DType.F64, 256, 1);
         check(function, DType.F32, 256, 2);
     }
@@ -117,7 +119,7 @@ class FunctionPrecisionTest {
     @ParameterizedTest
     @EnumSource(Case.class)
     @Tag("stress")
-    void shouldKeepItsBoundForManyArguments(Case function) {
+    void keepsItsBoundForManyArguments(Case function) {
         check(function, DType.F64, 50_000, 3);
         check(function, DType.F32, 50_000, 4);
     }
@@ -170,28 +172,30 @@ class FunctionPrecisionTest {
         launch.runFlat(count);
     }
 
-    /** In units of the last place. Sigmoid and what is made of it become 0 where f32 would be subnormal. */
+    /**
+     * Returns the error in units in the last place. Sigmoid and related functions are 0 where f32 would be subnormal.
+     */
     private static double error(Case function, DType type, double actual, BigDecimal exact) {
         double nearest = type == DType.F32 ? exact.floatValue() : exact.doubleValue();
         if (actual == nearest) {
             return 0;
         }
         if (!Double.isFinite(actual)) {
-            return Double.isInfinite(actual) && Math.abs(nearest) == greatest(type) ? 1 : Double.POSITIVE_INFINITY;
+            return Double.isInfinite(actual) && Math.abs(nearest) == max(type) ? 1 : Double.POSITIVE_INFINITY;
         }
         if (!Double.isFinite(nearest)) {
-            return Math.abs(actual) == greatest(type) ? 1 : Double.POSITIVE_INFINITY;
+            return Math.abs(actual) == max(type) ? 1 : Double.POSITIVE_INFINITY;
         }
         double ulp = type == DType.F32 ? Math.ulp((float) nearest) : Math.ulp(nearest);
-        boolean isFlushed = function == Case.SIGMOID || function == Case.SILU;
-        if (type == DType.F32 && isFlushed && Math.abs(nearest) < 0x1p-119) {
+        boolean flushed = function == Case.SIGMOID || function == Case.SILU;
+        if (type == DType.F32 && flushed && Math.abs(nearest) < 0x1p-119) {
             return actual == 0 || Math.abs(actual - nearest) <= 4 * ulp ? 0 : Double.POSITIVE_INFINITY;
         }
         return new BigDecimal(actual).subtract(exact).abs().divide(new BigDecimal(ulp), MathContext.DECIMAL64)
                 .doubleValue();
     }
 
-    private static double greatest(DType type) {
+    private static double max(DType type) {
         return type == DType.F32 ? Float.MAX_VALUE : Double.MAX_VALUE;
     }
 }

@@ -25,7 +25,7 @@ class FusedLoopTest {
     private final Arena arena = Arena.ofConfined();
 
     @BeforeEach
-    void useVectorsAtOnce() {
+    void useVectorsImmediately() {
         WarmKernels.start(true);
     }
 
@@ -49,7 +49,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
-    void shouldComputeContiguousOperands(Opcode opcode, DType type) {
+    void computesContiguousOperands(Opcode opcode, DType type) {
         for (int bits : vectorBits()) {
             FusedLoop loop = new FusedLoop(Expression.of(opcode, type, 0), bits);
             for (int count : COUNTS) {
@@ -64,7 +64,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
-    void shouldGiveTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
+    void givesTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
         FusedLoop vectors = new FusedLoop(Expression.of(opcode, type, 0), Vectors.bits());
         int count = 512;
         Operands operands = new Operands(vectors, count, count);
@@ -78,7 +78,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void shouldBroadcastAndStride(DType type) {
+    void broadcastsAndStrides(DType type) {
         Opcode opcode = type == DType.BOOL ? Opcode.OR : Opcode.ADD;
         long[][] shapes = {{}, {1}, {5}, {4, 7}, {3, 1, 40}, {2, 3, 4, 5}, {3, 2, 33}, {2, 2, 2, 2, 17}, {7, 0, 3}};
         for (int bits : vectorBits()) {
@@ -92,7 +92,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldCutLargeArraysIntoTilesForSeveralThreads() {
+    void cutsLargeArraysIntoTilesForSeveralThreads() {
         FusedLoop loop = FusedLoop.of(Expression.of(Opcode.MUL, DType.F32, 0));
         int rows = 300;
         int columns = 1_001;
@@ -117,7 +117,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldWorkInPlace() {
+    void worksInPlace() {
         for (int bits : vectorBits()) {
             FusedLoop loop = new FusedLoop(Expression.of(Opcode.SUB, DType.F32, 0), bits);
             for (int count : COUNTS) {
@@ -135,7 +135,7 @@ class FusedLoopTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void shouldConvertToEveryType(DType from) {
+    void convertsToEveryType(DType from) {
         for (int bits : vectorBits()) {
             for (DType to : DType.values()) {
                 FusedLoop loop = new FusedLoop(Expression.cast(from, to), bits);
@@ -158,7 +158,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldConvertEveryHalfFloatBothWays() {
+    void convertsEveryHalfFloatBothWays() {
         long halves = arena.allocate(2 << 16, 64).address();
         long floats = arena.allocate(4 << 16, 64).address();
         for (DType half : new DType[] {DType.F16, DType.BF16}) {
@@ -192,7 +192,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldTakeParametersWithEachCall() {
+    void acceptsParametersWithEachCall() {
         for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
             for (int bits : vectorBits()) {
                 FusedLoop loop = new FusedLoop(Expression.of(Opcode.AFFINE, type, 2), bits);
@@ -223,7 +223,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldFuseSeveralTypesAndOutputs() {
+    void fusesSeveralTypesAndOutputs() {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
         Expression.Value y = builder.input(DType.F64);
@@ -248,7 +248,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldTellLoopsThatTheJvmWouldNotCompile() {
+    void recognisesLoopsThatTheJvmWouldNotCompile() {
         for (Opcode opcode : Opcode.values()) {
             if (opcode != Opcode.CAST && opcode.computes(DType.F64)) {
                 assertThat(FusedLoop.isCompilable(Expression.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
@@ -264,7 +264,7 @@ class FusedLoopTest {
     }
 
     @Test
-    void shouldRefuseOperandsThatDoNotFit() {
+    void refusesOperandsThatDoNotFit() {
         Expression.Builder builder = new Expression.Builder();
         Expression.Value x = builder.input(DType.F32);
         Expression.Value y = builder.input(DType.F64);
@@ -272,6 +272,15 @@ class FusedLoopTest {
                 .withMessageContaining("ADD");
         assertThatIllegalArgumentException().isThrownBy(() -> builder.apply(Opcode.NEG, x, x))
                 .withMessageContaining("1");
+    }
+
+    @Test
+    void builtExpressionsIgnoreLaterCallsOfTheirBuilder() {
+        Expression.Builder builder = new Expression.Builder();
+        Expression built = builder.output(builder.input(DType.F32)).build();
+        builder.output(builder.input(DType.F64));
+        assertThat(built.inputs()).containsExactly(DType.F32);
+        assertThat(built.outputs()).hasSize(1);
     }
 
     private static int[] vectorBits() {
@@ -286,7 +295,7 @@ class FusedLoopTest {
         launch.runFlat(count);
     }
 
-    /** Memory for the operands of a loop, inputs filled with numbers that matter to the type. */
+    /** Memory for the operands of a loop; inputs are filled with numbers that are critical for the type. */
     private final class Operands {
         final FusedLoop loop;
         final long[] addresses;
@@ -296,11 +305,11 @@ class FusedLoopTest {
             Expression expression = loop.expression();
             addresses = new long[expression.operands()];
             for (int k = 0; k < addresses.length; k++) {
-                boolean isInput = k < expression.inputs().size();
+                boolean read = k < expression.inputs().size();
                 DType type = expression.operand(k);
-                int elements = isInput ? inputElements : outputElements;
+                int elements = read ? inputElements : outputElements;
                 addresses[k] = arena.allocate(Math.max(1, (long) elements * type.bytes()), 64).address();
-                if (isInput) {
+                if (read) {
                     ScalarOracle.fill(type, addresses[k], elements, new SplittableRandom(k));
                 }
             }
@@ -318,7 +327,7 @@ class FusedLoopTest {
             launch().runFlat(count);
         }
 
-        /** The elements' bits, with one NaN for all. */
+        /** Returns the elements' bits; all NaNs count as one. */
         long[] bits(int k, int count) {
             DType type = loop.expression().operand(k);
             long[] bits = new long[count];
@@ -350,7 +359,9 @@ class FusedLoopTest {
         }
     }
 
-    /** Two inputs of random strides, some reversed, permuted or broadcast, and an output that is dense or permuted. */
+    /**
+     * Two inputs with random strides, some reversed, permuted or broadcast, and an output that is dense or permuted.
+     */
     private final class StridedCase {
         private final FusedLoop loop;
         private final long[] shape;

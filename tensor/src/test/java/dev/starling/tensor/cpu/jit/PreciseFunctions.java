@@ -4,13 +4,13 @@ import java.math.BigDecimal;
 import java.math.MathContext;
 import java.math.RoundingMode;
 
-/** Functions to 45 digits and more, by their series, for arguments that are doubles. */
+/** Functions with 45 or more digits, by their series, for arguments that are doubles. */
 final class PreciseFunctions {
     private static final MathContext DIGITS = new MathContext(60);
     private static final BigDecimal ONE = BigDecimal.ONE;
     private static final BigDecimal TWO = BigDecimal.TWO;
     private static final BigDecimal LN2 = artanh(ONE.divide(BigDecimal.valueOf(3), DIGITS)).multiply(TWO, DIGITS);
-    /** So many digits that those of the greatest double's remainder are right. */
+    /** Enough digits for the remainder of the largest double to be exact. */
     private static final BigDecimal PI = pi(new MathContext(420));
 
     private PreciseFunctions() { }
@@ -55,7 +55,7 @@ final class PreciseFunctions {
         return n < 0 ? power.divide(TWO.pow(-n), DIGITS) : power.multiply(TWO.pow(n), DIGITS);
     }
 
-    /** By its series: |x| up to 0.4. */
+    /** By its series, for |x| up to 0.4. */
     private static BigDecimal artanh(BigDecimal x) {
         BigDecimal square = x.multiply(x, DIGITS);
         BigDecimal power = x;
@@ -120,7 +120,7 @@ final class PreciseFunctions {
         return sin(x).divide(cos(x), DIGITS);
     }
 
-    /** The angle of a point, by one step from a double's precision. */
+    /** The angle of a point, by one refinement of the result in double precision. */
     static BigDecimal atan2(BigDecimal y, BigDecimal x) {
         if (y.signum() == 0 && x.signum() > 0) {
             return BigDecimal.ZERO;
@@ -202,7 +202,7 @@ final class PreciseFunctions {
         return x.max(BigDecimal.ZERO).add(log1p(exp(x.abs().negate())), DIGITS);
     }
 
-    /** Maclaurin's series: it alternates, and loses some 15 digits up to 6. */
+    /** Maclaurin's series. It alternates, and loses some 15 digits for |x| up to 6. */
     static BigDecimal erf(BigDecimal x) {
         if (x.abs().compareTo(BigDecimal.valueOf(6)) > 0) {
             return BigDecimal.valueOf(x.signum());

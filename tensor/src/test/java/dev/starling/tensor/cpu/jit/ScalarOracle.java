@@ -9,7 +9,7 @@ import java.math.MathContext;
 import java.util.Arrays;
 import java.util.SplittableRandom;
 
-/** What opcodes mean, in plain double or long arithmetic, and how far a result may be from that. */
+/** The definition of opcodes in plain double or long arithmetic, and the tolerance of their results. */
 final class ScalarOracle {
     static final float[] SPECIAL = {0f, -0f, 1f, -1f, Float.NaN, Float.POSITIVE_INFINITY,
             Float.NEGATIVE_INFINITY, 1e-40f,
@@ -56,7 +56,7 @@ final class ScalarOracle {
         };
     }
 
-    /** Checks the output element, whose address is the last, against the inputs' at the other addresses. */
+    /** Checks the element at the last address, the output, against the inputs at the other addresses. */
     static void check(Opcode opcode, Expression expression, long[] at) {
         DType type = expression.inputs().getLast();
         DType result = expression.outputs().getFirst().type();
@@ -76,7 +76,7 @@ final class ScalarOracle {
         }
         if (opcode.name().endsWith("_GRADIENT") && type != DType.F64
                 && (Math.abs(in[0]) > 1e9 || Math.abs(in[1]) > 1e9)) {
-            return; // Squares of these leave the range of f32 on the way.
+            return; // Squares of these numbers overflow f32.
         }
         double exact = floating(opcode, type, in);
         double actual = HostMemory.getDouble(result, out);
@@ -86,8 +86,8 @@ final class ScalarOracle {
         }
         double expected = rounded(type, exact);
         if (Double.isNaN(expected) || Double.isInfinite(expected)) {
-            boolean isEdge = Double.isInfinite(expected) && Math.abs(actual) > 0.9999 * greatest(type);
-            assertThat(Double.valueOf(isEdge ? expected : actual)).as("%s %s", opcode, Arrays.toString(in))
+            boolean edge = Double.isInfinite(expected) && Math.abs(actual) > 0.9999 * largest(type);
+            assertThat(Double.valueOf(edge ? expected : actual)).as("%s %s", opcode, Arrays.toString(in))
                     .isEqualTo(Double.valueOf(expected));
             return;
         }
@@ -97,7 +97,7 @@ final class ScalarOracle {
                 actual, exact, error / ulp(type, exact)).isTrue();
     }
 
-    private static double greatest(DType type) {
+    private static double largest(DType type) {
         return switch (type) {
             case F32 -> Float.MAX_VALUE;
             case BF16 -> 0x1.FEp127;
@@ -106,7 +106,7 @@ final class ScalarOracle {
         };
     }
 
-    /** The distance of neighbouring values. */
+    /** Returns the distance between neighbouring values. */
     private static double ulp(DType type, double value) {
         return switch (type) {
             case F64 -> Math.ulp(value);
@@ -124,12 +124,12 @@ final class ScalarOracle {
             case F32 -> single;
             default -> ulp(type, exact) * 0.5 + single;
         };
-        boolean isHalf = type == DType.BF16 || type == DType.F16;
+        boolean half = type == DType.BF16 || type == DType.F16;
         double scale = Math.max(Math.abs(in[0]), 1) * (in.length > 1 ? Math.max(Math.abs(in[1]), 1) : 1);
         double step = type == DType.F64 ? 0x1p-52 : 0x1p-23;
         return switch (opcode) {
             case MAXIMUM, MINIMUM, NEG, ABS, SIGN, FLOOR, CEIL, TRUNC, ROUND, RELU, WHERE, CLAMP, RELU_GRADIENT -> 0;
-            case ADD, SUB, MUL, DIV, SQUARE, SQRT, RECIPROCAL -> isHalf ? unit : 0.500001 * unit;
+            case ADD, SUB, MUL, DIV, SQUARE, SQRT, RECIPROCAL -> half ? unit : 0.500001 * unit;
             case AFFINE, SIGMOID_GRADIENT, TANH_GRADIENT -> 4 * unit + 2 * step * scale * Math.max(1, Math.abs(in[0]));
             case FMA -> unit;
             case GELU, GELU_TANH, SILU -> 4 * unit + 2 * step * Math.abs(in[0]);
@@ -237,7 +237,7 @@ final class ScalarOracle {
         return 0.5 * (1 + erf(x * Math.sqrt(0.5)));
     }
 
-    /** Maclaurin's series in 60 digits: it alternates, and loses some 15 of them up to 6. */
+    /** Maclaurin's series with 60 digits. It alternates, and loses some 15 of them for |x| up to 6. */
     static double erf(double x) {
         if (Double.isNaN(x) || Math.abs(x) > 6) {
             return Double.isNaN(x) ? x : Math.signum(x);
@@ -257,7 +257,7 @@ final class ScalarOracle {
         return r != 0 && r < 0 != b < 0 ? r + b : r;
     }
 
-    /** As C has it: 1 to any power and -1 to an infinite one are 1, where Java has NaN. */
+    /** Special cases as in C: 1 to any power and -1 to an infinite power are 1, where Java returns NaN. */
     private static double pow(double a, double b) {
         return a == 1 || a == -1 && Double.isInfinite(b) ? 1 : StrictMath.pow(a, b);
     }

@@ -1,12 +1,12 @@
 package dev.starling.tensor.cpu.jit;
 
-/** Lets tests run the loops over vectors before they are compiled, when short arrays would only see the other ones. */
+/** Makes tests run vector loops before they are compiled; otherwise short arrays would reach the scalar loops only. */
 public final class WarmKernels {
     private WarmKernels() {
     }
 
-    /** From now on kernels use vectors at once, or warm up as usual. */
-    public static void start(boolean vectorsAtOnce) {
-        TieredKernel.vectorsAtOnce = vectorsAtOnce;
+    /** Sets whether kernels use vectors immediately or warm up as usual. */
+    public static void start(boolean vectorsImmediately) {
+        TieredKernel.vectorsImmediately = vectorsImmediately;
     }
 }

@@ -10,8 +10,8 @@ import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
 
 /**
- * Asks oneDNN, without our detours, for the example of one {@link OneDnnFault}, in a process of its own. Prints
- * {@code PRESENT} or {@code GONE} and the first difference; a process that prints neither was ended by the fault.
+ * Runs the example of one {@link OneDnnFault} by oneDNN directly, in a process of its own. Prints {@code PRESENT} or
+ * {@code GONE} and the first difference; a process that prints neither was ended by the fault.
  */
 final class ConvFaultProbe {
     private static final int TIMES = 32;
@@ -32,8 +32,8 @@ final class ConvFaultProbe {
      *
      * @param x shape of the images
      * @param weight shape of the weight
-     * @param geometry how it moves
-     * @param bias whether the forward pass adds one
+     * @param geometry the kernel's geometry
+     * @param bias whether the forward pass adds a bias
      */
     record Example(Shape x, Shape weight, Geometry geometry, boolean bias) {
         ConvolutionShape shape() {
@@ -114,7 +114,7 @@ final class ConvFaultProbe {
         return null;
     }
 
-    /** Steps beyond this image's size say the same whatever their size; the reference refuses those of 31 bits. */
+    /** Steps beyond the image's size are equivalent whatever their size; the reference refuses those of 31 bits. */
     static Tensor reference(Example example, Tensor x, Tensor w, Tensor b) {
         boolean huge = example.geometry().stride()[0] > NEAR;
         Conv conv = new Conv(huge ? Geometry.of(2, NEAR, NEAR, 1, 1) : example.geometry(), Epilogue.NONE);
@@ -134,7 +134,7 @@ final class ConvFaultProbe {
         return Tensor.of(values, shape.dims()).to(dtype);
     }
 
-    /** Has a primitive fail, then creates a right one: on the same thread, and as callers do. */
+    /** Makes a primitive fail, then creates a correct one: on the same thread, and the way callers do. */
     private static String stickyError() {
         try {
             run(example(OneDnnFault.STICKY_ERROR).shape());

@@ -24,12 +24,15 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Whether oneDNN still has its known faults on this processor, and that our results are right all the same. */
+/**
+ * Reports whether oneDNN still has its known faults on this processor, and tests that our results are correct
+ * regardless.
+ */
 class ConvFaultsTest {
     @ParameterizedTest
     @EnumSource(OneDnnFault.class)
     @Timeout(120)
-    void shouldTellWhetherOneDnnHasTheFaultOnThisProcessor(OneDnnFault fault, TestReporter reporter)
+    void reportsWhetherOneDnnHasTheFaultOnThisProcessor(OneDnnFault fault, TestReporter reporter)
             throws Exception {
         assumeTrue(OneDnn.has(fault.isa()), () -> fault + " was observed on " + fault.isa()
             + ", which this processor lacks: " + OneDnn.description());
@@ -54,19 +57,19 @@ class ConvFaultsTest {
 
     @ParameterizedTest
     @EnumSource(OneDnnFault.class)
-    void shouldNameTheGeometryOfItsExample(OneDnnFault fault) {
+    void namesTheGeometryOfItsExample(OneDnnFault fault) {
         ConvolutionShape shape = ConvFaultProbe.example(fault).shape();
         for (ElementType type : fault.types()) {
-            assertThat(fault.strikes(type, fault.pass(), shape)).isEqualTo(fault != OneDnnFault.STICKY_ERROR);
+            assertThat(fault.affects(type, fault.pass(), shape)).isEqualTo(fault != OneDnnFault.STICKY_ERROR);
         }
-        assertThat(fault.strikes(ElementType.S8, fault.pass(), shape)).isFalse();
-        assertThat(fault.strikes(ElementType.F32, Pass.DATA, shape)).isFalse();
+        assertThat(fault.affects(ElementType.S8, fault.pass(), shape)).isFalse();
+        assertThat(fault.affects(ElementType.F32, Pass.DATA, shape)).isFalse();
     }
 
     @ParameterizedTest
     @EnumSource(value = OneDnnFault.class, mode = EnumSource.Mode.EXCLUDE,
         names = {"CRASH_ON_HUGE_STEPS", "OVERRUN_ON_STRIDED_POINTS", "STICKY_ERROR"})
-    void shouldComputeTheExampleRight(OneDnnFault fault) {
+    void computesTheExampleCorrectly(OneDnnFault fault) {
         Example example = ConvFaultProbe.example(fault);
         for (DType dtype : List.of(DType.F32, DType.BF16, DType.F16)) {
             Tensor x = ConvFaultProbe.operand(example.x(), dtype);
@@ -83,7 +86,7 @@ class ConvFaultsTest {
     }
 
     @Test
-    void shouldComputeStridedPointsAsPointsOfEveryStridethPixel() {
+    void computesStridedPointsAsPointsOfEveryStridethPixel() {
         Example example = ConvFaultProbe.example(OneDnnFault.OVERRUN_ON_STRIDED_POINTS);
         Tensor x = ConvFaultProbe.operand(example.x(), DType.F32);
         Tensor g = ConvFaultProbe.operand(Shape.of(example.shape().destinationDims(4)), DType.F32);
@@ -95,7 +98,7 @@ class ConvFaultsTest {
 
     @ParameterizedTest
     @EnumSource(value = OneDnnFault.class, names = {"CRASH_ON_HUGE_STEPS", "STICKY_ERROR"})
-    void shouldRefuseStepsOfThirtyOneBits(OneDnnFault fault) {
+    void refusesGeometriesOfThirtyOneBits(OneDnnFault fault) {
         Example example = ConvFaultProbe.example(fault);
         Tensor x = ConvFaultProbe.operand(example.x(), DType.F32);
         Tensor w = ConvFaultProbe.operand(example.weight(), DType.F32);
@@ -105,7 +108,7 @@ class ConvFaultsTest {
     }
 
     @Test
-    void shouldCreatePrimitivesAfterOneThatFailed() throws Exception {
+    void createsPrimitivesAfterOneThatFailed() throws Exception {
         assumeTrue(OneDnn.available());
         Throwable[] failed = new Throwable[1];
         Thread thread = new Thread(() -> {

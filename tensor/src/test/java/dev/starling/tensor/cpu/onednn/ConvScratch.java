@@ -9,10 +9,10 @@ public final class ConvScratch {
     private ConvScratch() {
     }
 
-    /** Fills it with NaN, so that a kernel which reads what it has not written cannot pass. */
+    /** Fills the memory with NaN, so that a kernel that reads what it has not written fails its test. */
     public static void poison() {
         if (OneDnn.available()) {
-            try (Session session = Session.borrow()) {
+            try (Session session = Session.acquire()) {
                 for (Session.Use use : Session.Use.values()) {
                     HostMemory.ALL.asSlice(session.memory(use, BYTES), BYTES).fill((byte) -1);
                 }

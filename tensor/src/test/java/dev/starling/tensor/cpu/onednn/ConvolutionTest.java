@@ -36,7 +36,7 @@ class ConvolutionTest {
         "3, 2, 3, 5, 1, 5, 3, 1, 1, 1",
         "3, 2, 4, 8, 2, 6, 2, 2, 0, 1",
         "2, 2, 3, 4, 1, 3, 3, 1, 0, 1"})
-    void shouldAgreeWithPlainLoops(int spatial, long batch, long in, long out, long groups, long size, long kernel,
+    void agreesWithPlainLoops(int spatial, long batch, long in, long out, long groups, long size, long kernel,
                                    long stride, long pad, long dilation) {
         ConvolutionShape shape = shape(spatial, batch, in, out, groups, size, kernel, stride, pad, dilation);
         for (int layouts = 0; layouts < 8; layouts++) {
@@ -51,7 +51,7 @@ class ConvolutionTest {
     }
 
     @Test
-    void shouldAgreeWithPlainLoopsOnRandomShapes() {
+    void agreesWithPlainLoopsOnRandomShapes() {
         Random random = new Random(7);
         for (int i = 0; i < 60; i++) {
             long groups = random.nextInt(4) == 0 ? 1 + random.nextInt(4) : 1;
@@ -66,7 +66,7 @@ class ConvolutionTest {
     }
 
     @Test
-    void shouldTreatEachSpatialDimensionOnItsOwn() {
+    void treatsEachSpatialDimensionOnItsOwn() {
         ConvolutionShape shape = new ConvolutionShape(3, 4, 6, 2, new long[] {9, 5}, new long[] {4, 7},
             new long[] {3, 2}, new long[] {2, 1}, new long[] {2, 1}, new long[] {1, 2}, new long[] {1, 1});
         check(shape, 0, true);
@@ -75,7 +75,7 @@ class ConvolutionTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2})
-    void shouldConvolveBf16WhereTheProcessorCan(int threads) {
+    void convolvesBf16WhereTheProcessorCan(int threads) {
         if (!OneDnn.supports(ElementType.BF16)) {
             return;
         }
@@ -114,14 +114,14 @@ class ConvolutionTest {
     }
 
     @Test
-    void shouldRefuseSizesThatDoNotFit() {
+    void refusesSizesThatDoNotFit() {
         assertThatThrownBy(() -> new ConvolutionShape(1, 3, 4, 2, new long[] {4}, new long[] {4}, new long[] {1},
             new long[] {1}, new long[] {1}, new long[] {0}, new long[] {0})).hasMessageContaining("groups 2");
         assertThatThrownBy(() -> new ConvolutionShape(1, 3, 4, 1, new long[] {4}, new long[] {4}, new long[] {3},
             new long[] {1}, new long[] {1}, new long[] {0}, new long[] {0})).hasMessageContaining("output size 2");
     }
 
-    /** {@code layouts}: bits say whether source, weights, destination are channels last. */
+    /** {@code layouts} has a bit each for source, weights and destination: whether it is channels-last. */
     private static void check(ConvolutionShape shape, int layouts, boolean bias) {
         try (Arena arena = Arena.ofConfined()) {
             Naive naive = new Naive(shape, strides(shape.sourceDims(shape.batch()), (layouts & 1) != 0),
@@ -191,7 +191,7 @@ class ConvolutionTest {
         return strides;
     }
 
-    /** A convolution by loops in double precision over all pairs of elements that meet. */
+    /** A convolution by loops in double precision over all contributing pairs of elements. */
     private static final class Naive {
         final ConvolutionShape shape;
         final long[] sourceStrides;

@@ -5,7 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Random;
 
-/** Off-heap single-precision numbers of a test, with or without values. */
+/** Off-heap single-precision numbers of a test, initialised or not. */
 record Floats(MemorySegment memory) {
     static Floats random(Arena arena, long count, long seed) {
         Random random = new Random(seed);
@@ -36,7 +36,7 @@ record Floats(MemorySegment memory) {
         memory.setAtIndex(ValueLayout.JAVA_FLOAT, index, value);
     }
 
-    /** These numbers rounded to bfloat16, to nearest even. */
+    /** Returns these numbers rounded to bfloat16, to nearest even. */
     MemorySegment toBf16(Arena arena) {
         long count = memory.byteSize() / 4;
         MemorySegment half = arena.allocate(count * 2, 64);

@@ -23,7 +23,7 @@ class MatmulTest {
     @ParameterizedTest
     @CsvSource({"1,1,1", "1,7,3", "5,1,9", "3,4,1", "1,1,64", "1,33,17", "17,15,31", "16,16,16", "64,65,63",
         "128,10,256", "200,300,150", "513,129,257"})
-    void shouldMultiplyWithAnyTransposition(long m, long n, long k) {
+    void multipliesWithAnyTransposition(long m, long n, long k) {
         for (int layout = 0; layout < 4; layout++) {
             for (int threads = 1; threads <= 3; threads++) {
                 check(m, n, k, (layout & 1) != 0, (layout & 2) != 0, 0, threads);
@@ -32,7 +32,7 @@ class MatmulTest {
         }
     }
 
-    /** {@code gap} elements between rows of every matrix. */
+    /** There are {@code gap} elements between the rows of every matrix. */
     private static void check(long m, long n, long k, boolean leftTransposed, boolean rightTransposed, long gap,
                               int threads) {
         try (Arena arena = Arena.ofConfined()) {
@@ -72,7 +72,7 @@ class MatmulTest {
 
     @ParameterizedTest
     @CsvSource({"1,2,3,2,2,2", "4,1,5,6,7,8", "3,4,20,30,40,50", "2,3,1,9,1,1", "2,2,2,2,2,1", "8,2,64,64,64,64"})
-    void shouldRepeatOperandsOverBatchDimensions(long b0, long b1, long m, long n, long k, long seed) {
+    void repeatsOperandsOverBatchDimensions(long b0, long b1, long m, long n, long k, long seed) {
         for (int repeat = 0; repeat < 16; repeat++) {
             try (Arena arena = Arena.ofConfined()) {
                 long[] left = batchStrides(repeat, b0, b1, m * k);
@@ -110,7 +110,7 @@ class MatmulTest {
     }
 
     @Test
-    void shouldAccumulate() {
+    void accumulates() {
         try (Arena arena = Arena.ofConfined()) {
             long m = 9;
             long n = 21;
@@ -133,7 +133,7 @@ class MatmulTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void shouldMultiplyBf16WhereTheProcessorCan(boolean toBf16) {
+    void multipliesBf16WhereTheProcessorCan(boolean toBf16) {
         if (!OneDnn.supports(ElementType.BF16)) {
             return;
         }
@@ -161,7 +161,7 @@ class MatmulTest {
     }
 
     @Test
-    void shouldGiveTheSameBitsToThreadsThatCallAtOnce() throws Exception {
+    void givesTheSameBitsToConcurrentCallers() throws Exception {
         try (Arena arena = Arena.ofShared(); ExecutorService threads = Executors.newFixedThreadPool(4)) {
             List<Callable<Long>> calls = new ArrayList<>();
             for (int t = 0; t < 16; t++) {
@@ -190,7 +190,7 @@ class MatmulTest {
     }
 
     @Test
-    void shouldRefuseWhatNeedsACopyOrIsEmpty() {
+    void refusesWhatNeedsACopyOrIsEmpty() {
         assertThat(Matmul.accepts(4, 4, 8, 2)).isFalse();
         assertThat(Matmul.accepts(4, 4, 0, 1)).isFalse();
         assertThat(Matmul.accepts(4, 1, 8, 2)).isTrue();

@@ -4,10 +4,10 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 
 /**
- * A reduction's operand with as few dimensions as its layout allows, outermost (greatest stride) first: sizes 1
- * dropped, neighbours of one kind merged.
+ * A reduction's operand with as few dimensions as its layout allows, outermost (largest stride) first: dimensions of
+ * size 1 are dropped, and adjacent ones of the same kind (reduced or kept) are merged.
  */
-final class Folded {
+final class ReducedLayout {
     int rank;
     final long[] size;
     final long[] stride;
@@ -15,7 +15,7 @@ final class Folded {
     /** The stride in the result; 0 for reduced dimensions. */
     final long[] outStride;
 
-    private Folded(int capacity) {
+    private ReducedLayout(int capacity) {
         size = new long[capacity];
         stride = new long[capacity];
         reduced = new boolean[capacity];
@@ -23,9 +23,9 @@ final class Folded {
     }
 
     /** Returns the folded form of {@code x}, or {@code null} if it has strides of 0 or less. */
-    static Folded of(Tensor x, Axes axes) {
+    static ReducedLayout of(Tensor x, Axes axes) {
         int n = x.rank();
-        Folded f = new Folded(n);
+        ReducedLayout f = new ReducedLayout(n);
         long out = 1;
         for (int i = n - 1; i >= 0; i--) {
             boolean reduce = axes.contains(i);
@@ -76,7 +76,7 @@ final class Folded {
         rank = rank == 0 ? 0 : to + 1;
     }
 
-    /** Returns the product of the sizes of outer dimensions (all but the last {@code inner}) of a kind. */
+    /** Returns the product of the sizes of the outer dimensions (all but the last {@code inner}) of one kind. */
     long count(boolean reduce, int inner) {
         long n = 1;
         for (int i = 0; i < rank - inner; i++) {
@@ -86,7 +86,8 @@ final class Folded {
     }
 
     /**
-     * Returns the offset, in strides or in result strides, of element {@code index} of the outer dimensions of a kind.
+     * Returns the offset, by strides or by result strides, of element {@code index} of the outer dimensions of one
+     * kind.
      */
     long offset(long index, boolean reduce, int inner, boolean result) {
         long offset = 0;
