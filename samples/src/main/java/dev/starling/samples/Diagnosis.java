@@ -10,36 +10,41 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Things looked at side by side, each for no longer than its deadline: one that hangs keeps nobody waiting. */
-final class Examination {
-    private final List<Look> looks = new ArrayList<>();
+/** Checks that run concurrently, each with a deadline, so that a check that hangs does not delay the report. */
+final class Diagnosis {
+    private final List<Check> checks = new ArrayList<>();
 
-    private record Look(String subject, Duration atMost, String remedy, long begunNs, FutureTask<List<Finding>> task) {
+    private record Check(String subject, Duration timeout, String remedy, long startNs,
+            FutureTask<List<Finding>> task) {
     }
 
     /**
-     * Begins to look at something, in a thread of its own, which ends with the process if it hangs.
+     * Starts a check in a thread of its own. A check that hangs ends with the process.
      *
-     * @param remedy for what takes too long
+     * @param remedy for a check that does not finish in time
      */
-    void begin(String subject, Duration atMost, String remedy, Callable<List<Finding>> look) {
-        FutureTask<List<Finding>> task = new FutureTask<>(look);
-        looks.add(new Look(subject, atMost, remedy, System.nanoTime(), task));
+    void start(String subject, Duration timeout, String remedy, Callable<List<Finding>> check) {
+        FutureTask<List<Finding>> task = new FutureTask<>(check);
+        checks.add(new Check(subject, timeout, remedy, System.nanoTime(), task));
         Thread.ofPlatform().daemon().name("starling-doctor-" + subject).start(task);
     }
 
-    /** Returns what was found, in the order in which it was begun; a note for each thing that took too long. */
+    /**
+     * Returns the findings of all checks in the order in which they were started, with a note for each unfinished
+     * check.
+     */
     List<Finding> findings() {
         List<Finding> findings = new ArrayList<>();
-        for (Look look : looks) {
-            long leftNs = look.atMost.toNanos() - (System.nanoTime() - look.begunNs);
+        for (Check check : checks) {
+            long leftNs = check.timeout.toNanos() - (System.nanoTime() - check.startNs);
             try {
-                findings.addAll(look.task.get(Math.max(0, leftNs), TimeUnit.NANOSECONDS));
+                findings.addAll(check.task.get(Math.max(0, leftNs), TimeUnit.NANOSECONDS));
             } catch (TimeoutException e) {
-                findings.add(new Finding(look.subject, Verdict.NOTE, "not known: no answer within "
-                        + look.atMost.toMillis() + " ms", look.remedy));
+                findings.add(new Finding(check.subject, Verdict.NOTE, "unknown: the check did not finish within "
+                        + check.timeout.toMillis() + " ms", check.remedy));
             } catch (ExecutionException e) {
-                throw new IllegalStateException(look.subject + " cannot be looked at: " + e.getCause(), e.getCause());
+                throw new IllegalStateException("the check of " + check.subject + " failed: " + e.getCause(),
+                        e.getCause());
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 return findings;
