@@ -1,4 +1,4 @@
-/** What a newcomer runs: the samples behind the {@code starling} command. */
+/** The samples behind the {@code starling} command. */
 module dev.starling.samples {
     requires dev.starling.distributed;
     requires info.picocli;

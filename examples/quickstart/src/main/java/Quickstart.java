@@ -6,7 +6,7 @@ import dev.starling.nn.optim.*;
 import dev.starling.nn.train.*;
 import dev.starling.tensor.*;
 
-/** Points on two entangled spirals, each with the number of its spiral. */
+/** Returns points on two interleaved spirals; the class of a point is the number of its spiral. */
 TensorDataset spirals(int points, Generator random) {
     Tensor spiral = random.integers(0, 2, points);
     Tensor radius = random.uniform(points);
@@ -18,10 +18,10 @@ void main() {
     Generator random = Generator.seeded(42);
     Sequential model = Sequential.of(Linear.of(2, 64, random), new Relu(),
             Linear.of(64, 64, random), new Relu(), Linear.of(64, 2, random));
-    try (DataLoader seen = DataLoader.of(spirals(4000, random)).batchSize(50).shuffle().build();
-            DataLoader unseen = DataLoader.of(spirals(1000, random)).batchSize(1000).build()) {
+    try (DataLoader train = DataLoader.of(spirals(4000, random)).batchSize(50).shuffle().build();
+            DataLoader test = DataLoader.of(spirals(1000, random)).batchSize(1000).build()) {
         Trainer.of(model, Loss.crossEntropy(), Adam.over(model).rate(0.005).build())
-                .data(seen).heldOut(unseen).metrics(Metric.accuracy()).epochs(15).build()
+                .data(train).heldOut(test).metrics(Metric.accuracy()).epochs(15).build()
                 .run().epochs().forEach(epoch -> IO.println(epoch.heldOut()));
     }
 }

@@ -7,7 +7,7 @@ import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
 
-/** Looks for NaN. */
+/** Checks recorded results and gradients for NaN. */
 final class Anomaly {
     private Anomaly() {
     }
@@ -23,8 +23,8 @@ final class Anomaly {
         });
         if (nan) {
             List<Spec> specs = Arrays.stream(inputs).map(Tensor::spec).toList();
-            throw new TensorException(TensorException.Problem.ANOMALY, op, specs, "its " + what + " holds NaN",
-                    "look at its operands: a division by 0, a logarithm of a negative number, an overflow before it");
+            throw new TensorException(TensorException.Problem.ANOMALY, op, specs, "its " + what + " contains NaN",
+                    "check its operands for a division by 0, a logarithm of a negative number or an earlier overflow");
         }
     }
 }

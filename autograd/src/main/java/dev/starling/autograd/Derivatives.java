@@ -12,11 +12,11 @@ public final class Derivatives {
     private Derivatives() {
     }
 
-    /** Returns the gradient of a function with one element. */
+    /** Returns the gradient of {@code f} at {@code x}. The result of {@code f} must have one element. */
     public static Tensor gradient(Function<Tensor, Tensor> f, Tensor x) {
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> f.apply(x));
-        return or0(tape.backward(y).get(x), x);
+        return orZeros(tape.backward(y).get(x), x);
     }
 
     /**
@@ -26,7 +26,7 @@ public final class Derivatives {
     public static Tensor vjp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> f.apply(x));
-        return or0(tape.backward(y, v).get(x), x);
+        return orZeros(tape.backward(y, v).get(x), x);
     }
 
     /**
@@ -38,31 +38,31 @@ public final class Derivatives {
         Tensor y = inner.record(() -> f.apply(x));
         Tensor u = y.zerosLike();
         Tape outer = new Tape().watch(u);
-        Tensor product = outer.record(() -> or0(inner.backward(y, u).get(x), x));
-        return outer.depends(product) ? or0(outer.backward(product, v).get(u), u) : u;
+        Tensor product = outer.record(() -> orZeros(inner.backward(y, u).get(x), x));
+        return outer.depends(product) ? orZeros(outer.backward(product, v).get(u), u) : u;
     }
 
-    /** Returns the Hessian-vector product {@code Hv} of a function with one element. */
+    /** Returns the Hessian-vector product {@code Hv} of a function whose result has one element. */
     public static Tensor hvp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape tape = new Tape().watch(x);
         Tensor slope = tape.record(() -> {
             Tensor y = f.apply(x);
-            return or0(tape.backward(y).get(x), x).mul(v).sum();
+            return orZeros(tape.backward(y).get(x), x).mul(v).sum();
         });
-        return tape.depends(slope) ? or0(tape.backward(slope).get(x), x) : x.zerosLike();
+        return tape.depends(slope) ? orZeros(tape.backward(slope).get(x), x) : x.zerosLike();
     }
 
-    /** Returns the Jacobian {@code [*f(x), *x]}, a row at a time. */
+    /** Returns the Jacobian {@code [*f(x), *x]}, computed one row at a time. */
     public static Tensor jacobian(Function<Tensor, Tensor> f, Tensor x) {
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> f.apply(x));
         return rows(tape, y, x);
     }
 
-    /** Returns the Hessian {@code [*x, *x]} of a function with one element. */
+    /** Returns the Hessian {@code [*x, *x]} of a function whose result has one element. */
     public static Tensor hessian(Function<Tensor, Tensor> f, Tensor x) {
         Tape tape = new Tape().watch(x);
-        Tensor slope = tape.record(() -> or0(tape.backward(f.apply(x)).get(x), x));
+        Tensor slope = tape.record(() -> orZeros(tape.backward(f.apply(x)).get(x), x));
         return rows(tape, slope, x);
     }
 
@@ -72,12 +72,12 @@ public final class Derivatives {
         for (int i = 0; i < n; i++) {
             Tensor unit = Creation.arange(
                     new Spec(y.dtype(), Shape.of(n), y.device()), -i, 1).eq(0).to(y.dtype());
-            rows[i] = tape.depends(y) ? or0(tape.backward(y, unit.reshape(y.shape())).get(x), x) : x.zerosLike();
+            rows[i] = tape.depends(y) ? orZeros(tape.backward(y, unit.reshape(y.shape())).get(x), x) : x.zerosLike();
         }
         return Shaping.stack(0, rows).reshape(y.shape().concat(x.shape()));
     }
 
-    private static Tensor or0(Tensor gradient, Tensor x) {
+    private static Tensor orZeros(Tensor gradient, Tensor x) {
         return gradient == null ? x.zerosLike() : gradient;
     }
 }

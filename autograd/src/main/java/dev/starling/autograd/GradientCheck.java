@@ -23,21 +23,21 @@ public final class GradientCheck {
     /**
      * The outcome for one direction.
      *
-     * @param analytic the derivative by the tape
+     * @param analytic the derivative computed by the tape
      * @param numeric the derivative by finite differences
-     * @param tolerance relative to {@code max(1, |numeric|)}
+     * @param tolerance allowed difference, relative to {@code max(1, |numeric|)}
      */
     public record Result(double analytic, double numeric, double tolerance) {
-        /** Tells whether both agree; NaN never does. */
+        /** Returns whether the two derivatives agree within the tolerance. NaN never agrees. */
         public boolean passes() {
             return Math.abs(analytic - numeric) <= tolerance * Math.max(1, Math.abs(numeric));
         }
     }
 
     /**
-     * Checks the first and second derivative of {@code f} at f64 {@code inputs}.
+     * Checks the first and second derivatives of {@code f} at f64 {@code inputs}.
      *
-     * @throws TensorException if analytic and numeric derivative differ
+     * @throws TensorException if an analytic and a numeric derivative differ
      */
     public static void check(Function<Tensor[], Tensor> f, Tensor... inputs) {
         require(firstOrder(f, 1, inputs), "first", inputs);
@@ -47,13 +47,13 @@ public final class GradientCheck {
     /**
      * Checks the first derivative of {@code f} at f64 {@code inputs}.
      *
-     * @throws TensorException if analytic and numeric derivative differ
+     * @throws TensorException if the analytic and the numeric derivative differ
      */
     public static void checkFirst(Function<Tensor[], Tensor> f, Tensor... inputs) {
         require(firstOrder(f, 1, inputs), "first", inputs);
     }
 
-    /** Compares the first derivative along the direction that {@code seed} chooses. */
+    /** Compares the first derivative along a direction drawn from {@code seed}. */
     public static Result firstOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
         requireDoubles(inputs);
         SplittableRandom random = new SplittableRandom(seed);
@@ -69,12 +69,12 @@ public final class GradientCheck {
                 analytic += gi == null ? 0 : gi.mul(v[i]).sum().item();
             }
         }
-        double up = f.apply(moved(inputs, v, STEP)).mul(u).sum().item();
-        double down = f.apply(moved(inputs, v, -STEP)).mul(u).sum().item();
+        double up = f.apply(shifted(inputs, v, STEP)).mul(u).sum().item();
+        double down = f.apply(shifted(inputs, v, -STEP)).mul(u).sum().item();
         return new Result(analytic, (up - down) / (2 * STEP), FIRST_ORDER);
     }
 
-    /** Compares the derivative of the gradient along the direction that {@code seed} chooses. */
+    /** Compares the derivative of the gradient along a direction drawn from {@code seed}. */
     public static Result secondOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
         requireDoubles(inputs);
         SplittableRandom random = new SplittableRandom(seed);
@@ -101,7 +101,7 @@ public final class GradientCheck {
             throw new TensorException(TensorException.Problem.ARGUMENT, "gradientCheck",
                     java.util.Arrays.stream(inputs).map(Tensor::spec).toList(),
                     order + " derivative: analytic " + result.analytic + " ≠ numeric " + result.numeric,
-                    "look at the vjp of the operations used, or move inputs away from kinks");
+                    "check the vjp of the operations used, or move the inputs away from points without a derivative");
         }
     }
 
@@ -128,7 +128,7 @@ public final class GradientCheck {
         return Tensor.of(values, shape.count()).reshape(shape).to(like.device());
     }
 
-    private static Tensor[] moved(Tensor[] inputs, Tensor[] directions, double step) {
+    private static Tensor[] shifted(Tensor[] inputs, Tensor[] directions, double step) {
         Tensor[] x = new Tensor[inputs.length];
         for (int i = 0; i < x.length; i++) {
             x[i] = inputs[i].add(directions[i].mul(step));

@@ -2,15 +2,16 @@ package dev.starling.autograd;
 
 import dev.starling.tensor.Tensor;
 
-/** Receives the gradients of watched tensors while the backward pass still runs. */
+/** Receives the gradients of watched tensors while the backward pass is still running. */
 @FunctionalInterface
 public interface GradientSink {
     /**
-     * Takes a final gradient. Called once for each watched tensor that the result depends on, right after its last
-     * contribution, in an order that depends on the recorded operations alone.
+     * Receives a final gradient. The tape calls this once for each watched tensor that the result depends on, right
+     * after the last contribution to its gradient. The order of the calls depends only on the recorded operations.
      *
      * @param watched the tensor given to {@link Tape#watch}
-     * @param gradient of its shape; the memory is given back after the call, so copy, apply or {@link Tensor#hold} it
+     * @param gradient has the shape of {@code watched}. Its memory is freed after the call: copy it, apply it or
+     *     {@link Tensor#hold} it
      */
     void accept(Tensor watched, Tensor gradient);
 }

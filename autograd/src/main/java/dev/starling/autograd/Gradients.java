@@ -4,7 +4,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
 
-/** The gradients of a scalar with respect to watched tensors. They live in the scope in which they were computed. */
+/** The gradients of a result with respect to watched tensors. They belong to the scope in which they were computed. */
 public final class Gradients {
     private final VariableMap variables;
     private final Tensor[] gradients;
@@ -30,7 +30,7 @@ public final class Gradients {
         if (gradient == null) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "gradient", List.of(watched.spec()),
                     "the result does not depend on this tensor, or the tape did not watch it",
-                    "watch it before recording and use it in a differentiable way");
+                    "call tape.watch() with it before recording, and use it in differentiable operations");
         }
         return gradient;
     }

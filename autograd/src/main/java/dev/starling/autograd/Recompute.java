@@ -10,19 +10,21 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * Gradient checkpointing: keeps only a stage's result and computes what lies between again when gradients are wanted,
- * trading time for memory. (Chen et al., Training deep nets with sublinear memory cost, 2016)
+ * Gradient checkpointing: stores only the result of a stage and recomputes its intermediate results in the backward
+ * pass. This trades time for memory. (Chen et al., Training deep nets with sublinear memory cost, 2016)
  */
 public final class Recompute {
     private Recompute() {
     }
 
     /**
-     * Computes {@code stage(input)} without keeping what lies between. The stage runs again in the backward pass, so it
-     * must compute the same again: draw random numbers from {@code generator} only, and have no effects that add up.
+     * Computes {@code stage(input)} without storing intermediate results. The stage runs again in the backward pass and
+     * must compute the same values again: it may draw random numbers only from {@code generator}, and must have no side
+     * effects that accumulate.
      *
-     * @param stage uses any watched tensors
-     * @param generator what the stage draws from, set back for the second run; may be {@code null}
+     * @param stage may use any watched tensors
+     * @param generator what the stage draws random numbers from, reset to its state at this call for the second run;
+     *     may be {@code null}
      */
     public static Tensor checkpoint(Function<Tensor, Tensor> stage, Tensor input, Generator generator) {
         if (!(Recorder.current() instanceof Tape tape)) {

@@ -18,7 +18,7 @@ import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 
 /**
- * Reverse-mode differentiation: notes the operations that depend on watched tensors and walks them backwards.
+ * Reverse-mode differentiation: records the operations that depend on watched tensors and walks them backwards.
  *
  * <pre>{@code
  * Tape tape = new Tape().watch(w);
@@ -26,7 +26,7 @@ import java.util.function.UnaryOperator;
  * Tensor dw = tape.backward(loss).of(w);
  * }</pre>
  *
- * <p>Confined to one thread; {@link #reset} makes it ready for the next step without allocating anew. Where
+ * <p>A tape is confined to one thread. {@link #reset} prepares it for the next step and keeps its arrays. If
  * {@code backward} runs while a tape records (this one or another), the gradients can be differentiated again.
  */
 public final class Tape implements Recorder {
@@ -45,19 +45,19 @@ public final class Tape implements Recorder {
     private Recorder outer = Recorder.NONE;
     private boolean anomalies;
     private Map<Long, UnaryOperator<Tensor>> hooks;
-    // Scratch of the backward pass, by variable.
+    // Scratch arrays of the backward pass, indexed by variable.
     private Tensor[] gradients = new Tensor[64];
     private int[] firstUse = new int[64];
     private int[] makers = new int[64];
     private int[] uses = new int[64];
-    /** Whether a variable's gradient is the one before the epilogue by which it was made. */
+    /** Whether the gradient of a variable is that before the epilogue of the operation that computed the variable. */
     private boolean[] beforeEpilogue = new boolean[64];
 
-    /** Makes a tape that watches nothing yet. */
+    /** Makes a tape that watches no tensors yet. */
     public Tape() {
     }
 
-    /** Watches tensors: gradients are wanted for them. To be called before they are used. */
+    /** Requests gradients for tensors. Call this before the tensors are used. */
     public Tape watch(Tensor... tensors) {
         for (Tensor t : tensors) {
             watch(t);
@@ -65,7 +65,7 @@ public final class Tape implements Recorder {
         return this;
     }
 
-    /** Watches tensors: gradients are wanted for them. To be called before they are used. */
+    /** Requests gradients for tensors. Call this before the tensors are used. */
     public Tape watch(Iterable<Tensor> tensors) {
         for (Tensor t : tensors) {
             watch(t);
@@ -80,7 +80,7 @@ public final class Tape implements Recorder {
         }
         if (count > 0) {
             throw new TensorException(Problem.ARGUMENT, "watch", List.of(t.spec()),
-                    "tensors are watched before anything is recorded", "watch it on a fresh or reset tape");
+                    "tensors must be watched before anything is recorded", "call reset() first, or use a new tape");
         }
         if (variables.get(t.id()) < 0) {
             if (watchedCount == watched.length) {
@@ -91,7 +91,7 @@ public final class Tape implements Recorder {
         }
     }
 
-    /** Forgets everything recorded, watched and hooked. */
+    /** Removes all recorded operations, watched tensors and hooks. */
     public Tape reset() {
         Arrays.fill(steps, 0, count, null);
         Arrays.fill(inputs, 0, count, null);
@@ -105,13 +105,19 @@ public final class Tape implements Recorder {
         return this;
     }
 
-    /** Looks for NaN in every recorded result and gradient from now on, and throws naming the operation: slow. */
+    /**
+     * From now on checks every recorded result and gradient for NaN and throws an exception that names the operation.
+     * Slow.
+     */
     public Tape detectAnomalies() {
         anomalies = true;
         return this;
     }
 
-    /** Calls {@code hook} with the gradient of {@code tensor} once it is final; what it returns takes its place. */
+    /**
+     * Calls {@code hook} with the gradient of {@code tensor} once it is final. The result of the hook replaces the
+     * gradient.
+     */
     public Tape hook(Tensor tensor, UnaryOperator<Tensor> hook) {
         if (hooks == null) {
             hooks = new HashMap<>();
@@ -120,12 +126,12 @@ public final class Tape implements Recorder {
         return this;
     }
 
-    /** Returns how many operations were recorded. */
+    /** Returns the number of recorded operations. */
     public int size() {
         return count;
     }
 
-    /** Runs {@code body} and records what it does with watched tensors, in addition to what is recorded already. */
+    /** Runs {@code body} and records its operations on watched tensors, after those that are already recorded. */
     public <T> T record(Supplier<T> body) {
         Recorder before = outer;
         outer = Recorder.current() == this ? before : Recorder.current();
@@ -144,14 +150,14 @@ public final class Tape implements Recorder {
     @Override
     public void record(Op op, Tensor[] in, Tensor[] out) {
         if (op.differentiable()) {
-            note(op, in, out);
+            recordIfDependent(op, in, out);
         }
         if (outer != Recorder.NONE) {
             outer.record(op, in, out);
         }
     }
 
-    private void note(Op op, Tensor[] in, Tensor[] out) {
+    private void recordIfDependent(Op op, Tensor[] in, Tensor[] out) {
         boolean depends = false;
         for (Tensor t : in) {
             depends |= variables.get(t.id()) >= 0;
@@ -166,7 +172,7 @@ public final class Tape implements Recorder {
         }
     }
 
-    /** Notes a step with its own gradient; see {@link Recompute}. */
+    /** Records a step that computes its own gradient; see {@link Recompute}. */
     void recordCustom(CustomVjp vjp, Tensor[] in, Tensor[] out) {
         append(vjp, in, out);
     }
@@ -211,25 +217,26 @@ public final class Tape implements Recorder {
     /**
      * Returns the gradients of {@code result}, which must have one element.
      *
-     * @throws TensorException if it has more, does not depend on anything watched, or a recorded operand was changed
+     * @throws TensorException if the result has more than one element or does not depend on a watched tensor, or if a
+     *     recorded operand was changed in place
      */
     public Gradients backward(Tensor result) {
         return backward(result, seed(result));
     }
 
-    /** Returns the vector-Jacobian product: the gradients of {@code Σ result·cotangent}. */
+    /** Returns the vector-Jacobian product, that is the gradients of {@code Σ result·cotangent}. */
     public Gradients backward(Tensor result, Tensor cotangent) {
         Tensor[] kept = new Tensor[watchedCount];
         walk(result, cotangent, (variable, gradient) -> kept[variable] = gradient.unhold());
         return new Gradients(variables, kept);
     }
 
-    /** Hands the gradients of {@code result}, which must have one element, to {@code sink} as they become final. */
+    /** Passes the gradients of {@code result}, which must have one element, to {@code sink} as each becomes final. */
     public void backward(Tensor result, GradientSink sink) {
         walk(result, seed(result), (variable, gradient) -> {
-            boolean counted = gradient.holds() > 0;
+            boolean held = gradient.holds() > 0;
             sink.accept(watched[variable], gradient);
-            if (counted) {
+            if (held) {
                 gradient.drop();
             }
         });
@@ -251,11 +258,11 @@ public final class Tape implements Recorder {
         int root = variables.get(result.id());
         if (root < 0) {
             throw new TensorException(Problem.ARGUMENT, "backward", List.of(result.spec()),
-                    "the result does not depend on a watched tensor", "watch parameters before record()");
+                    "the result does not depend on a watched tensor", "call watch() before record()");
         }
         if (!result.shape().equals(cotangent.shape())) {
             throw new TensorException(Problem.SHAPE, "backward", List.of(result.spec(), cotangent.spec()),
-                    "the cotangent must have the shape of the result", "reshape it");
+                    "the cotangent must have the shape of the result", "reshape the cotangent");
         }
         int end = count;
         prepare(end, root);
@@ -273,7 +280,8 @@ public final class Tape implements Recorder {
     }
 
     /**
-     * Finds for each variable that the result depends on the first recorded step that used it: the last to contribute.
+     * Finds, for each variable that the result depends on, the first recorded step that used it. In the backward pass
+     * this step is the last one to contribute to the variable's gradient.
      */
     private void prepare(int end, int root) {
         if (gradients.length < variableCount) {
@@ -315,14 +323,14 @@ public final class Tape implements Recorder {
         for (int k = 0; k < out.length; k++) {
             int v = variables.get(out[k].id());
             if (v >= 0 && gradients[v] != null) {
-                incoming[k] = hooked(out[k], gradients[v]);
+                incoming[k] = applyHook(out[k], gradients[v]);
                 gradients[v] = null;
                 flows = true;
             }
         }
         Tensor[] in = inputs[i];
         if (flows) {
-            unchanged(i);
+            requireUnchanged(i);
             if (Recorder.current() != Recorder.NONE) {
                 accumulate(in, product(i, incoming), null);
             } else {
@@ -345,7 +353,7 @@ public final class Tape implements Recorder {
     }
 
     private void finish(int v, Delivery delivery) {
-        Tensor g = hooked(watched[v], gradients[v]);
+        Tensor g = applyHook(watched[v], gradients[v]);
         gradients[v] = null;
         delivery.deliver(v, g);
     }
@@ -356,12 +364,12 @@ public final class Tape implements Recorder {
         for (int k = 0; k < in.length; k++) {
             needs[k] = variables.get(in[k].id()) >= 0;
         }
-        Epilogue.Applied through = steps[i] instanceof Contraction.Linear ? through(in[0]) : null;
-        if (through != null) {
+        Epilogue.Applied fused = steps[i] instanceof Contraction.Linear ? fusedProducer(in[0]) : null;
+        if (fused != null) {
             beforeEpilogue[variables.get(in[0].id())] = true;
         }
         int result = variables.get(outputs[i][0].id());
-        Backward b = new Backward(in, outputs[i], incoming, needs, through, result >= 0 && beforeEpilogue[result]);
+        Backward b = new Backward(in, outputs[i], incoming, needs, fused, result >= 0 && beforeEpilogue[result]);
         Tensor[] products = steps[i] instanceof Op op ? op.vjp(b) : ((CustomVjp) steps[i]).vjp(b);
         if (anomalies) {
             for (Tensor g : products) {
@@ -374,14 +382,16 @@ public final class Tape implements Recorder {
     }
 
     /**
-     * Returns the epilogue by which the operand of a dense layer was made, if that layer can compute the gradient
-     * before it: in its own kernel, where nobody else contributes to the operand's gradient or looks at it.
+     * Returns the epilogue of the dense layer that computed {@code operand} if the following dense layer can compute
+     * the gradient before that epilogue in its own kernel. This requires that no other operation contributes to the
+     * operand's gradient and that no hook, check or recorder reads it.
      */
-    private Epilogue.Applied through(Tensor operand) {
+    private Epilogue.Applied fusedProducer(Tensor operand) {
         int v = variables.get(operand.id());
-        boolean alone = v >= watchedCount && uses[v] == 1 && gradients[v] == null && !anomalies
+        boolean exclusive = v >= watchedCount && uses[v] == 1 && gradients[v] == null && !anomalies
                 && Recorder.current() == Recorder.NONE && (hooks == null || !hooks.containsKey(operand.id()));
-        return alone && steps[makers[v]] instanceof Contraction.Linear made ? made.applied(outputs[makers[v]]) : null;
+        return exclusive && steps[makers[v]] instanceof Contraction.Linear producer
+                ? producer.applied(outputs[makers[v]]) : null;
     }
 
     private void accumulate(Tensor[] in, Tensor[] products, Scope scope) {
@@ -404,7 +414,7 @@ public final class Tape implements Recorder {
         }
     }
 
-    /** Counts a gradient's slot as a holder of its memory, if that was made by this backward pass. */
+    /** Lets the gradient's slot hold the tensor's memory if this backward pass allocated it. */
     private static Tensor adopt(Tensor g, Scope scope) {
         if (scope != null && (scope.owns(g) || g.holds() > 0)) {
             scope.keep(g);
@@ -413,19 +423,19 @@ public final class Tape implements Recorder {
         return g;
     }
 
-    private Tensor hooked(Tensor of, Tensor gradient) {
+    private Tensor applyHook(Tensor of, Tensor gradient) {
         UnaryOperator<Tensor> hook = hooks == null ? null : hooks.get(of.id());
         return hook == null ? gradient : hook.apply(gradient);
     }
 
-    private void unchanged(int i) {
+    private void requireUnchanged(int i) {
         int v = versionStart[i];
         for (Tensor t : inputs[i]) {
             if (t.version() != versions[v++]) {
                 String op = steps[i] instanceof Op o ? o.name() : "recompute";
                 throw new TensorException(Problem.VERSION, "backward of " + op, List.of(t.spec()),
-                        "an operand was changed in place after it was recorded",
-                        "update it after backward, or copy() it");
+                        "this operand was changed in place after the tape recorded the operation",
+                        "change it after backward(), or record with a copy()");
             }
         }
     }

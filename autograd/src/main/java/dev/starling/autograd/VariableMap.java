@@ -2,13 +2,13 @@ package dev.starling.autograd;
 
 import java.util.Arrays;
 
-/** Numbers of variables by tensor id: open addressing, nothing allocated once it has grown. */
+/** Maps tensor ids to variable numbers by open addressing. It allocates only while it grows. */
 final class VariableMap {
     private long[] keys = new long[128];
     private int[] values = new int[128];
     private int size;
 
-    /** Returns the variable of a tensor, or -1. */
+    /** Returns the variable of the tensor with this id, or -1 if there is none. */
     int get(long id) {
         long key = id + 1;
         int mask = keys.length - 1;

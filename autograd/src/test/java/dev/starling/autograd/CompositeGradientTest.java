@@ -149,13 +149,13 @@ class CompositeGradientTest {
         });
     }
 
-    /** Takes weights, and biases if they are given, from operands. */
+    /** Returns the weights, and the biases if present, in {@code t} from index {@code from} on. */
     private static Recurrences.Weights weights(Tensor[] t, int from) {
         boolean biased = t.length > from + 2;
         return new Recurrences.Weights(t[from], t[from + 1], biased ? t[from + 2] : null, biased ? t[from + 3] : null);
     }
 
-    /** Makes one tensor of all that a layer computes. */
+    /** Concatenates all results of a recurrent layer into one tensor. */
     private static Tensor all(Recurrences.States s) {
         Tensor y = s.y().flatten(0, 1);
         return s.c() == null ? Shaping.concat(0, y, s.h()) : Shaping.concat(0, y, s.h(), s.c());

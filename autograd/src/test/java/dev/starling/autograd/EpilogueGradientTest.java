@@ -26,7 +26,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Dense layers in a row: when one computes the gradient before the epilogue of the one in front, and whether right. */
+/**
+ * Consecutive dense layers: when a layer computes the gradient before its predecessor's epilogue, and that it is
+ * correct.
+ */
 class EpilogueGradientTest {
     private final Generator generator = Generator.seeded(7);
     private Scope scope;
@@ -45,7 +48,7 @@ class EpilogueGradientTest {
         return generator.normal(new Spec(DType.F64, Shape.of(shape), Device.current()), 0, 1);
     }
 
-    /** Returns the names of the operations that pass the gate. */
+    /** Returns the names of the operations that run in {@code body}. */
     private static List<String> operations(Supplier<?> body) {
         List<String> names = new ArrayList<>();
         Interceptor.with(new Interceptor() {
@@ -67,7 +70,7 @@ class EpilogueGradientTest {
 
     @ParameterizedTest
     @CsvSource({"NONE,reference", "RELU,reference", "GELU,reference", "NONE,cpu", "RELU,cpu", "GELU,cpu"})
-    void layersBehindEachOther(Epilogue epilogue, String device) {
+    void differentiatesConsecutiveLayers(Epilogue epilogue, String device) {
         Device.with(Device.of(device, 0), () -> {
             for (long[] shape : new long[][] {{3}, {4, 3}, {2, 2, 3}}) {
                 GradientCheck.check(t -> Functions.linear(Functions.linear(Functions.linear(t[0], t[1], t[2], epilogue),
@@ -82,7 +85,7 @@ class EpilogueGradientTest {
 
     @ParameterizedTest
     @EnumSource(value = Epilogue.class, names = {"RELU", "GELU"})
-    void aLayerComputesTheGradientBeforeTheOneInFront(Epilogue epilogue) {
+    void computesTheGradientBeforeThePrecedingEpilogue(Epilogue epilogue) {
         Tensor[] in = {x(4, 3), x(5, 3), x(5), x(2, 5), x(2)};
         Tape tape = new Tape().watch(in);
         Tensor y = tape.record(() -> Functions.linear(Functions.linear(in[0], in[1], in[2], epilogue), in[3], in[4]));
@@ -90,10 +93,10 @@ class EpilogueGradientTest {
                 "linearWeightGradient", "matMul", "linearWeightGradient");
     }
 
-    /** What each of these computes is what it computes without an epilogue, and an activation of its own. */
+    /** Each reader must get the same gradients as without an epilogue and with a separate activation. */
     @ParameterizedTest
     @EnumSource(value = Epilogue.class, names = {"RELU", "GELU"})
-    void gradientsAreTheSameWhereOthersReadTheOperand(Epilogue epilogue) {
+    void givesTheSameGradientsWhereOtherOperationsReadTheOperand(Epilogue epilogue) {
         Tensor[] in = {x(3, 3), x(3, 3), x(3), x(3, 3), x(3), x(3, 3)};
         List<Function<Tensor, Tensor>> readers = List.of(
                 h -> Functions.linear(h, in[3], in[4]).add(h),
@@ -112,21 +115,21 @@ class EpilogueGradientTest {
     }
 
     @Test
-    void whoeverAsksForAGradientGetsIt() {
+    void passesTheGradientOfAHiddenResultToItsHook() {
         Tensor[] in = {x(4, 3), x(5, 3), x(2, 5)};
         Tensor[] seen = new Tensor[2];
         Tensor[] hidden = new Tensor[2];
         Gradients[] found = new Gradients[2];
         for (Epilogue epilogue : new Epilogue[] {Epilogue.RELU, Epilogue.GELU}) {
             for (int i = 0; i < 2; i++) {
-                int which = i;
+                int run = i;
                 Tape tape = new Tape().watch(in);
                 Tensor y = tape.record(() -> {
-                    hidden[which] = which == 0 ? Functions.linear(in[0], in[1], null, epilogue)
+                    hidden[run] = run == 0 ? Functions.linear(in[0], in[1], null, epilogue)
                             : epilogue.apply(Functions.linear(in[0], in[1], null));
-                    return Functions.linear(hidden[which], in[2], null);
+                    return Functions.linear(hidden[run], in[2], null);
                 });
-                tape.hook(hidden[i], g -> seen[which] = g.mul(3));
+                tape.hook(hidden[i], g -> seen[run] = g.mul(3));
                 found[i] = tape.backward(y, y);
             }
             assertThat(seen[0].toDoubles()).usingComparatorWithPrecision(1e-12).containsExactly(seen[1].toDoubles());
@@ -138,11 +141,11 @@ class EpilogueGradientTest {
     }
 
     @Test
-    void anomaliesAndRecordersSeeEachGradient() {
+    void showsEachGradientToAnomalyChecksAndRecorders() {
         Tensor[] in = {x(4, 3), x(5, 3), x(2, 5)};
-        Tape careful = new Tape().watch(in).detectAnomalies();
-        Tensor y = careful.record(() -> Functions.linear(Functions.linearRelu(in[0], in[1], null), in[2], null));
-        assertThat(operations(() -> careful.backward(y, y))).contains("reluGradient")
+        Tape checked = new Tape().watch(in).detectAnomalies();
+        Tensor y = checked.record(() -> Functions.linear(Functions.linearRelu(in[0], in[1], null), in[2], null));
+        assertThat(operations(() -> checked.backward(y, y))).contains("reluGradient")
                 .doesNotContain("linearInputGradient");
         Tape tape = new Tape().watch(in);
         Tensor z = tape.record(() -> Functions.linear(Functions.linearRelu(in[0], in[1], null), in[2], null));
@@ -152,7 +155,7 @@ class EpilogueGradientTest {
     }
 
     @Test
-    void aLayerOfFrozenWeightsPassesTheGradientOn() {
+    void passesTheGradientThroughALayerWithFrozenWeights() {
         Tensor[] in = {x(4, 3), x(5, 3), x(5), x(2, 5), x(2)};
         Function<Tensor[], Tensor> layers = t -> Functions.linear(Functions.linear(in[0], t[0], t[1], Epilogue.GELU),
                 in[3], in[4]);
@@ -163,9 +166,9 @@ class EpilogueGradientTest {
                 in[0]);
     }
 
-    /** Whoever applies the operation may want either result. */
+    /** A caller that applies the operation directly may use either result. */
     @Test
-    void bothResultsOfALayerThatKeepsHaveGradients() {
+    void differentiatesBothResultsOfALayerThatKeepsItsInput() {
         Contraction.Linear keeps = new Contraction.Linear(Epilogue.GELU, true);
         GradientCheck.check(t -> {
             Tensor[] both = Tensor.apply(keeps, t[0], t[1], t[2]);
@@ -177,7 +180,7 @@ class EpilogueGradientTest {
     }
 
     @Test
-    void gradientsOfAnEarlierResultAreItsOwn() {
+    void differentiatesAnIntermediateResultAfterTheFinalOne() {
         Tensor[] in = {x(4, 3), x(5, 3), x(2, 5)};
         Tape tape = new Tape().watch(in);
         Tensor[] hidden = new Tensor[1];

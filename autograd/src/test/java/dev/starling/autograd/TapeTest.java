@@ -91,12 +91,13 @@ class TapeTest {
     }
 
     @Test
-    void leavesAGradientToTheSinkThatHoldsIt() {
+    void keepsAGradientThatTheSinkHolds() {
         try (Scope scope = Scope.open()) {
             Tensor w = Tensor.of(new float[] {1, 2, 3});
             Tensor v = Tensor.of(new float[] {4, 5, 6});
             Tape tape = new Tape().watch(w, v);
-            // The sum hands its own gradient on, which the backward pass did not make; the product makes one.
+            // The sum passes its own gradient on, which the backward pass did not allocate; the product allocates a
+            // gradient.
             Tensor loss = tape.record(() -> w.sum().add(v.mul(v).sum()));
             List<Tensor> held = new ArrayList<>();
             tape.backward(loss, (t, g) -> {
@@ -109,7 +110,7 @@ class TapeTest {
     }
 
     @Test
-    void handsEachGradientToTheSinkOnceAtItsLastContribution() {
+    void passesEachGradientToTheSinkOnceAtItsLastContribution() {
         Tensor a = doubles(2);
         Tensor b = doubles(3);
         Tensor c = doubles(5);
@@ -223,7 +224,7 @@ class TapeTest {
     }
 
     @Test
-    void trainsTwoModelsOnTwoThreadsAtOnce() throws Exception {
+    void trainsTwoModelsOnTwoThreadsConcurrently() throws Exception {
         try (ExecutorService threads = Executors.newFixedThreadPool(2)) {
             List<Callable<double[]>> jobs = List.of(() -> descend(1), () -> descend(2));
             List<double[]> results = new ArrayList<>();

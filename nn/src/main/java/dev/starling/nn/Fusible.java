@@ -5,7 +5,7 @@ import dev.starling.nn.layer.Relu;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
 
-/** A layer that can apply a following activation to its result in the same pass over memory. */
+/** A layer that can compute the activation that follows it in the same pass over memory. */
 public interface Fusible extends Layer {
     /** Computes {@code epilogue(forward(x))}. */
     Tensor forward(Tensor x, Epilogue epilogue);
@@ -15,7 +15,7 @@ public interface Fusible extends Layer {
         return forward(x, Epilogue.NONE);
     }
 
-    /** Returns what a layer is as an epilogue of the one before it, {@link Epilogue#NONE} where it cannot be one. */
+    /** Returns the epilogue that computes the same as {@code layer}, or {@link Epilogue#NONE} if there is none. */
     static Epilogue epilogue(Layer layer) {
         return switch (layer) {
             case Relu _ -> Epilogue.RELU;

@@ -22,9 +22,9 @@ import java.util.function.UnaryOperator;
  * });
  * }</pre>
  *
- * <p>The function is called once, to learn the structure. Layers are named as told, else by their number. An
- * {@linkplain Fusible#epilogue activation} that alone reads a {@link Fusible} layer's result is computed in the same
- * pass.
+ * <p>The function is called once, to record the structure. A layer has the name given to {@code then}; by default its
+ * name is its number. If an {@linkplain Fusible#epilogue activation} is the only reader of a {@link Fusible} layer's
+ * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer {
     private record Step(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) { }
@@ -37,58 +37,61 @@ public final class Graph implements Layer {
         this.result = result;
     }
 
-    /** Makes a layer out of what {@code structure} does with its input. */
+    /** Returns a layer that computes what {@code structure} does with its input. */
     public static Graph of(UnaryOperator<Node> structure) {
         List<Step> steps = new ArrayList<>();
         Node result = structure.apply(new Node(steps, 0));
-        return new Graph(fused(steps, result.place), result.place);
+        return new Graph(fuse(steps, result.index), result.index);
     }
 
-    /** What a graph computes at one place. */
+    /** A value inside a graph: the input or the result of a step. */
     public static final class Node {
         private final List<Step> steps;
-        /** 0 for the input, else 1 more than the number of the step. */
-        private final int place;
+        /** 0 for the input, otherwise the number of the step plus 1. */
+        private final int index;
 
-        private Node(List<Step> steps, int place) {
+        private Node(List<Step> steps, int index) {
             this.steps = steps;
-            this.place = place;
+            this.index = index;
         }
 
-        /** Returns what {@code layer} makes of this. */
+        /** Returns the result of {@code layer} for this node. */
         public Node then(Layer layer) {
             return then(Integer.toString(steps.size()), layer);
         }
 
-        /** Returns what {@code layer} makes of this; {@code name} begins the paths of its parameters. */
+        /**
+         * Returns the result of {@code layer} for this node. The paths of the layer's parameters begin with
+         * {@code name}.
+         */
         public Node then(String name, Layer layer) {
-            return step(new Step(name, layer, new int[] {place}, in -> layer.apply(in[0])));
+            return step(new Step(name, layer, new int[] {index}, in -> layer.apply(in[0])));
         }
 
-        /** Returns the sum of both. */
+        /** Returns the sum of two nodes. */
         public Node add(Node other) {
             return join(in -> in[0].add(in[1]), other);
         }
 
-        /** Returns the product of both, element by element. */
+        /** Returns the element-wise product of two nodes. */
         public Node mul(Node other) {
             return join(in -> in[0].mul(in[1]), other);
         }
 
-        /** Returns this and others one after another along a dimension. */
-        public Node concat(int axis, Node... others) {
-            return join(in -> Shaping.concat(axis, in), others);
+        /** Returns this node and others concatenated along a dimension. */
+        public Node concat(int dim, Node... others) {
+            return join(in -> Shaping.concat(dim, in), others);
         }
 
         private Node join(Function<Tensor[], Tensor> compute, Node... others) {
             int[] from = new int[others.length + 1];
-            from[0] = place;
+            from[0] = index;
             for (int i = 0; i < others.length; i++) {
                 if (others[i].steps != steps) {
-                    throw TensorException.argument("graph", "nodes of two graphs cannot be joined",
-                            "build both in one");
+                    throw TensorException.argument("graph", "nodes of different graphs cannot be joined",
+                            "create both branches inside one Graph.of(...)");
                 }
-                from[i + 1] = others[i].place;
+                from[i + 1] = others[i].index;
             }
             return step(new Step(null, null, from, compute));
         }
@@ -99,8 +102,11 @@ public final class Graph implements Layer {
         }
     }
 
-    /** Lets fusible layers compute the activations that alone read them; these then pass their input on. */
-    private static List<Step> fused(List<Step> steps, int result) {
+    /**
+     * Moves activations into the fusible layers whose only reader they are. The step of such an activation becomes the
+     * identity.
+     */
+    private static List<Step> fuse(List<Step> steps, int result) {
         int[] readers = new int[steps.size() + 1];
         readers[result]++;
         for (Step step : steps) {

@@ -11,12 +11,12 @@ import java.util.List;
 import java.util.function.ToDoubleFunction;
 
 /**
- * Draws the first values of weights. Fans are counted for weights {@code [out, in, *kernel]}: fan-in is
- * {@code in·∏kernel}, fan-out {@code out·∏kernel}.
+ * Draws the initial values of weights. For weights {@code [out, in, *kernel]}, fan-in is {@code in·∏kernel} and fan-out
+ * is {@code out·∏kernel}.
  */
 @FunctionalInterface
 public interface Initializer {
-    /** Which side of a layer keeps its variance. */
+    /** The pass in which a layer preserves variance. */
     enum Fan {
         /** The forward pass. */
         IN,
@@ -26,7 +26,7 @@ public interface Initializer {
         private double of(Shape shape) {
             if (shape.rank() < 2) {
                 throw new TensorException(TensorException.Problem.SHAPE, "initialise", List.of(f32(shape)),
-                        "a fan is told for weights [out, in, *kernel] only", "use uniform, normal or constant");
+                        "fan-in and fan-out need weights [out, in, *kernel]", "use uniform, normal or constant");
             }
             long own = shape.dim(this == IN ? 1 : 0);
             return Math.max(1, own * shape.slice(2, shape.rank()).count());
@@ -40,43 +40,46 @@ public interface Initializer {
         return new Spec(DType.F32, shape, Device.current());
     }
 
-    /** One value everywhere. */
+    /** Fills the weights with one value. */
     static Initializer constant(double value) {
         return (shape, generator) -> Tensor.full(DType.F32, value, shape.dims());
     }
 
-    /** Even over [low, high). */
+    /** Draws from the uniform distribution over [low, high). */
     static Initializer uniform(double low, double high) {
         return (shape, generator) -> generator.uniform(f32(shape), low, high);
     }
 
-    /** Normal. */
+    /** Draws from a normal distribution. */
     static Initializer normal(double mean, double deviation) {
         return (shape, generator) -> generator.normal(f32(shape), mean, deviation);
     }
 
-    /** Even within ±√(6/fan), for layers before a rectifier. (He et al., 2015) */
+    /** Draws uniformly from ±√(6/fan), for layers that a rectifier follows. (He et al., 2015) */
     static Initializer kaimingUniform(Fan fan) {
         return symmetric(shape -> Math.sqrt(6 / fan.of(shape)));
     }
 
-    /** Normal with deviation √(2/fan), for layers before a rectifier. (He et al., 2015) */
+    /**
+     * Draws from the normal distribution with deviation √(2/fan), for layers that a rectifier follows. (He et al.,
+     * 2015)
+     */
     static Initializer kaimingNormal(Fan fan) {
         return (shape, generator) -> generator.normal(f32(shape), 0, Math.sqrt(2 / fan.of(shape)));
     }
 
-    /** Even within ±√(6/(fan-in + fan-out)). (Glorot and Bengio, 2010) */
+    /** Draws uniformly from ±√(6/(fan-in + fan-out)). (Glorot and Bengio, 2010) */
     static Initializer xavierUniform() {
         return symmetric(shape -> Math.sqrt(6 / (Fan.IN.of(shape) + Fan.OUT.of(shape))));
     }
 
-    /** Normal with deviation √(2/(fan-in + fan-out)). (Glorot and Bengio, 2010) */
+    /** Draws from the normal distribution with deviation √(2/(fan-in + fan-out)). (Glorot and Bengio, 2010) */
     static Initializer xavierNormal() {
         return (shape, generator) -> generator.normal(f32(shape), 0,
                 Math.sqrt(2 / (Fan.IN.of(shape) + Fan.OUT.of(shape))));
     }
 
-    /** Even within ±1/√fan-in: what PyTorch's dense and convolution layers start with. */
+    /** Draws uniformly from ±1/√fan-in, the default of PyTorch's dense and convolution layers. */
     static Initializer fanInUniform() {
         return symmetric(shape -> 1 / Math.sqrt(Fan.IN.of(shape)));
     }

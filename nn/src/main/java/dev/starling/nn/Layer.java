@@ -7,20 +7,21 @@ import java.util.Iterator;
 import java.util.Map;
 
 /**
- * A function of one tensor, with the parameters that it is made of. A lambda or method reference is a layer without
+ * A function of one tensor, together with the parameters that it uses. A lambda or method reference is a layer without
  * parameters: {@code Tensor::tanh}.
  *
- * <p>A layer behaves as for inference unless {@link Mode#training} is in force on the thread. It holds no state but its
- * parameters and buffers, so several threads may call {@code forward} of one layer at once, as long as none trains it.
+ * <p>A layer runs in inference mode unless the thread is inside {@link Mode#training}. Its only state is its parameters
+ * and buffers. Several threads may therefore call {@code forward} of one layer concurrently, provided that none of them
+ * trains it.
  */
 @FunctionalInterface
 public interface Layer extends AutoCloseable {
-    /** Is shown what a layer holds. */
+    /** Receives the contents of a layer from {@link Layer#visit}. */
     interface Visitor {
-        /** Sees weights or a buffer of this layer. */
+        /** Receives a weight or a buffer of the layer. */
         void parameter(String name, Parameter parameter);
 
-        /** Sees a layer inside this one. */
+        /** Receives a layer contained in the layer. */
         void layer(String name, Layer inner);
     }
 
@@ -28,39 +29,39 @@ public interface Layer extends AutoCloseable {
     Tensor forward(Tensor x);
 
     /**
-     * Shows this layer's parameters and the layers inside it, in an order that never changes. A layer that has some
-     * overrides this; names must not contain a dot.
+     * Passes this layer's parameters and the layers that it contains to {@code visitor}, in an order that never
+     * changes. A layer that has parameters or contains layers overrides this method. Names must not contain a dot.
      */
     default void visit(Visitor visitor) {
     }
 
     /**
-     * Computes the layer's result as part of a larger one: what layers that hold others call, so that
-     * {@link Summary} sees each.
+     * Computes the layer's result as part of a larger layer. Layers that contain others call this instead of
+     * {@link #forward}, so that {@link Summary} can observe each call.
      */
     default Tensor apply(Tensor x) {
-        return Trace.CURRENT.isBound() ? Trace.CURRENT.get().through(this, x) : forward(x);
+        return Trace.CURRENT.isBound() ? Trace.CURRENT.get().call(this, x) : forward(x);
     }
 
-    /** Returns the weights by path, for example {@code block1.conv.weight}; one that is shared appears once. */
+    /** Returns the weights by path, for example {@code block1.conv.weight}. A shared weight appears once. */
     default Map<String, Parameter> parameters() {
         Map<String, Parameter> weights = state();
         weights.values().removeIf(Parameter::isBuffer);
         return weights;
     }
 
-    /** Returns weights and buffers by path: all that a checkpoint must hold. One that is shared appears once. */
+    /** Returns weights and buffers by path, that is everything a checkpoint must hold. A shared one appears once. */
     default Map<String, Parameter> state() {
         return StateWalk.of(this);
     }
 
-    /** Returns where the parameters live; the current device if there are none. */
+    /** Returns the device of the parameters, or the current device if there are none. */
     default Device device() {
         Iterator<Parameter> parameters = state().values().iterator();
         return parameters.hasNext() ? parameters.next().master().device() : Device.current();
     }
 
-    /** Returns what this layer is called in a {@link Summary}. */
+    /** Returns the name of this layer in a {@link Summary}. */
     default String describe() {
         return getClass().isSynthetic() || getClass().isHidden() ? "Function" : getClass().getSimpleName();
     }
@@ -77,7 +78,7 @@ public interface Layer extends AutoCloseable {
         return this;
     }
 
-    /** Gives the memory of all parameters back. */
+    /** Frees the memory of all parameters. */
     @Override
     default void close() {
         state().values().forEach(Parameter::close);

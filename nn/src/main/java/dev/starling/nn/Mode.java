@@ -5,8 +5,9 @@ import dev.starling.tensor.TensorException;
 import java.util.function.Supplier;
 
 /**
- * Whether layers train: then dropout drops and batch normalisation uses and learns the batch's statistics. Bound to the
- * thread for the length of a call, so that nothing trains by accident and threads do not disturb each other.
+ * Whether layers are in training mode. In training mode dropout drops elements, and batch normalisation uses the
+ * statistics of the batch and updates its running statistics. The mode is bound to the thread for the duration of one
+ * call: code outside that call stays in inference mode, and threads do not affect each other.
  */
 public final class Mode {
     private static final ScopedValue<Mode> CURRENT = ScopedValue.newInstance();
@@ -18,29 +19,29 @@ public final class Mode {
         this.generator = generator;
     }
 
-    /** Runs {@code body} with layers in training, which draw random numbers from {@code generator}. */
+    /** Runs {@code body} with layers in training mode. They draw random numbers from {@code generator}. */
     public static <T> T training(Generator generator, Supplier<T> body) {
         return ScopedValue.where(CURRENT, new Mode(generator)).call(body::get);
     }
 
-    /** Runs {@code body} without training inside {@link #training}: for an evaluation in its midst. */
+    /** Runs {@code body} in inference mode, for an evaluation inside {@link #training}. */
     public static <T> T inference(Supplier<T> body) {
         return ScopedValue.where(CURRENT, INFERENCE).call(body::get);
     }
 
-    /** Tells whether layers of this thread train. */
+    /** Returns whether layers that this thread calls are in training mode. */
     public static boolean isTraining() {
         return CURRENT.isBound() && CURRENT.get() != INFERENCE;
     }
 
     /**
-     * Returns what layers in training draw from.
+     * Returns the generator from which layers in training mode draw random numbers.
      *
-     * @throws TensorException if nothing trains on this thread
+     * @throws TensorException if this thread is not in training mode
      */
     public static Generator generator() {
         if (!isTraining()) {
-            throw TensorException.argument("mode", "random numbers are drawn in training only",
+            throw TensorException.argument("mode", "layers draw random numbers only in training mode",
                     "call forward inside Mode.training(generator, body)");
         }
         return CURRENT.get().generator;

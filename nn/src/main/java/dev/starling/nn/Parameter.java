@@ -16,13 +16,13 @@ import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 
 /**
- * Numbers that a layer holds on to: weights, which training changes, or a buffer such as a running mean, which the
- * layer changes itself. The tensor belongs to no scope; it lives until {@link #close}. It stays the same object while
- * its elements change in place; only {@link #to} puts another in its place. Its shape never changes.
+ * Values that a layer keeps: weights, which training changes, or a buffer such as a running mean, which the layer
+ * itself updates. The tensor belongs to no scope and lives until {@link #close}. Updates change its elements in place;
+ * only {@link #to} replaces the tensor. The shape never changes.
  */
 public final class Parameter implements AutoCloseable {
     private final boolean buffer;
-    /** Brings new elements into the memory layout of this parameter; it returns its argument or a copy. */
+    /** Arranges new elements in the memory layout of this parameter. Returns its argument or a copy. */
     private final UnaryOperator<Tensor> layout;
     private Tensor value;
     private boolean frozen;
@@ -37,97 +37,102 @@ public final class Parameter implements AutoCloseable {
         this(value, buffer, UnaryOperator.identity());
     }
 
-    /** Makes weights that start as a copy of {@code initial}. */
+    /** Creates weights that are initialised with a copy of {@code initial}. */
     public static Parameter of(Tensor initial) {
-        return new Parameter(outliving(initial::copy), false);
+        return new Parameter(detached(initial::copy), false);
     }
 
-    /** Makes f32 weights of a shape on the current device. */
+    /** Creates f32 weights of a shape on the current device. */
     public static Parameter of(Initializer initializer, Generator generator, long... shape) {
-        return new Parameter(outliving(() -> initializer.draw(Shape.of(shape), generator)), false);
+        return new Parameter(detached(() -> initializer.draw(Shape.of(shape), generator)), false);
     }
 
     /**
-     * Makes f32 weights of a convolution on the current device. They always lie in memory as {@link
-     * Convolutions#arranged} says of the device they are on.
+     * Creates f32 weights of a convolution on the current device. Their memory layout is always that of
+     * {@link Convolutions#arranged} for the device they are on.
      */
     public static Parameter ofConvolution(Initializer initializer, Generator generator, long... shape) {
-        return new Parameter(outliving(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))),
+        return new Parameter(detached(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))),
                 false, Convolutions::arranged);
     }
 
-    /** Makes a buffer of zeros of the shape, type, device and memory layout of {@code other}'s {@link #master}. */
+    /** Creates a buffer of zeros with the shape, type, device and memory layout of {@code other}'s {@link #master}. */
     public static Parameter zerosLike(Parameter other) {
-        return new Parameter(outliving(() -> other.layout.apply(Creation.full(other.value.spec(), 0))), true,
+        return new Parameter(detached(() -> other.layout.apply(Creation.full(other.value.spec(), 0))), true,
                 other.layout);
     }
 
-    /** Makes a buffer that starts as a copy of {@code initial}: saved with the model, never trained. */
+    /**
+     * Creates a buffer that is initialised with a copy of {@code initial}. It is saved with the model and never
+     * trained.
+     */
     public static Parameter buffer(Tensor initial) {
-        return new Parameter(outliving(initial::copy), true);
+        return new Parameter(detached(initial::copy), true);
     }
 
-    /** Makes f32 weights of one value on the current device. */
+    /** Creates f32 weights on the current device that all have the value {@code element}. */
     public static Parameter filled(double element, long... shape) {
         return of((s, g) -> Tensor.full(DType.F32, element, s.dims()), null, shape);
     }
 
-    /** Runs {@code body} in a scope of its own, unrecorded, and frees all but its result, which nobody owns. */
-    private static Tensor outliving(Supplier<Tensor> body) {
+    /**
+     * Runs {@code body} in a scope of its own without recording. Frees everything but its result, which no scope owns.
+     */
+    private static Tensor detached(Supplier<Tensor> body) {
         try (Scope scope = Scope.open("parameter")) {
             return Scope.release(Recorder.with(Recorder.NONE, body));
         }
     }
 
     /**
-     * Returns the tensor that layers compute with: {@link #master}, or inside {@link Precision#run} a copy of weights
-     * in another type. Read it, record with it, but do not close it.
+     * Returns the tensor that layers compute with: {@link #master}, or inside {@link Precision#run} a copy of the
+     * weights in another type. The caller may read it and record operations on it, but must not close it.
      */
     public Tensor value() {
-        return buffer ? value : Precision.seen(value);
+        return buffer ? value : Precision.cast(value);
     }
 
-    /** Returns the tensor that training changes, whatever the {@link Precision}. Do not close it. */
+    /** Returns the tensor that training changes, independent of the {@link Precision}. The caller must not close it. */
     public Tensor master() {
         return value;
     }
 
-    /** Returns the sizes. */
+    /** Returns the shape. */
     public Shape shape() {
         return value.shape();
     }
 
-    /** Tells whether this is state that training does not touch. */
+    /** Returns whether this is a buffer, which no optimiser updates. */
     public boolean isBuffer() {
         return buffer;
     }
 
-    /** Tells whether gradients are wanted: for weights, unless frozen. */
+    /** Returns whether training computes a gradient: true for weights that are not frozen. */
     public boolean requiresGradient() {
         return !buffer && !frozen;
     }
 
     /**
-     * Keeps training from changing this parameter, from the next step on until {@link #unfreeze}: no gradient is
-     * computed for it, and neither weight decay nor momentum moves it. What an optimiser has learned about it stays for
-     * the time after. Trainers of several processes freeze it in all of them. May be called before or after an
-     * optimiser or a step was made of it; what was captured is captured anew.
+     * Excludes this parameter from training, from the next step until {@link #unfreeze}. No gradient is computed for
+     * it, and neither weight decay nor momentum changes it. The optimiser keeps its state of the parameter. In
+     * distributed training every process must freeze it. This may be called before or after an optimiser or a step is
+     * created with it; captured steps are captured again.
      */
     public Parameter freeze() {
         frozen = true;
         return this;
     }
 
-    /** Lets training change this parameter again, from the next step on. */
+    /** Includes this parameter in training again, from the next step on. */
     public Parameter unfreeze() {
         frozen = false;
         return this;
     }
 
     /**
-     * Copies elements in, converting the type if need be.
+     * Copies the elements of {@code source} into this parameter and converts their type if necessary.
      *
-     * @param source of this shape, on any device
+     * @param source has the shape of this parameter; may be on any device
      * @throws TensorException if the shapes differ
      */
     public void set(Tensor source) {
@@ -141,8 +146,9 @@ public final class Parameter implements AutoCloseable {
     }
 
     /**
-     * Moves the elements to another device; tensors got from {@link #value} before are closed. Training goes on with
-     * the new ones from its next step on, and optimisers bring what they keep of the parameter there, too.
+     * Moves the elements to another device and closes the tensor that {@link #value} returned before. Training
+     * continues with the new tensor from its next step on, and optimisers move their state of the parameter to that
+     * device.
      */
     public void to(Device device) {
         if (device != value.device()) {
@@ -151,8 +157,9 @@ public final class Parameter implements AutoCloseable {
     }
 
     /**
-     * Converts the elements to another floating type; tensors got from {@link #value} before are closed. Training goes
-     * on with the new ones from its next step on, and optimisers convert what they keep of the parameter, too.
+     * Converts the elements to another floating type and closes the tensor that {@link #value} returned before.
+     * Training continues with the new tensor from its next step on, and optimisers convert their state of the
+     * parameter.
      *
      * @throws TensorException if the parameter is floating and {@code dtype} is not
      */
@@ -168,11 +175,11 @@ public final class Parameter implements AutoCloseable {
 
     private void replace(Supplier<Tensor> other) {
         Tensor old = value;
-        value = outliving(other);
+        value = detached(other);
         old.close();
     }
 
-    /** Gives the memory back. */
+    /** Frees the memory. */
     @Override
     public void close() {
         value.close();

@@ -11,23 +11,23 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Supplier;
 
 /**
- * The type in which layers compute. Weights, running statistics and the optimiser's state stay as they are, usually
- * f32; in 16 bits, layers see copies of the weights, made once a pass, and gradients arrive at the weights in their own
- * type. (Micikevicius et al., Mixed precision training, 2017)
+ * The type in which layers compute. Weights, running statistics and the optimiser's state keep their type, usually f32.
+ * In a 16-bit precision, layers use copies of the weights, made once per pass, and the gradients of weights have the
+ * type of the weights. (Micikevicius et al., Mixed precision training, 2017)
  *
- * <p>What happens in which type, if that is bf16 or f16:
+ * <p>With bf16 or f16, each part of the computation has the following type:
  *
  * <ul>
- * <li>in 16 bits: the model's floating input, matrix products, convolutions, attention, activations, pooling, and all
- * that custom layers do with {@link Parameter#value}. Sums add up in f32 and are rounded once;
- * <li>in f32 on values of 16 bits: normalisation, with weights and statistics in f32; softmax and means inside;
- * <li>in f32: the model's result, and so loss and metrics; cross-entropy reads a result of 16 bits as it is, and
- * computes in f32; master weights, gradients of weights, and the update.
+ * <li>in 16 bits: the model's floating input, matrix products, convolutions, attention, activations, pooling, and
+ * everything that custom layers compute with {@link Parameter#value}. Sums are accumulated in f32 and rounded once;
+ * <li>in f32 on 16-bit values: normalisation, with weights and statistics in f32, and the softmax and means inside it;
+ * <li>in f32: the model's result and therefore loss and metrics, master weights, gradients of weights, and the update.
+ * Cross-entropy reads a 16-bit result without converting it and computes in f32.
  * </ul>
  *
- * <p>A custom layer that wants the weights themselves asks for {@link Parameter#master}, one that computes in f32 does
- * so inside {@code Precision.of(DType.F32).run(..)}, on {@code x.to(DType.F32)}. An object has no state that shows:
- * any number of threads may use it at once.
+ * <p>A custom layer that needs the weights themselves calls {@link Parameter#master}. A custom layer that computes in
+ * f32 does so inside {@code Precision.of(DType.F32).run(..)}, on {@code x.to(DType.F32)}. A {@code Precision} has no
+ * visible state, and any number of threads may use it concurrently.
  */
 public final class Precision {
     private static final ScopedValue<Pass> CURRENT = ScopedValue.newInstance();
@@ -36,7 +36,7 @@ public final class Precision {
     private static final Precision F16 = new Precision(DType.F16);
 
     private final DType type;
-    /** A pass that nobody is in, kept so that a step makes none. */
+    /** A pass that no thread is using, kept so that a step does not allocate one. */
     private final AtomicReference<Pass> idle = new AtomicReference<>();
 
     private Precision(DType type) {
@@ -46,7 +46,7 @@ public final class Precision {
     /**
      * Returns the precision that computes in a type.
      *
-     * @param type bf16; f16, which {@link #scalesLoss}; or f32: as the weights are, nothing is converted
+     * @param type bf16; f16, for which {@link #scalesLoss} is true; or f32, which converts nothing
      */
     public static Precision of(DType type) {
         return switch (type) {
@@ -64,31 +64,32 @@ public final class Precision {
     }
 
     /**
-     * Tells whether training needs the loss multiplied, because small gradients would be 0 in this type: in f16, whose
-     * least number is 2⁻²⁴. That of bf16 is f32's, nearly.
+     * Returns whether training must scale the loss because small gradients would become 0 in this type. This is so for
+     * f16, whose smallest number is 2⁻²⁴. The range of bf16 is nearly that of f32.
      */
     public boolean scalesLoss() {
         return type == DType.F16;
     }
 
     /**
-     * Runs {@code body} with layers computing so. Weights are converted when first used and not again until
-     * {@code body} ends, so it must not change them. To be called around the backward pass, too: it reads the copies.
+     * Runs {@code body} with layers that compute in this precision. Each weight is converted on its first use and not
+     * again until {@code body} ends, so {@code body} must not change weights. The backward pass must run inside
+     * {@code body} too, because it reads the copies.
      */
     public <T> T run(Supplier<T> body) {
         Pass pass = idle.getAndSet(null);
-        Pass mine = pass == null ? new Pass(this) : pass;
+        Pass current = pass == null ? new Pass(this) : pass;
         try {
-            return ScopedValue.where(CURRENT, mine).call(body::get);
+            return ScopedValue.where(CURRENT, current).call(body::get);
         } finally {
-            mine.end();
-            idle.set(mine);
+            current.end();
+            idle.set(current);
         }
     }
 
     /**
-     * Computes a model's result: its input, if floating, is converted to 16 bits, its result to f32. Inside
-     * {@link #run}, weights are converted once for all calls.
+     * Computes a model's result. A floating input is converted to 16 bits and the result to f32. Inside {@link #run},
+     * weights are converted once for all calls.
      */
     public Tensor forward(Layer model, Tensor x) {
         Tensor y = narrow(model, x);
@@ -96,8 +97,8 @@ public final class Precision {
     }
 
     /**
-     * As {@link #forward}, for a caller that itself computes in f32 with the result, which stays as the model gives
-     * it.
+     * Computes a model's result as {@link #forward} does, but leaves it in the type in which the model returns it.
+     * Meant for a caller that computes in f32 from a 16-bit result.
      */
     public Tensor narrow(Layer model, Tensor x) {
         if (current() != this) {
@@ -106,14 +107,14 @@ public final class Precision {
         return model.forward(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
     }
 
-    /** Returns the precision in force on this thread: f32 outside of {@link #run}. */
+    /** Returns the precision of this thread: f32 outside of {@link #run}. */
     public static Precision current() {
         return CURRENT.isBound() ? CURRENT.get().precision : F32;
     }
 
-    /** Returns what layers of this thread see of weights. */
-    static Tensor seen(Tensor weights) {
-        return CURRENT.isBound() && weights.dtype() == DType.F32 ? CURRENT.get().seen(weights) : weights;
+    /** Returns the weights in the type in which layers on this thread compute. */
+    static Tensor cast(Tensor weights) {
+        return CURRENT.isBound() && weights.dtype() == DType.F32 ? CURRENT.get().cast(weights) : weights;
     }
 
     @Override
@@ -125,14 +126,17 @@ public final class Precision {
     private static final class Pass {
         private final Precision precision;
         private final Map<Tensor, Tensor> copies = new IdentityHashMap<>();
-        /** Who records what is done with the copies; somebody else, as in a recomputation, must see them being made. */
+        /**
+         * The recorder for which the copies were made. Another recorder, as in a recomputation, must record the
+         * conversion itself.
+         */
         private Recorder recorder;
 
         private Pass(Precision precision) {
             this.precision = precision;
         }
 
-        private Tensor seen(Tensor weights) {
+        private Tensor cast(Tensor weights) {
             DType type = precision.type;
             if (type == DType.F32) {
                 return weights;

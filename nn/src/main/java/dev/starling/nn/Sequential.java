@@ -8,9 +8,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Layers one after another, named {@code 0}, {@code 1}, and so on. An {@linkplain Fusible#epilogue activation} right
- * behind a {@link Fusible} layer is computed in the same pass. Where nothing records, each intermediate result is freed
- * as soon as the next is there.
+ * Layers applied one after another, named {@code 0}, {@code 1}, and so on. A {@link Fusible} layer computes the
+ * {@linkplain Fusible#epilogue activation} that directly follows it in the same pass. If nothing is recorded, each
+ * intermediate result is freed as soon as the next one is computed.
  */
 public final class Sequential implements Layer {
     private final List<Layer> layers;
@@ -56,7 +56,7 @@ public final class Sequential implements Layer {
             return y;
         }
         if (Recorder.current() == Recorder.NONE) {
-            return frugal(x);
+            return computeAndFree(x);
         }
         Tensor y = x;
         for (Layer step : steps) {
@@ -65,9 +65,9 @@ public final class Sequential implements Layer {
         return y;
     }
 
-    private Tensor frugal(Tensor x) {
+    private Tensor computeAndFree(Tensor x) {
         Tensor y = x;
-        boolean ours = false;
+        boolean freeable = false;
         for (Layer step : steps) {
             Tensor next;
             boolean made;
@@ -76,11 +76,11 @@ public final class Sequential implements Layer {
                 made = scope.owns(next);
                 scope.keep(next);
             }
-            if (ours && !next.sharesMemoryWith(y)) {
+            if (freeable && !next.sharesMemoryWith(y)) {
                 y.close();
-                ours = made;
+                freeable = made;
             } else {
-                ours |= made;
+                freeable |= made;
             }
             y = next;
         }

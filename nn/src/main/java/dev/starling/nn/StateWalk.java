@@ -7,7 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 
-/** Collects the parameters of a layer and of all inside it, by path. */
+/** Collects the parameters of a layer and of all layers inside it by path. */
 final class StateWalk implements Layer.Visitor {
     private final Map<String, Parameter> found = new LinkedHashMap<>();
     private final Set<Parameter> seen = Collections.newSetFromMap(new IdentityHashMap<>());
@@ -25,8 +25,8 @@ final class StateWalk implements Layer.Visitor {
     @Override
     public void parameter(String name, Parameter parameter) {
         if (seen.add(parameter) && found.put(prefix + name, parameter) != null) {
-            throw TensorException.argument("layer", "two parameters are called " + prefix + name,
-                    "rename one in visit");
+            throw TensorException.argument("layer", "two parameters have the path " + prefix + name,
+                    "give one of them another name in visit()");
         }
     }
 

@@ -20,33 +20,33 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * What a model is made of, as seen while it computed one result for inference.
+ * The structure of a model, observed while it computed one result in inference mode.
  *
- * @param rows layers that hold no others, in the order in which they were called
- * @param parameters number of weights, those that are shared counted once
- * @param flops floating-point operations for the input that was given: two for each multiplication and addition of a
- *     contraction or convolution, one for each element of anything else that computes
+ * @param rows layers that contain no others, in the order in which they were called
+ * @param parameters number of weights; shared ones count once
+ * @param flops floating-point operations for the given input: two for each multiply-add of a contraction or
+ *     convolution, one for each element of any other operation that computes
  */
 public record Summary(List<Row> rows, long parameters, long flops) {
     /**
      * One layer.
      *
-     * @param path where it is in the model
-     * @param layer what it is
-     * @param output sizes of its result
+     * @param path its place in the model
+     * @param layer its description
+     * @param output shape of its result
      * @param parameters number of its weights
      * @param flops floating-point operations
      */
     public record Row(String path, String layer, Shape output, long parameters, long flops) { }
 
-    /** Looks at a model while it computes on zeros, f32 {@code [N, ..]}. */
+    /** Summarises a model by running it on f32 zeros of shape {@code [N, ..]}. */
     public static Summary of(Layer model, long... input) {
         try (Scope scope = Scope.open("summary")) {
             return of(model, Tensor.zeros(input).to(model.device()));
         }
     }
 
-    /** Looks at a model while it computes on {@code input}. */
+    /** Summarises a model by running it on {@code input}. */
     public static Summary of(Layer model, Tensor input) {
         Observer observer = new Observer();
         observer.name("", model);
@@ -61,7 +61,7 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         return new Summary(List.copyOf(observer.rows), parameters, observer.total);
     }
 
-    /** Follows calls of layers, and the operations in them. */
+    /** Observes the calls of layers and the operations inside them. */
     private static final class Observer implements Trace, Recorder {
         private final Map<Layer, String> paths = new IdentityHashMap<>();
         private final List<Row> rows = new ArrayList<>();
@@ -84,7 +84,7 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         }
 
         @Override
-        public Tensor through(Layer layer, Tensor x) {
+        public Tensor call(Layer layer, Tensor x) {
             int callsBefore = ++calls;
             long before = total;
             Tensor y = layer.forward(x);
@@ -109,18 +109,18 @@ public record Summary(List<Row> rows, long parameters, long flops) {
             case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
             case Contraction.MatMul _ -> 2 * out[0].count() * in[0].size(-1);
             case Contraction.Linear _ -> 2 * out[0].count() * in[1].size(1) + bias(in, out[0]);
-            case Convolution.Conv _ -> 2 * out[0].count() * perPlace(in[1]) + bias(in, out[0]);
+            case Convolution.Conv _ -> 2 * out[0].count() * perPosition(in[1]) + bias(in, out[0]);
             case Recurrence.Forward r -> {
                 Recurrence.Operands<Tensor> o = r.operands(in);
                 yield 2 * o.x().size(0) * o.x().size(1) * (o.weight().count() + o.recurrentWeight().count());
             }
-            case Convolution.ConvInputGradient _ -> 2 * in[0].count() * perPlace(in[1]);
+            case Convolution.ConvInputGradient _ -> 2 * in[0].count() * perPosition(in[1]);
             default -> {
-                long most = 0;
+                long largest = 0;
                 for (Tensor t : in) {
-                    most = Math.max(most, t.count());
+                    largest = Math.max(largest, t.count());
                 }
-                yield Math.max(most, out[0].count());
+                yield Math.max(largest, out[0].count());
             }
         };
     }
@@ -129,11 +129,11 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         return in.length > 2 ? out.count() : 0;
     }
 
-    private static long perPlace(Tensor weight) {
+    private static long perPosition(Tensor weight) {
         return weight.count() / Math.max(1, weight.size(0));
     }
 
-    /** Returns a table of layer, output, parameters and FLOPs. */
+    /** Returns a table with the columns layer, output, parameters and FLOPs. */
     @Override
     public String toString() {
         List<String[]> table = new ArrayList<>();

@@ -2,10 +2,10 @@ package dev.starling.nn;
 
 import dev.starling.tensor.Tensor;
 
-/** Sees layers being called, while bound: what {@link Summary} is made of. */
+/** Observes calls of layers while bound. {@link Summary} uses it. */
 interface Trace {
     ScopedValue<Trace> CURRENT = ScopedValue.newInstance();
 
-    /** Computes {@code layer.forward(x)} and takes note of it. */
-    Tensor through(Layer layer, Tensor x);
+    /** Computes {@code layer.forward(x)} and records the call. */
+    Tensor call(Layer layer, Tensor x);
 }

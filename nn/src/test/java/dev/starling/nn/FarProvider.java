@@ -17,15 +17,15 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Offers a device whose memory the host claims not to see, with the reference backend behind it. Uploads beside its
- * work are done as late as possible, or not at all if nobody waits for them.
+ * Provides a device whose memory the host pretends not to access, with the reference backend behind it. Concurrent
+ * uploads are performed as late as possible: only when a caller awaits them.
  */
 public final class FarProvider implements BackendProvider {
-    /** How many uploads there were that operations waited for. */
+    /** Number of uploads that operations waited for. */
     public static final AtomicInteger UPLOADS = new AtomicInteger();
-    /** How many uploads there were beside the device's work. */
+    /** Number of uploads concurrent with the device's work. */
     public static final AtomicInteger COPIES = new AtomicInteger();
-    /** How many uploaders nobody has closed. */
+    /** Number of uploaders that have not been closed. */
     public static final AtomicInteger OPEN = new AtomicInteger();
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
@@ -41,7 +41,7 @@ public final class FarProvider implements BackendProvider {
 
     @Override
     public Probe probe() {
-        return new Probe.Ready(1, "the reference device, far away");
+        return new Probe.Ready(1, "the reference device, without host access");
     }
 
     @Override
@@ -74,14 +74,14 @@ public final class FarProvider implements BackendProvider {
         @Override
         public Uploader uploader() {
             OPEN.incrementAndGet();
-            return new Late();
+            return new LateUploader();
         }
     }
 
-    private static final class Late implements Uploader {
+    private static final class LateUploader implements Uploader {
         private record Copy(byte[] bytes, long to) { }
 
-        private final List<Copy> waiting = new ArrayList<>();
+        private final List<Copy> pending = new ArrayList<>();
         private boolean lent;
 
         @Override
@@ -92,19 +92,19 @@ public final class FarProvider implements BackendProvider {
         @Override
         public synchronized void copy(long hostAddress, long deviceAddress, long bytes) {
             if (!lent) {
-                throw new IllegalStateException("nobody lent the memory");
+                throw new IllegalStateException("copy() was called before lend()");
             }
             COPIES.incrementAndGet();
-            waiting.add(new Copy(ALL.asSlice(hostAddress, bytes).toArray(ValueLayout.JAVA_BYTE), deviceAddress));
+            pending.add(new Copy(ALL.asSlice(hostAddress, bytes).toArray(ValueLayout.JAVA_BYTE), deviceAddress));
         }
 
         @Override
         public synchronized void await() {
             lent = false;
-            for (Copy copy : waiting) {
+            for (Copy copy : pending) {
                 MemorySegment.copy(copy.bytes, 0, ALL, ValueLayout.JAVA_BYTE, copy.to, copy.bytes.length);
             }
-            waiting.clear();
+            pending.clear();
         }
 
         @Override

@@ -42,7 +42,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** What layers compute in 16 bits, against the same in f32. */
+/** Compares what layers compute in 16 bits with the same computation in f32. */
 class PrecisionTest {
     private Scope scope;
 
@@ -56,12 +56,12 @@ class PrecisionTest {
         scope.close();
     }
 
-    /** The bound of a relative error: a few roundings to 8 and to 11 bits. */
+    /** The bound of a relative error: a few roundings to 8 or 11 bits. */
     private static double tolerance(DType type) {
         return type == DType.BF16 ? 4e-2 : 6e-3;
     }
 
-    /** Returns |a - b|/|b|, of Euclidean norms. */
+    /** Returns |a - b|/|b| with Euclidean norms. */
     private static double distance(Tensor a, Tensor b) {
         return Math.sqrt(a.sub(b).square().sum().item() / Math.max(b.square().sum().item(), 1e-30));
     }
@@ -97,7 +97,7 @@ class PrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void gradientsOfImagesAreThoseOfF32(DType type) {
+    void computesGradientsOfImagesCloseToF32(DType type) {
         Generator g = Generator.seeded(1);
         try (Layer model = images(g)) {
             assertAgree(type, model, g.normal(16, 3, 12, 12), g.integers(0, 5, 16));
@@ -106,7 +106,7 @@ class PrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void gradientsOfTextAreThoseOfF32(DType type) {
+    void computesGradientsOfTextCloseToF32(DType type) {
         Generator g = Generator.seeded(1);
         try (Gpt2 model = Gpt2.of(31, 16, 32, 2, 4, g)) {
             Layer last = x -> model.forward(x).narrow(1, 15, 1).squeeze(1);
@@ -127,7 +127,7 @@ class PrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void resultsForInferenceAreThoseOfF32AndInF32(DType type) {
+    void returnsInferenceResultsInF32CloseToThoseOfF32(DType type) {
         Generator g = Generator.seeded(1);
         try (Layer model = images(g)) {
             Tensor x = g.normal(16, 3, 12, 12);
@@ -138,15 +138,15 @@ class PrecisionTest {
             assertThat(distance(narrow, full)).isPositive().isLessThan(tolerance(type));
             narrow.close();
             assertThat(model.parameters().values()).noneMatch(p -> p.master().isClosed());
-            assertThat(Device.cpu().memory().live() - live).as("copies of weights are given back")
+            assertThat(Device.cpu().memory().live() - live).as("the copies of weights are freed")
                     .isLessThan(1 << 20);
         }
     }
 
-    // ---- what layers see ----
+    // ---- the weights that layers read ----
 
     @Test
-    void weightsAreSeenInTheTypeAndBuffersAsTheyAre() {
+    void convertsWeightsButNotBuffers() {
         try (BatchNorm norm = BatchNorm.of(3)) {
             Parameter weight = norm.state().get("weight");
             Parameter mean = norm.state().get("running_mean");
@@ -164,10 +164,10 @@ class PrecisionTest {
     }
 
     @Test
-    void weightsAreConvertedOnceAndCopiesEndWithTheRun() {
+    void convertsEachWeightOnceAndFreesTheCopiesAfterTheRun() {
         Generator g = Generator.seeded(1);
         try (Embedding table = Embedding.of(7, 4, g)) {
-            // Weights that are shared: looked up, and multiplied with.
+            // Shared weights: used for the lookup and in the product.
             Layer tied = x -> Functions.linear(table.forward(x), table.weight().value(), null);
             List<Tensor> copies = new ArrayList<>();
             Recorder observer = (Op op, Tensor[] in, Tensor[] out) -> {
@@ -187,9 +187,9 @@ class PrecisionTest {
     }
 
     @Test
-    void normsKeepWeightsAndStatisticsInF32() {
+    void keepsWeightsAndStatisticsOfNormalisationInF32() {
         Generator g = Generator.seeded(1);
-        // So far from 0 that bf16, with steps of 2 there, would spoil mean and variance.
+        // At this distance from 0, bf16 has steps of 2, which would falsify mean and variance.
         Tensor x = g.normal(256, 1, 2, 2).add(300).to(DType.BF16);
         try (BatchNorm norm = BatchNorm.of(1, 1e-5, 1)) {
             Tensor y = Precision.of(DType.BF16).run(() -> Mode.training(g, () -> norm.forward(x)));
@@ -207,11 +207,11 @@ class PrecisionTest {
     }
 
     @Test
-    void whatIsComputedAgainHasTheSameGradients() {
+    void givesTheSameGradientsWithRecomputation() {
         Generator g = Generator.seeded(1);
         try (Linear first = Linear.of(6, 8, g); Linear second = Linear.of(8, 3, g)) {
             Layer plain = Sequential.of(first, new Tanh(), second);
-            Layer frugal = new Layer() {
+            Layer recomputing = new Layer() {
                 @Override
                 public Tensor forward(Tensor x) {
                     return Recompute.checkpoint(plain::forward, x, null);
@@ -224,15 +224,15 @@ class PrecisionTest {
             };
             Tensor x = g.normal(9, 6);
             Tensor y = g.integers(0, 3, 9);
-            Map<String, Tensor> kept = gradients(Precision.of(DType.BF16), plain, x, y);
-            gradients(Precision.of(DType.BF16), frugal, x, y).forEach((path, again) ->
-                    assertThat(again.toFloats()).as(path).isEqualTo(kept.get(path.substring("plain.".length()))
+            Map<String, Tensor> expected = gradients(Precision.of(DType.BF16), plain, x, y);
+            gradients(Precision.of(DType.BF16), recomputing, x, y).forEach((path, gradient) ->
+                    assertThat(gradient.toFloats()).as(path).isEqualTo(expected.get(path.substring("plain.".length()))
                             .toFloats()));
         }
     }
 
     @Test
-    void otherTypesAreRefused() {
+    void refusesOtherTypes() {
         assertThatThrownBy(() -> Precision.of(DType.I8)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("f32, bf16 or f16, got i8");
     }

@@ -46,7 +46,7 @@ class SequentialTest {
     }
 
     @Test
-    void fusingChangesNothing() {
+    void computesTheSameFused() {
         Generator g = Generator.seeded(2);
         try (Scope scope = Scope.open(); Sequential net = network(g)) {
             Tensor x = g.normal(5, 2, 8, 8);
@@ -61,7 +61,7 @@ class SequentialTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void activationsOfAllKindsAreFusedAndChangeNothing(boolean training) {
+    void computesTheSameWithAnyActivationFused(boolean training) {
         Generator g = Generator.seeded(2);
         try (Scope scope = Scope.open()) {
             for (Layer activation : new Layer[] {new Relu(), new Gelu(true), new Gelu(false)}) {
@@ -69,10 +69,10 @@ class SequentialTest {
                     Conv2d.of(3, 4, 3).build(g), Conv2d.of(3, 4, 3).transposed().build(g)}) {
                     Tensor x = g.normal(2, 3, 8, 8);
                     Layer plain = activation::forward;
-                    Supplier<Tensor[]> ways = () -> new Tensor[] {Sequential.of(layer, plain).forward(x),
+                    Supplier<Tensor[]> variants = () -> new Tensor[] {Sequential.of(layer, plain).forward(x),
                         Sequential.of(layer, activation).forward(x),
                         Graph.of(n -> n.then(layer).then(activation)).forward(x)};
-                    Tensor[] y = training ? Mode.training(g, ways) : ways.get();
+                    Tensor[] y = training ? Mode.training(g, variants) : variants.get();
                     assertThat(y[1].toFloats()).usingComparatorWithPrecision(1e-6f).containsExactly(y[0].toFloats());
                     assertThat(y[2].toFloats()).containsExactly(y[1].toFloats());
                     layer.close();
@@ -81,14 +81,14 @@ class SequentialTest {
         }
     }
 
-    /** The block of GPT-2 that is a perceptron, with activations in the layers' kernels and with their own. */
+    /** The perceptron of a GPT-2 block, with activations in the layers' kernels and as separate operations. */
     @Test
-    void aPerceptronLearnsTheSameFused() {
+    void trainsAPerceptronToTheSameLossesFused() {
         double[] fused = losses(new Gelu(true));
-        double[] own = losses(new Gelu(true)::forward);
-        assertThat(fused).usingComparatorWithPrecision(1e-4).containsExactly(own);
+        double[] separate = losses(new Gelu(true)::forward);
+        assertThat(fused).usingComparatorWithPrecision(1e-4).containsExactly(separate);
         assertThat(fused[fused.length - 1]).isLessThan(0.5 * fused[0]);
-        assertThat(losses(new Gelu(false))[20]).as("the one with the error function is another").isNotEqualTo(own[20]);
+        assertThat(losses(new Gelu(false))[20]).as("with the error function losses differ").isNotEqualTo(separate[20]);
     }
 
     private static double[] losses(Layer activation) {
@@ -114,7 +114,7 @@ class SequentialTest {
     }
 
     @Test
-    void freesIntermediateResultsWhereNothingRecords() {
+    void freesIntermediateResultsIfNothingIsRecorded() {
         Generator g = Generator.seeded(2);
         try (Scope scope = Scope.open(); Sequential net = network(g)) {
             Tensor x = g.normal(5, 2, 8, 8);
@@ -127,7 +127,7 @@ class SequentialTest {
     }
 
     @Test
-    void returnsItsInputWhereItHoldsNothing() {
+    void returnsItsInputIfItHasNoLayers() {
         try (Scope scope = Scope.open()) {
             Tensor x = Tensor.of(new float[] {1, 2, 3, 4}, 2, 2);
             assertThat(Sequential.of().forward(x)).isSameAs(x);
@@ -138,7 +138,7 @@ class SequentialTest {
     }
 
     @Test
-    void aLayerMayReturnWhatItHolds() {
+    void allowsALayerToReturnItsParameter() {
         try (Scope scope = Scope.open()) {
             Parameter held = Parameter.of(Tensor.of(new float[] {1, 2}));
             Tensor y = Sequential.of(x -> held.value(), x -> x.mul(3), x -> held.value(), x -> x.add(1))
@@ -150,7 +150,7 @@ class SequentialTest {
     }
 
     @Test
-    void sgdLearnsALine() {
+    void trainsALineWithSgd() {
         Generator g = Generator.seeded(3);
         try (Linear line = Linear.of(1, 1, g); Sgd sgd = Sgd.over(line).rate(0.3).momentum(0.5).build()) {
             for (int i = 0; i < 300; i++) {
@@ -169,7 +169,7 @@ class SequentialTest {
     }
 
     @Test
-    void adamLearnsExclusiveOr() {
+    void trainsExclusiveOrWithAdam() {
         Generator g = Generator.seeded(4);
         try (Scope scope = Scope.open();
                 Sequential net = Sequential.of(Linear.of(2, 8, g), new Tanh(), Linear.of(8, 1, g));

@@ -14,34 +14,34 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** Runs the coordinator of a group in a process of its own, so that no member's end is the group's. */
-@Command(name = "coordinator", description = "Run the coordinator of a group as a process of its own. Members are "
-        + "started with STARLING_COORDINATOR_RANK=none. The secret is that of STARLING_SECRET_FILE. It ends when all "
-        + "members have left.", mixinStandardHelpOptions = true)
+/** Runs the coordinator of a group in a process of its own, so that the group does not end with any member. */
+@Command(name = "coordinator", description = "Run the coordinator of a group as a process of its own. Start the "
+        + "members with STARLING_COORDINATOR_RANK=none and the same secret in STARLING_SECRET_FILE. The coordinator "
+        + "ends when all members have left.", mixinStandardHelpOptions = true)
 public final class Coordinate implements Callable<Integer> {
-    private static final Duration LOOK_EVERY = Duration.ofMinutes(1);
+    private static final Duration POLL_INTERVAL = Duration.ofMinutes(1);
 
     @Option(names = "--at", paramLabel = "ADDRESS", required = true,
-            description = "Where members find it: host:port, or file:PATH, to which it writes its address.")
+            description = "Where members find it: host:port, or file:PATH, the file to which it writes its address.")
     private String address;
 
     @Option(names = "--world", paramLabel = "N", required = true,
-            description = "Number of members, servers among them, that the group begins with.")
+            description = "Number of members, including servers, with which the group starts.")
     private int world;
 
-    @Option(names = "--elastic", description = "Let the group go on without members that are lost, and with new ones.")
+    @Option(names = "--elastic", description = "Let the group continue without lost members, and with new ones.")
     private boolean elastic;
 
     @Option(names = "--fewest", paramLabel = "N", defaultValue = "1",
-            description = "Members that an elastic group goes on with at least (default: ${DEFAULT-VALUE}).")
+            description = "Minimum number of members of an elastic group (default: ${DEFAULT-VALUE}).")
     private int fewest;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "As the members': aeron or ucx (default: ${DEFAULT-VALUE}).")
+            description = "Transport of the members: aeron or ucx (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",
-            description = "Seconds without a sign of life after which a member is lost (default: ${DEFAULT-VALUE}).")
+            description = "Seconds without a heartbeat until a member is lost (default: ${DEFAULT-VALUE}).")
     private int silenceSeconds;
 
     @Spec
@@ -61,8 +61,8 @@ public final class Coordinate implements Callable<Integer> {
                 spec.commandLine().getOut().println("coordinator of " + world + " members at "
                         + coordinator.address());
                 spec.commandLine().getOut().flush();
-                while (!coordinator.awaitDone(LOOK_EVERY)) {
-                    // Members decide how long the group lives.
+                while (!coordinator.awaitDone(POLL_INTERVAL)) {
+                    // The group lives until its members have left.
                     continue;
                 }
             }

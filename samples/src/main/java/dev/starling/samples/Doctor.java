@@ -13,17 +13,17 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
 
-/** Tells what this machine offers, and what to do about what is missing. */
-@Command(name = "doctor", description = "Tell what this machine offers, and what to do about what is missing.",
+/** Reports what this machine offers, and how to obtain what is missing. */
+@Command(name = "doctor", description = "Report what this machine offers, and how to obtain what is missing.",
         mixinStandardHelpOptions = true)
 public final class Doctor implements Callable<Integer> {
     private static final long MEBIBYTE = 1 << 20;
     private static final int NEEDED_JDK = 25;
-    /** What drives a GPU may take its time to load. */
-    private static final Duration DEVICES = Duration.ofSeconds(5);
-    /** So may what it makes use of, if it has to be unpacked first. */
-    private static final Duration LIBRARIES = Duration.ofSeconds(20);
-    private static final Duration NETWORK = Duration.ofSeconds(2);
+    /** Loading the libraries of a GPU may take long. */
+    private static final Duration DEVICE_TIMEOUT = Duration.ofSeconds(5);
+    /** Unpacking and loading native libraries may take long, too. */
+    private static final Duration LIBRARY_TIMEOUT = Duration.ofSeconds(20);
+    private static final Duration NETWORK_TIMEOUT = Duration.ofSeconds(2);
 
     @Option(names = "--json", description = "Print one JSON object instead of lines.")
     private boolean json;
@@ -35,13 +35,14 @@ public final class Doctor implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        Examination examination = new Examination();
-        examination.begin("Devices", DEVICES, "look again when the machine is less busy", Doctor::devices);
-        examination.begin("Libraries", LIBRARIES, "look again when the machine is less busy", Doctor::libraries);
-        Network.inspect(examination, NETWORK);
+        Diagnosis diagnosis = new Diagnosis();
+        diagnosis.start("Devices", DEVICE_TIMEOUT, "run doctor again when the machine is less busy", Doctor::devices);
+        diagnosis.start("Libraries", LIBRARY_TIMEOUT, "run doctor again when the machine is less busy",
+                Doctor::libraries);
+        Network.inspect(diagnosis, NETWORK_TIMEOUT);
         jdk();
         flags();
-        findings.addAll(examination.findings());
+        findings.addAll(diagnosis.findings());
         findings.forEach(json ? f -> { } : this::print);
         if (json) {
             spec.commandLine().getOut().println(asJson());
@@ -84,7 +85,7 @@ public final class Doctor implements Callable<Integer> {
         });
         if (!probes.containsKey("cuda")) {
             devices.add(new Finding("Device cuda", Verdict.NOTE, "no GPU backend is on the class path; everything runs "
-                    + "on the CPU", "add dev.starling:starling-cuda where there is an NVIDIA GPU"));
+                    + "on the CPU", "add dev.starling:starling-cuda if the machine has an NVIDIA GPU"));
         }
         return devices;
     }

@@ -1,19 +1,19 @@
 package dev.starling.samples;
 
 /**
- * One thing that was looked at.
+ * The result of one check.
  *
- * @param subject what
- * @param verdict how it is
+ * @param subject what was checked
+ * @param verdict the assessment
  * @param state what was found
  * @param remedy what to do about it
  */
 record Finding(String subject, Verdict verdict, String state, String remedy) {
-    /** How it is. */
+    /** The assessment of a subject. */
     enum Verdict {
         /** As it should be. */
         OK,
-        /** It works, but less well than it could. */
+        /** It works, but not as well as it could. */
         NOTE,
         /** Something will not work. */
         MISSING

@@ -20,14 +20,14 @@ import org.knowm.xchart.style.Styler;
 import org.knowm.xchart.style.markers.SeriesMarkers;
 
 /**
- * The course of a training as a picture: loss and accuracy over epochs, on the training batches and on held-out data.
- * Points may come as often as one likes; many are averaged into few. Needs no display.
+ * The course of a training as an image: loss and accuracy by epoch, on the training batches and on held-out data. Any
+ * number of points may be added; many points are averaged to a few. Needs no display.
  */
 public final class LearningCurve {
     private static final int PANEL_WIDTH = 560;
     private static final int PANEL_HEIGHT = 400;
     private static final int PIXELS_PER_UNIT = 2;
-    private static final int MAXIMUM_POINTS = 200;
+    private static final int MAX_POINTS = 200;
     private static final Color TRAIN = new Color(0x9db8d2);
     private static final Color HELD_OUT = new Color(0xd1495b);
     private static final Color INK = new Color(0x333333);
@@ -40,31 +40,31 @@ public final class LearningCurve {
     private final List<Point> heldOut = new ArrayList<>();
 
     /**
-     * A curve without points.
+     * Creates a curve without points.
      *
-     * @param title what was trained; stands above the picture
+     * @param title what was trained; printed above the image
      */
     public LearningCurve(String title) {
         this.title = title;
     }
 
     /**
-     * Adds a point of the training curve. One with a loss that is not finite is left out.
+     * Adds a point of the training curve. A point whose loss is not finite is ignored.
      *
-     * @param epoch passes over the data so far, with fraction, from 0 on
+     * @param epoch number of passes over the data so far, including a fraction, from 0
      * @param loss mean loss of the batch or batches
-     * @param accuracy share of right answers, 0 to 1
+     * @param accuracy fraction of correct answers, 0 to 1
      */
     public void train(double epoch, double loss, double accuracy) {
         add(train, new Point(epoch, loss, accuracy));
     }
 
     /**
-     * Adds a point of the curve on held-out data. One with a loss that is not finite is left out.
+     * Adds a point of the curve on held-out data. A point whose loss is not finite is ignored.
      *
-     * @param epoch passes over the training data so far
+     * @param epoch number of passes over the training data so far
      * @param loss mean loss over the held-out data
-     * @param accuracy share of right answers, 0 to 1
+     * @param accuracy fraction of correct answers, 0 to 1
      */
     public void heldOut(double epoch, double loss, double accuracy) {
         add(heldOut, new Point(epoch, loss, accuracy));
@@ -77,9 +77,9 @@ public final class LearningCurve {
     }
 
     /**
-     * Writes the picture.
+     * Writes the image.
      *
-     * @param png the file; its directory is made, a file already there is replaced
+     * @param png the file; its directory is created, an existing file is replaced
      * @throws DataException if the file cannot be written, or the machine lacks what the JDK needs to draw text
      */
     public void write(Path png) {
@@ -93,7 +93,7 @@ public final class LearningCurve {
                 "install fontconfig, freetype and a font", e);
         } catch (IOException e) {
             throw new DataException(png, "a writable file for the learning curve", e.toString(),
-                "choose another place or free some disk space", e);
+                "choose another directory or free some disk space", e);
         }
     }
 
@@ -147,9 +147,9 @@ public final class LearningCurve {
         series.setMarker(marked ? SeriesMarkers.CIRCLE : SeriesMarkers.NONE);
     }
 
-    /** At most {@link #MAXIMUM_POINTS} points, each the mean of as many neighbours. */
+    /** Returns at most {@link #MAX_POINTS} points, each the mean of equally many neighbours. */
     private static List<Point> average(List<Point> points) {
-        int group = (points.size() + MAXIMUM_POINTS - 1) / MAXIMUM_POINTS;
+        int group = (points.size() + MAX_POINTS - 1) / MAX_POINTS;
         if (group <= 1) {
             return points;
         }

@@ -7,7 +7,7 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** The {@code starling} command: every sample is one of its subcommands. */
+/** The {@code starling} command. Each sample is one of its subcommands. */
 @Command(
         name = "starling",
         description = "Deep learning that embeds in a JVM application, and flocks.",
@@ -15,7 +15,7 @@ import picocli.CommandLine.Spec;
         mixinStandardHelpOptions = true,
         subcommands = {Train.class, Run.class, Coordinate.class, Doctor.class},
         footer = {"", "./starling bench compares this machine's speed with PyTorch's; ./starling stream and",
-            "./starling spark train and score over Kafka and in Spark: see their --help."})
+            "./starling spark train and score with Kafka and in Spark: see their --help."})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;
@@ -23,7 +23,7 @@ public final class Main implements Runnable {
     private Main() {
     }
 
-    /** Runs the command that the arguments name and ends the process with its exit code. */
+    /** Runs the command given by the arguments and ends the process with its exit code. */
     public static void main(String[] arguments) {
         System.exit(new CommandLine(new Main()).setCaseInsensitiveEnumValuesAllowed(true)
                 .execute(arguments));
@@ -31,6 +31,6 @@ public final class Main implements Runnable {
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name a command: train, run, coordinator or doctor.");
+        throw new ParameterException(spec.commandLine(), "Give a command: train, run, coordinator or doctor.");
     }
 }

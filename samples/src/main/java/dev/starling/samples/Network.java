@@ -27,7 +27,7 @@ import java.util.List;
 import java.util.Locale;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** What training on several processes and hosts will find here: ports, frames, buffers, memory, clocks, transports. */
+/** Checks of what training on several processes and hosts needs: ports, frames, buffers, memory, clocks, transports. */
 final class Network {
     private static final int BEST_SOCKET_BUFFER = 4 << 20;
     private static final int ETHERNET_MTU = 1500;
@@ -36,33 +36,33 @@ final class Network {
     private static final long SLOW_CLOCK_NS = 1000;
     private static final int CLOCK_READINGS = 2000;
     private static final int ROUND_TRIPS = 200;
-    private static final Duration ANSWER = Duration.ofMillis(800);
+    private static final Duration ANSWER_TIMEOUT = Duration.ofMillis(800);
 
-    private static final String BUSY = "look again when the machine is less busy";
-    private static final String PORTS = "let processes of this user listen on ports (firewall, container's network), "
-            + "see that the host's name leads to an address of this host (/etc/hosts), or name a host with "
+    private static final String BUSY = "run doctor again when the machine is less busy";
+    private static final String PORTS = "allow processes of this user to listen on ports (firewall, container), "
+            + "make the host name resolve to an address of this host (/etc/hosts), or set another host in "
             + "STARLING_HOST";
 
     private Network() {
     }
 
     /**
-     * Begins to look at everything.
+     * Starts all checks.
      *
-     * @param atMost how long each thing may take
+     * @param timeout how long each check may take
      */
-    static void inspect(Examination examination, Duration atMost) {
-        examination.begin("Loopback ports", atMost, PORTS, () -> List.of(ports(true)));
-        examination.begin("Host's ports", atMost, PORTS, () -> List.of(ports(false)));
-        examination.begin("MTU", atMost, BUSY, () -> List.of(frames()));
-        examination.begin("Socket buffers", atMost, BUSY, () -> List.of(socketBuffers()));
-        examination.begin("TCP", atMost, BUSY, () -> List.of(congestionControl()));
-        examination.begin("/dev/shm", atMost, BUSY, () -> List.of(sharedMemory()));
-        examination.begin("Locked memory", atMost, BUSY, () -> List.of(lockedMemory()));
-        examination.begin("Clock", atMost, BUSY, () -> List.of(clock()));
+    static void inspect(Diagnosis diagnosis, Duration timeout) {
+        diagnosis.start("Loopback ports", timeout, PORTS, () -> List.of(ports(true)));
+        diagnosis.start("Host's ports", timeout, PORTS, () -> List.of(ports(false)));
+        diagnosis.start("MTU", timeout, BUSY, () -> List.of(frames()));
+        diagnosis.start("Socket buffers", timeout, BUSY, () -> List.of(socketBuffers()));
+        diagnosis.start("TCP", timeout, BUSY, () -> List.of(congestionControl()));
+        diagnosis.start("/dev/shm", timeout, BUSY, () -> List.of(sharedMemory()));
+        diagnosis.start("Locked memory", timeout, BUSY, () -> List.of(lockedMemory()));
+        diagnosis.start("Clock", timeout, BUSY, () -> List.of(clock()));
         Transport.providers().forEach((name, provider) -> {
             if (!name.equals("simulated")) {
-                examination.begin("Transport " + name, atMost, BUSY, () -> List.of(transport(name, provider)));
+                diagnosis.start("Transport " + name, timeout, BUSY, () -> List.of(transport(name, provider)));
             }
         });
     }
@@ -71,7 +71,7 @@ final class Network {
         return new Finding(subject, fine ? Verdict.OK : Verdict.NOTE, state, remedy);
     }
 
-    /** Listens, connects and sends a datagram to itself, on loopback or under the host's own name. */
+    /** Listens, connects and sends a datagram to this process, on loopback or at the host's own address. */
     private static Finding ports(boolean loopback) {
         String subject = loopback ? "Loopback ports" : "Host's ports";
         try {
@@ -87,7 +87,7 @@ final class Network {
     private static void connectTo(InetAddress address) throws IOException {
         try (ServerSocketChannel server = ServerSocketChannel.open().bind(new InetSocketAddress(address, 0));
                 SocketChannel client = SocketChannel.open()) {
-            client.socket().connect(server.getLocalAddress(), (int) ANSWER.toMillis());
+            client.socket().connect(server.getLocalAddress(), (int) ANSWER_TIMEOUT.toMillis());
         }
     }
 
@@ -96,7 +96,7 @@ final class Network {
                 DatagramChannel to = DatagramChannel.open().bind(new InetSocketAddress(address, 0))) {
             SocketAddress target = to.getLocalAddress();
             from.send(ByteBuffer.wrap(new byte[] {42}), target);
-            to.socket().setSoTimeout((int) ANSWER.toMillis());
+            to.socket().setSoTimeout((int) ANSWER_TIMEOUT.toMillis());
             byte[] received = new byte[1];
             to.socket().receive(new DatagramPacket(received, 1));
         }
@@ -105,17 +105,17 @@ final class Network {
     private static Finding frames() {
         try {
             List<String> each = new ArrayList<>();
-            int shortest = Integer.MAX_VALUE;
+            int smallest = Integer.MAX_VALUE;
             for (NetworkInterface network : NetworkInterface.networkInterfaces().toList()) {
                 if (network.isUp()) {
                     each.add(network.getName() + " " + network.getMTU());
-                    shortest = Math.min(shortest, network.getMTU());
+                    smallest = Math.min(smallest, network.getMTU());
                 }
             }
-            return note("MTU", shortest >= ETHERNET_MTU, String.join(", ", each), "frames below " + ETHERNET_MTU
-                    + " bytes cost throughput: ip link set dev NAME mtu 1500, or 9000 if the network carries it");
+            return note("MTU", smallest >= ETHERNET_MTU, String.join(", ", each), "MTUs below " + ETHERNET_MTU
+                    + " bytes reduce throughput: ip link set dev NAME mtu 1500, or 9000 if the network supports it");
         } catch (IOException e) {
-            return new Finding("MTU", Verdict.NOTE, "unknown: " + e, "let processes read the network's interfaces");
+            return new Finding("MTU", Verdict.NOTE, "unknown: " + e, "allow processes to read the network interfaces");
         }
     }
 
@@ -126,18 +126,18 @@ final class Network {
             int receive = channel.getOption(StandardSocketOptions.SO_RCVBUF);
             int send = channel.getOption(StandardSocketOptions.SO_SNDBUF);
             return note("Socket buffers", Math.min(receive, send) >= BEST_SOCKET_BUFFER, (receive >> 10)
-                    + " KiB to receive, " + (send >> 10) + " KiB to send",
-                    "fast networks fill more: sysctl -w net.core.rmem_max=" + BEST_SOCKET_BUFFER
+                    + " KiB for receiving, " + (send >> 10) + " KiB for sending",
+                    "fast networks need larger ones: sysctl -w net.core.rmem_max=" + BEST_SOCKET_BUFFER
                     + " net.core.wmem_max=" + BEST_SOCKET_BUFFER);
         } catch (IOException e) {
             return new Finding("Socket buffers", Verdict.MISSING, "no datagram socket: " + e,
-                    "let this process use the network");
+                    "allow this process to use the network");
         }
     }
 
-    /** What spaces segments out in time suits the internet; between neighbours it takes processor time only. */
+    /** Congestion control that paces segments suits the internet. Within one network it only costs processor time. */
     private static Finding congestionControl() {
-        String remedy = "between machines of one network, ucx over TCP needs less processor time with another: "
+        String remedy = "within one network, ucx over TCP needs less processor time with another one: "
                 + "sysctl -w net.ipv4.tcp_congestion_control=cubic";
         try {
             String name = Files.readString(Path.of("/proc/sys/net/ipv4/tcp_congestion_control")).strip();
@@ -148,19 +148,19 @@ final class Network {
     }
 
     private static Finding sharedMemory() {
-        String remedy = "processes of one host exchange data there: mount it with 1 GiB or more"
+        String remedy = "processes of one host exchange data through it: mount it with 1 GiB or more"
                 + " (mount -o remount,size=1g /dev/shm; docker run --shm-size=1g)";
         Path memory = Path.of("/dev/shm");
         try {
             long free = Files.getFileStore(memory).getUsableSpace() / MEBIBYTE;
             return note("/dev/shm", free >= ENOUGH_SHARED_MEMORY_MIB && Files.isWritable(memory), free + " MiB free"
-                    + (Files.isWritable(memory) ? "" : ", but not to be written to"), remedy);
+                    + (Files.isWritable(memory) ? "" : ", but not writable"), remedy);
         } catch (IOException e) {
-            return new Finding("/dev/shm", Verdict.NOTE, "not there: " + e.getMessage(), remedy);
+            return new Finding("/dev/shm", Verdict.NOTE, "not available: " + e.getMessage(), remedy);
         }
     }
 
-    /** Adapters that write memory themselves need it to stay where it is. */
+    /** RDMA adapters access memory directly and need it to be locked. */
     private static Finding lockedMemory() {
         boolean adapters = Files.isDirectory(Path.of("/sys/class/infiniband"));
         try (var lines = Files.lines(Path.of("/proc/self/limits"))) {
@@ -169,14 +169,14 @@ final class Network {
             boolean unlimited = limit.equals("unlimited");
             String shown = unlimited ? limit : limit + " bytes";
             return note("Locked memory", unlimited || !adapters, shown + (adapters ? "" : "; there is no RDMA adapter"),
-                    "RDMA registers memory: ulimit -l unlimited");
+                    "RDMA needs registered memory: ulimit -l unlimited");
         } catch (IOException e) {
             return note("Locked memory", !adapters, "unknown: " + e.getMessage(),
-                    "RDMA registers memory: ulimit -l unlimited");
+                    "RDMA needs registered memory: ulimit -l unlimited");
         }
     }
 
-    /** Deadlines and measurements are no finer than this. */
+    /** Measures the resolution of the clock, which limits that of deadlines and measurements. */
     private static Finding clock() {
         long[] stepsNs = new long[CLOCK_READINGS];
         for (int i = 0; i < CLOCK_READINGS; i++) {
@@ -195,7 +195,7 @@ final class Network {
             source = "unknown";
         }
         return note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source,
-                "a slow source makes waiting coarse: see "
+                "a slow clock source makes waits imprecise: see "
                 + "/sys/devices/system/clocksource/clocksource0/available_clocksource");
     }
 
@@ -208,31 +208,31 @@ final class Network {
         };
     }
 
-    /** Two members of a cluster of two greet each other on loopback and exchange messages. */
+    /** Connects two transports on loopback and exchanges messages between them. */
     private static Finding roundTrips(String name, String description) {
         TransportConfig config = TransportConfig.of(name, Secret.random());
-        try (Transport here = Transport.open(config); Transport there = Transport.open(config)) {
+        try (Transport local = Transport.open(config); Transport remote = Transport.open(config)) {
             UnsafeBuffer message = new UnsafeBuffer(new byte[Integer.BYTES]);
             int[] answers = {0};
-            there.onMessage((from, buffer, offset, length) -> from.send(message, 0, length));
-            here.onMessage((from, buffer, offset, length) -> answers[0]++);
-            Endpoint peer = here.connect(there.address(), new byte[0]);
-            here.await(() -> there.doWork() >= 0 && peer.isConnected(), ANSWER, "an answer");
-            long[] tookNs = new long[ROUND_TRIPS];
+            remote.onMessage((from, buffer, offset, length) -> from.send(message, 0, length));
+            local.onMessage((from, buffer, offset, length) -> answers[0]++);
+            Endpoint peer = local.connect(remote.address(), new byte[0]);
+            local.await(() -> remote.doWork() >= 0 && peer.isConnected(), ANSWER_TIMEOUT, "an answer");
+            long[] durationsNs = new long[ROUND_TRIPS];
             for (int i = 0; i < ROUND_TRIPS; i++) {
                 int before = answers[0];
-                long begin = System.nanoTime();
+                long start = System.nanoTime();
                 peer.send(message, 0, Integer.BYTES);
-                here.await(() -> there.doWork() >= 0 && answers[0] > before, ANSWER, "an answer");
-                tookNs[i] = System.nanoTime() - begin;
+                local.await(() -> remote.doWork() >= 0 && answers[0] > before, ANSWER_TIMEOUT, "an answer");
+                durationsNs[i] = System.nanoTime() - start;
             }
-            Arrays.sort(tookNs);
+            Arrays.sort(durationsNs);
             return new Finding("Transport " + name, Verdict.OK, description + String.format(Locale.ROOT,
-                    "; %d round trips on loopback, median %.1f µs before warming up", ROUND_TRIPS,
-                    tookNs[ROUND_TRIPS / 2] / 1e3), "");
+                    "; %d round trips on loopback, median %.1f µs before warm-up", ROUND_TRIPS,
+                    durationsNs[ROUND_TRIPS / 2] / 1e3), "");
         } catch (TransportException | IllegalStateException e) {
             return new Finding("Transport " + name, Verdict.MISSING, "no round trip on loopback: " + e.getMessage(),
-                    "see what the message says; ./starling train … --transport local needs no network");
+                    "follow the message; ./starling train … --transport local needs no network");
         }
     }
 }

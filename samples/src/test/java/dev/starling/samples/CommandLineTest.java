@@ -23,7 +23,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The command as {@code ./starling} starts it, which starts itself or others several times over. */
+/** Runs the command as {@code ./starling} starts it; it starts itself or other commands as several processes. */
 @Timeout(180)
 class CommandLineTest {
     private static final String ACCURACY = ".*\"value\":([0-9.]+),.*";
@@ -33,41 +33,43 @@ class CommandLineTest {
 
     @ParameterizedTest
     @CsvSource({"ring, 2, 2, 0.5", "ps, 3, 2, 0.5", "gossip, 2, 3, 0.4"})
-    void trainsWithProcesses(String strategy, int processes, int epochs, double least) throws Exception {
-        train("mnist", strategy, processes, epochs, least);
+    void trainsWithProcesses(String strategy, int processes, int epochs, double minAccuracy) throws Exception {
+        train("mnist", strategy, processes, epochs, minAccuracy);
     }
 
-    /** Machines one after the other, then all of them, over the same processes. */
+    /** Trains the machines one after another and then the whole network, with the same processes. */
     @ParameterizedTest
     @CsvSource({"gossip, 2, 20, 0.2"})
-    void trainsADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double least)
+    void trainsADeepBeliefNetworkWithProcesses(String strategy, int processes, int epochs, double minAccuracy)
             throws Exception {
-        trainDeepBeliefNetwork(strategy, processes, epochs, least);
+        trainDeepBeliefNetwork(strategy, processes, epochs, minAccuracy);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @CsvSource({"ring, 2, 20, 0.35", "ps, 3, 20, 0.2"})
-    void trainsADeepBeliefNetworkWithProcessesInOtherWays(String strategy, int processes, int epochs,
-            double least) throws Exception {
-        trainDeepBeliefNetwork(strategy, processes, epochs, least);
+    void trainsADeepBeliefNetworkWithProcessesOverOtherStrategies(String strategy, int processes, int epochs,
+            double minAccuracy) throws Exception {
+        trainDeepBeliefNetwork(strategy, processes, epochs, minAccuracy);
     }
 
-    private void trainDeepBeliefNetwork(String strategy, int processes, int epochs, double least) throws Exception {
-        train("dbn --layers 64,64 --pretraining-epochs 3 --rate 0.02 --dropout 0", strategy, processes, epochs, least);
+    private void trainDeepBeliefNetwork(String strategy, int processes, int epochs,
+            double minAccuracy) throws Exception {
+        train("dbn --layers 64,64 --pretraining-epochs 3 --rate 0.02 --dropout 0", strategy, processes, epochs,
+                minAccuracy);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @CsvSource({"ps --staleness 3, 3, 3, 0.4", "ring --transport ucx, 2, 1, 0.4"})
-    void trainsWithProcessesInOtherWays(String strategy, int processes, int epochs, double least)
+    void trainsWithProcessesOverOtherStrategies(String strategy, int processes, int epochs, double minAccuracy)
             throws Exception {
-        train("mnist", strategy, processes, epochs, least);
+        train("mnist", strategy, processes, epochs, minAccuracy);
     }
 
-    private void train(String sample, String strategy, int processes, int epochs, double least) throws Exception {
-        boolean isUcx = strategy.endsWith("ucx");
-        assumeUcx(isUcx);
+    private void train(String sample, String strategy, int processes, int epochs, double minAccuracy) throws Exception {
+        boolean ucx = strategy.endsWith("ucx");
+        assumeUcx(ucx);
         String name = sample.split(" ")[0];
         DigitRenderer renderer = new DigitRenderer(1);
         write("train", renderer.images(0, 800));
@@ -85,16 +87,16 @@ class CommandLineTest {
         assertThat(program.output().getFirst()).startsWith(name + ": ");
         String json = program.output().getLast();
         assertThat(json).startsWith("{\"sample\":\"" + name + "\",").contains("\"workers\":2").matches(ACCURACY);
-        // By chance one image in ten is told right.
-        assertThat(Double.parseDouble(json.replaceAll(ACCURACY, "$1"))).isBetween(least, 1.0);
+        // By chance one image in ten is classified correctly.
+        assertThat(Double.parseDouble(json.replaceAll(ACCURACY, "$1"))).isBetween(minAccuracy, 1.0);
         assertThat(curve).isNotEmptyFile();
-        assertThat(program.files()).as("what the processes mapped to talk to each other, and its directory")
-                .hasSizeGreaterThan(isUcx ? 0 : processes).allSatisfy(file -> assertThat(file).doesNotExist());
+        assertThat(program.files()).as("memory shared by the processes, and its directory")
+                .hasSizeGreaterThan(ucx ? 0 : processes).allSatisfy(file -> assertThat(file).doesNotExist());
     }
 
-    /** A coordinator, a worker and a server, each started by itself; worker and server are both number 0. */
+    /** Starts a coordinator, a worker and a server separately. Both worker and server have number 0. */
     @Test
-    void formsAGroupAtACoordinatorOfItsOwn() throws Exception {
+    void joinsAGroupAtASeparateCoordinator() throws Exception {
         DigitRenderer renderer = new DigitRenderer(1);
         write("train", renderer.images(0, 800));
         write("t10k", renderer.images(800, 200));
@@ -138,12 +140,12 @@ class CommandLineTest {
         return Files.readString(dir.resolve(name + ".log"));
     }
 
-    /** What four processes learn of the real digits in two epochs. */
+    /** Checks the accuracy of four processes on the real digits after two epochs. */
     @ParameterizedTest
     @Tag("stress")
     @Timeout(900)
     @ValueSource(strings = {"ring", "ps", "ps --staleness 4", "gossip", "ring --transport ucx"})
-    void learnsRealDigits(String strategy) throws Exception {
+    void trainsOnRealDigits(String strategy) throws Exception {
         Path data = Path.of(System.getProperty("starling.data", ""), "mnist");
         assumeTrue(Files.isDirectory(data), () -> "no " + data + "; set -Dstarling.data=DIR");
         assumeUcx(strategy.endsWith("ucx"));
@@ -155,13 +157,13 @@ class CommandLineTest {
         assertThat(Double.parseDouble(program.output().getLast().replaceAll(ACCURACY, "$1"))).isBetween(0.985, 1.0);
     }
 
-    private static void assumeUcx(boolean isNeeded) {
-        WireProvider.Availability there = Transport.providers().get("ucx").availability();
-        assumeTrue(!isNeeded || there instanceof WireProvider.Availability.Ready, () -> "no ucx here: " + there);
+    private static void assumeUcx(boolean needed) {
+        WireProvider.Availability ucx = Transport.providers().get("ucx").availability();
+        assumeTrue(!needed || ucx instanceof WireProvider.Availability.Ready, () -> "ucx is not available: " + ucx);
     }
 
     @Test
-    void saysThatThereAreNoData() throws Exception {
+    void reportsMissingData() throws Exception {
         Program program = Program.run("train", "mnist", "--workers", "2", "--data", dir.toString());
         assertThat(program.status()).isEqualTo(1);
         assertThat(program.errors()).contains("starling: ").contains(dir.toString());
@@ -169,7 +171,7 @@ class CommandLineTest {
     }
 
     @Test
-    void saysWhichTransportsThereAre() throws Exception {
+    void namesTheAvailableTransports() throws Exception {
         Program program = Program.run("train", "digits", "--workers", "2", "--transport", "pigeon");
         assertThat(program.status()).isEqualTo(1);
         assertThat(program.errors()).contains("starling: no transport is called pigeon; there are aeron, local")
@@ -191,7 +193,7 @@ class CommandLineTest {
     }
 
     @Test
-    void endsAsTheCommandThatFailed() throws Exception {
+    void endsWithTheStatusOfTheFailedCommand() throws Exception {
         Program program = Program.run("run", "--workers", "2", "--", "/bin/sh", "-c",
                 "[ $STARLING_RANK = 1 ] || exec sleep 100; echo the reason >&2; exit 7");
         assertThat(program.status()).isEqualTo(7);
@@ -199,7 +201,7 @@ class CommandLineTest {
                 .contains("exit status 7");
     }
 
-    /** Writes images as the files of MNIST hold them. */
+    /** Writes images in the format of MNIST's files. */
     private void write(String name, LabelledImages images) throws IOException {
         Path pixels = dir.resolve(name + "-images-idx3-ubyte");
         try (DataOutputStream out = new DataOutputStream(Files.newOutputStream(pixels))) {

@@ -21,26 +21,26 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A caller that catches {@link StarlingException} misses no exception of the modules that an application uses. */
+/** A caller that catches {@link StarlingException} catches every exception of the modules that an application uses. */
 class ExceptionFamilyTest {
     @ParameterizedTest
     @ValueSource(classes = {Tensor.class, Tape.class, Layer.class, Transport.class, Group.class})
     void derivesEveryPublicExceptionFromOneRoot(Class<?> ofModule) throws Exception {
-        URI place = ofModule.getProtectionDomain().getCodeSource().getLocation().toURI();
+        URI location = ofModule.getProtectionDomain().getCodeSource().getLocation().toURI();
         List<String> names;
-        if (place.getPath().endsWith(".jar")) {
-            try (FileSystem jar = FileSystems.newFileSystem(Path.of(place), Map.of())) {
+        if (location.getPath().endsWith(".jar")) {
+            try (FileSystem jar = FileSystems.newFileSystem(Path.of(location), Map.of())) {
                 names = exceptions(jar.getPath("/"));
             }
         } else {
-            names = exceptions(Path.of(place));
+            names = exceptions(Path.of(location));
         }
         for (String name : names) {
             Class<?> type = Class.forName(name, false, ofModule.getClassLoader());
             assertThat(!Modifier.isPublic(type.getModifiers()) || StarlingException.class.isAssignableFrom(type))
                     .as(name).isTrue();
         }
-        assertThat(names.isEmpty()).as("exceptions of " + place).isEqualTo(ofModule == Tape.class);
+        assertThat(names.isEmpty()).as("exceptions of " + location).isEqualTo(ofModule == Tape.class);
     }
 
     private static List<String> exceptions(Path root) throws IOException {

@@ -12,7 +12,7 @@ import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The learning curve as pixels: a curve is where its points are. */
+/** Checks the pixels of the learning curve: they are where its points are. */
 class LearningCurveTest {
     private static final int TRAIN = 0x9db8d2;
     private static final int HELD_OUT = 0xd1495b;
@@ -60,7 +60,7 @@ class LearningCurveTest {
     }
 
     @Test
-    void saysThatTheFileCannotBeWritten() throws IOException {
+    void reportsAFileThatCannotBeWritten() throws IOException {
         Path file = Files.writeString(dir.resolve("file"), "no directory");
         assertThatThrownBy(() -> new LearningCurve("test").write(file.resolve("curve.png")))
             .isInstanceOf(DataException.class).hasMessageContaining("curve.png");

@@ -7,13 +7,13 @@ import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The doctor looks at all of the network, on a machine where tests run: there loopback and Aeron work. */
+/** Runs all network checks of the doctor on a machine where loopback and Aeron work. */
 class NetworkTest {
     @Test
-    void looksAtEverythingAndKnowsARemedy() {
-        Examination examination = new Examination();
-        Network.inspect(examination, Duration.ofSeconds(30));
-        List<Finding> findings = examination.findings();
+    void checksEverythingAndGivesRemedies() {
+        Diagnosis diagnosis = new Diagnosis();
+        Network.inspect(diagnosis, Duration.ofSeconds(30));
+        List<Finding> findings = diagnosis.findings();
         assertThat(findings).extracting(Finding::subject).contains("Loopback ports", "Host's ports", "MTU",
                 "Socket buffers", "TCP", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
                 "Transport ucx").doesNotContain("Transport simulated");

@@ -17,22 +17,23 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * A run of the {@code starling} command in a process of its own, with this JVM's flags, that has ended and left no
- * process behind. All that it starts inherits a variable of the environment, by which it is found.
+ * The result of running the {@code starling} command in a process of its own, with this JVM's flags. The process has
+ * ended and left no process behind. All processes that it starts inherit an environment variable, by which they are
+ * found.
  *
- * @param status with which it ended
+ * @param status exit status
  * @param output lines of standard output
  * @param errors standard error
- * @param ranks of the processes that it started
- * @param files that its processes mapped to talk to each other, and the directory that they were given for them
+ * @param ranks ranks of the processes that it started
+ * @param files files that its processes mapped to communicate, and the directory for these files
  */
 record Program(int status, List<String> output, String errors, Set<Integer> ranks, Set<Path> files) {
     private static final String MARK = "STARLING_TEST_RUN";
     private static final String RANK = "STARLING_RANK";
     private static final String DIRECTORY = "STARLING_DIRECTORY";
-    private static final long LOOK_EVERY_MILLIS = 100;
+    private static final long POLL_MILLIS = 100;
 
-    /** Runs the command to its end. */
+    /** Runs the command until it ends. */
     static Program run(String... arguments) throws IOException, InterruptedException {
         String mark = "run-" + System.nanoTime();
         Path directory = Files.createTempDirectory("starling-test-");
@@ -47,9 +48,9 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         Process process = builder.start();
         try {
             do {
-                look(mark, ranks, files);
-            } while (!process.waitFor(LOOK_EVERY_MILLIS, TimeUnit.MILLISECONDS));
-            awaitNobody(mark);
+                recordProcesses(mark, ranks, files);
+            } while (!process.waitFor(POLL_MILLIS, TimeUnit.MILLISECONDS));
+            awaitNoProcesses(mark);
             return new Program(process.exitValue(), Files.readAllLines(out), Files.readString(err), ranks, files);
         } finally {
             Stream.concat(process.descendants(), Stream.of(process.toHandle())).toList()
@@ -60,7 +61,7 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         }
     }
 
-    /** Returns what starts the command as this JVM was started. */
+    /** Returns a command line that starts the command in the same way as this JVM was started. */
     static List<String> command(String... arguments) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -71,8 +72,8 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         return command;
     }
 
-    /** Notes who is there, and which files they share. */
-    private static void look(String mark, Set<Integer> ranks, Set<Path> files) throws IOException {
+    /** Records the ranks of running processes and the files that they share. */
+    private static void recordProcesses(String mark, Set<Integer> ranks, Set<Path> files) throws IOException {
         for (Path process : processes(mark)) {
             Map<String, String> variables = environment(process);
             if (variables.containsKey(RANK)) {
@@ -84,11 +85,11 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         }
     }
 
-    /** What is told to end may take a moment. */
-    private static void awaitNobody(String mark) throws IOException, InterruptedException {
+    /** Waits until all processes have ended; a process that was asked to end may take a moment. */
+    private static void awaitNoProcesses(String mark) throws IOException, InterruptedException {
         long begin = System.nanoTime();
         while (!processes(mark).isEmpty() && System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(5)) {
-            Thread.sleep(LOOK_EVERY_MILLIS);
+            Thread.sleep(POLL_MILLIS);
         }
         assertThat(processes(mark).stream().map(process -> read(process.resolve("cmdline")).replace('\0', ' ')))
                 .as("processes left behind").isEmpty();
@@ -112,11 +113,11 @@ record Program(int status, List<String> output, String errors, Set<Integer> rank
         return variables;
     }
 
-    /** Returns what a file says of a process, nothing if that is gone or another user's. */
+    /** Returns the content of a file in /proc, or nothing if the process has ended or belongs to another user. */
     private static String read(Path file) {
         try {
             return Files.readString(file, StandardCharsets.ISO_8859_1);
-        } catch (IOException gone) {
+        } catch (IOException unreadable) {
             return "";
         }
     }

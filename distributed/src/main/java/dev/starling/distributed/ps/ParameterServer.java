@@ -191,7 +191,7 @@ public final class ParameterServer implements DistributionStrategy {
         for (int i = 0; i < plan.dense().size(); i++) {
             boolean isKnown = how.optimizer == null;
             if (isKnown) {
-                keepers.add(optimizer.kept(i));
+                keepers.add(optimizer.stateOf(i));
             } else {
                 keepers.add(new ArrayList<>());
                 isKnown = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());

@@ -11,27 +11,30 @@ import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.util.HexFormat;
 
-/** Writes files that are there as a whole or not at all, even if the machine stops in between. */
+/** Writes files that exist completely or not at all, even if the machine fails during the write. */
 final class AtomicFile {
-    /** Tells this process's drafts from those of another that writes the same file. */
+    /** Distinguishes the temporary files of this process from those of another process that writes the same file. */
     private static final String OWN = "%08x".formatted(new SecureRandom().nextInt());
 
     private AtomicFile() {
     }
 
-    /** Writes what a file is to hold. */
+    /** The content of a file to be written. */
     @FunctionalInterface
     interface Content {
-        /** Writes everything to {@code sink}. */
+        /** Writes the whole content to {@code sink}. */
         void writeTo(SafeTensors.Sink sink) throws IOException;
     }
 
-    /** Writes a file by way of {@link #temporary}: written, forced to the disk, renamed, directory forced. */
+    /**
+     * Writes a file through {@link #temporary}: writes it, forces it to disk, renames it and forces the directory to
+     * disk.
+     */
     static void write(Path path, Content content) {
         Path temporary = temporary(path);
         try {
             Files.createDirectories(path.toAbsolutePath().getParent());
-            digested(temporary, content);
+            writeAndDigest(temporary, content);
             moveInto(temporary, path);
         } catch (IOException e) {
             throw failed(path, e, temporary);
@@ -41,13 +44,13 @@ final class AtomicFile {
         }
     }
 
-    /** Returns where this process drafts a file: {@code PATH.XXXXXXXX.tmp}. */
+    /** Returns the path to which this process writes before it renames the file: {@code PATH.XXXXXXXX.tmp}. */
     static Path temporary(Path path) {
         return path.resolveSibling(path.getFileName() + "." + OWN + ".tmp");
     }
 
-    /** Writes a file, forces it to the disk and returns its SHA-256. */
-    static String digested(Path file, Content content) throws IOException {
+    /** Writes a file, forces it to disk and returns its SHA-256. */
+    static String writeAndDigest(Path file, Content content) throws IOException {
         MessageDigest digest = sha256();
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
                 StandardOpenOption.TRUNCATE_EXISTING)) {
@@ -62,7 +65,7 @@ final class AtomicFile {
         return HexFormat.of().formatHex(digest.digest());
     }
 
-    /** Gives a complete file its name, and makes sure that the name lasts. */
+    /** Renames a complete file and forces the directory to disk, so that the new name survives a crash. */
     static void moveInto(Path temporary, Path path) throws IOException {
         Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         try (FileChannel directory = FileChannel.open(path.toAbsolutePath().getParent(), StandardOpenOption.READ)) {
@@ -75,7 +78,7 @@ final class AtomicFile {
             deleteQuietly(leftover);
         }
         return new CheckpointException(path, "cannot be written: " + cause, "free some space or choose another "
-                + "directory; what was saved before is intact", cause);
+                + "directory; earlier checkpoints are intact", cause);
     }
 
     static MessageDigest sha256() {
@@ -86,22 +89,22 @@ final class AtomicFile {
         }
     }
 
-    /** Deletes what a failure left behind; that this fails too would hide the reason. */
+    /** Deletes the remains of a failed write. An exception here would hide the failure itself, so it is dropped. */
     static void deleteQuietly(Path file) {
         try {
             Files.deleteIfExists(file);
         } catch (IOException secondary) {
-            // the failure that led here is the one to report
+            // The caller reports the original failure.
         }
     }
 
-    /** Closes what was only read. */
+    /** Closes a resource that was only read. */
     static void closeQuietly(AutoCloseable resource) {
         if (resource != null) {
             try {
                 resource.close();
             } catch (Exception ignored) {
-                // nothing that was read can be lost
+                // Closing a resource that was only read cannot lose data.
             }
         }
     }

@@ -24,11 +24,12 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The state of a run at one step, in a directory: {@code step-N-DIGEST.safetensors} with tensors and notes, and the
- * manifest {@code step-N.json} with that file's name, length and SHA-256, and with the {@link Part}s that other
- * processes have written. The manifest is written last; a checkpoint without one does not exist, so a save that fails
- * at any point leaves those before it as they were. A directory belongs to one run at a time; of that run, a process
- * that was stopped in a save and wakes up when another has taken its place does that one no harm.
+ * The state of a run at one step, stored in a directory as two files. {@code step-N-DIGEST.safetensors} contains
+ * tensors and notes. The manifest {@code step-N.json} contains that file's name, length and SHA-256, and lists the
+ * {@link Part}s that other processes wrote. The manifest is written last, and a checkpoint without a manifest does not
+ * exist: a save that fails at any point leaves earlier checkpoints intact. A directory belongs to one run at a time. If
+ * a process of that run is stopped during a save and wakes up after another process has replaced it, it does not damage
+ * that process's files.
  */
 public final class Checkpoint {
     private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");
@@ -36,8 +37,8 @@ public final class Checkpoint {
             + Part.NAME + ")\"");
     private static final Pattern DATA_OR_DRAFT = Pattern.compile("step-(\\d{1,18})(-[0-9a-f]{8})?"
             + "(\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)|-\\d{1,9}\\.rows(\\.tmp)?)");
-    private static final long MAXIMUM_MANIFEST = 10_000_000;
-    private static final String REMEDY = "delete the manifest to go on from the checkpoint before it";
+    private static final long MAX_MANIFEST_BYTES = 10_000_000;
+    private static final String REMEDY = "delete the manifest to resume from the previous checkpoint";
 
     private final Path manifest;
     private final Path data;
@@ -56,8 +57,8 @@ public final class Checkpoint {
     /**
      * Saves the state at a step.
      *
-     * @param directory is made if absent
-     * @param notes texts to go with the tensors
+     * @param directory is created if absent
+     * @param notes texts to save with the tensors
      * @return the manifest
      * @throws CheckpointException if it cannot be written, for example because the disk is full
      */
@@ -65,7 +66,7 @@ public final class Checkpoint {
         return save(directory, step, tensors, notes, Parts.NONE).orElseThrow();
     }
 
-    /** Saves the state at a step when its parts are there; returns nothing if those were given up. */
+    /** Saves the state at a step once its parts are written. Returns an empty result if the parts were abandoned. */
     static Optional<Path> save(Path directory, long step, Map<String, Parameter> tensors, Map<String, String> notes,
             Parts parts) {
         String name = "step-%010d".formatted(step);
@@ -73,9 +74,9 @@ public final class Checkpoint {
         Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
         try {
             Files.createDirectories(directory);
-            String digest = AtomicFile.digested(partial, sink -> SafeTensors.write(sink, tensors, notes));
+            String digest = AtomicFile.writeAndDigest(partial, sink -> SafeTensors.write(sink, tensors, notes));
             long bytes = Files.size(partial);
-            // Named by content: saving a step again never touches the file that the old manifest speaks of.
+            // Named by content: saving a step again never touches the file to which the old manifest refers.
             Path data = directory.resolve(name + "-" + digest.substring(0, 8) + ".safetensors");
             AtomicFile.moveInto(partial, data);
             Optional<List<Part>> written = parts.await();
@@ -102,19 +103,20 @@ public final class Checkpoint {
                 .collect(Collectors.joining(",\n  ", ", \"parts\": [\n  ", "]"));
     }
 
-    /** Deletes the files that a manifest named which has been replaced, but for those that the new one names too. */
-    private static void delete(Path directory, String manifest, String by) throws IOException {
-        Matcher named = NAMED.matcher(manifest);
+    /** Deletes the files named by a manifest that was replaced, except those that the new manifest also names. */
+    private static void delete(Path directory, String oldManifest, String newManifest) throws IOException {
+        Matcher named = NAMED.matcher(oldManifest);
         while (named.find()) {
-            if (!by.contains(named.group())) {
+            if (!newManifest.contains(named.group())) {
                 Files.deleteIfExists(directory.resolve(named.group(1)));
             }
         }
     }
 
     /**
-     * Deletes all but the latest {@code keep} checkpoints of a directory, and what failed saves left there. Files of
-     * the latest step and of later ones stay, also if no manifest names them: another process may be about to.
+     * Deletes all but the latest {@code keep} checkpoints of a directory, and the remains of failed saves. Files of the
+     * latest step and of later steps stay even if no manifest names them, because another process may be about to write
+     * one.
      *
      * @throws CheckpointException if a file cannot be deleted
      */
@@ -140,7 +142,8 @@ public final class Checkpoint {
                 }
             }
         } catch (IOException e) {
-            throw new CheckpointException(directory, "old checkpoints cannot be deleted: " + e, "check permissions", e);
+            throw new CheckpointException(directory, "old checkpoints cannot be deleted: " + e, "check its permissions",
+                    e);
         }
     }
 
@@ -148,7 +151,7 @@ public final class Checkpoint {
         try {
             return Files.readString(manifest, StandardCharsets.ISO_8859_1);
         } catch (NoSuchFileException e) {
-            return ""; // Another process prunes too.
+            return ""; // Another process prunes the directory concurrently.
         }
     }
 
@@ -160,7 +163,7 @@ public final class Checkpoint {
             return files.filter(f -> MANIFEST.matcher(f.getFileName().toString()).matches())
                     .sorted(Comparator.comparingLong(Checkpoint::stepOf)).toList();
         } catch (IOException e) {
-            throw new CheckpointException(directory, "cannot be read: " + e, "check permissions", e);
+            throw new CheckpointException(directory, "cannot be read: " + e, "check its permissions", e);
         }
     }
 
@@ -172,7 +175,7 @@ public final class Checkpoint {
     // ---- loading ----
 
     /**
-     * Returns the checkpoint of the greatest step in a directory, if there is one, with its checksum verified.
+     * Returns the checkpoint of the highest step in a directory, if there is one, after verifying its checksum.
      *
      * @throws CheckpointException if it is damaged
      */
@@ -188,13 +191,14 @@ public final class Checkpoint {
      */
     public static Checkpoint open(Path manifest) {
         try {
-            if (stepOf(manifest) < 0 || Files.size(manifest) > MAXIMUM_MANIFEST) {
-                throw new CheckpointException(manifest, "is no manifest of a checkpoint", "give a step-N.json", null);
+            if (stepOf(manifest) < 0 || Files.size(manifest) > MAX_MANIFEST_BYTES) {
+                throw new CheckpointException(manifest, "is not the manifest of a checkpoint",
+                        "pass the path of a step-N.json", null);
             }
             Map<String, Object> fields = Json.object(Files.readString(manifest));
             if (!(fields.get("file") instanceof String file) || !(fields.get("bytes") instanceof Long bytes)
                     || !(fields.get("sha256") instanceof String sha256) || file.contains("/") || file.contains("\\")) {
-                throw new CheckpointException(manifest, "must have file, bytes and sha256", REMEDY, null);
+                throw new CheckpointException(manifest, "must contain the fields file, bytes and sha256", REMEDY, null);
             }
             Path data = manifest.resolveSibling(file);
             if (Files.size(data) != bytes) {
@@ -214,20 +218,23 @@ public final class Checkpoint {
         }
     }
 
-    /** Reads which parts there are, and looks whether they are; who reads one looks into it. */
+    /**
+     * Reads the list of parts and checks that each exists with the right length. The reader of a part verifies its
+     * content.
+     */
     private static List<Part> parts(Path manifest, Object listed) throws IOException {
         List<Part> parts = new ArrayList<>();
         for (Object each : listed instanceof List<?> list ? list : List.of()) {
             if (!(each instanceof Map<?, ?> fields && fields.get("file") instanceof String file
                     && fields.get("bytes") instanceof Long bytes && fields.get("checksum") instanceof String checksum
                     && file.matches(Part.NAME))) {
-                throw new CheckpointException(manifest, "must have file, bytes and checksum of each part", REMEDY,
+                throw new CheckpointException(manifest, "must contain file, bytes and checksum of each part", REMEDY,
                         null);
             }
             Path path = manifest.resolveSibling(file);
             if (!Files.exists(path) || Files.size(path) != bytes) {
                 throw new CheckpointException(path, Files.exists(path) ? "has " + Files.size(path) + " bytes, the "
-                        + "manifest says " + bytes : "is missing", "put it back, or " + REMEDY, null);
+                        + "manifest says " + bytes : "is missing", "restore it, or " + REMEDY, null);
             }
             parts.add(new Part(file, bytes, checksum));
         }
@@ -246,19 +253,19 @@ public final class Checkpoint {
         return HexFormat.of().formatHex(digest.digest());
     }
 
-    /** Returns the manifest. */
+    /** Returns the path of the manifest. */
     public Path path() {
         return manifest;
     }
 
-    /** Returns the step at which it was saved. */
+    /** Returns the step at which the checkpoint was saved. */
     public long step() {
         return step;
     }
 
     /**
-     * Returns the files that other processes have written, by number. They are there and have their length; who reads
-     * one compares its checksum.
+     * Returns the files that other processes wrote, by number. Each exists and has its length; the reader of a part
+     * must verify its checksum.
      */
     public List<Part> parts() {
         return parts;
@@ -272,27 +279,27 @@ public final class Checkpoint {
     }
 
     /**
-     * Reads all tensors into parameters of the same names.
+     * Reads all tensors into the parameters with the same names.
      *
-     * @throws CheckpointException if names, types or shapes differ; then none is changed
+     * @throws CheckpointException if names, types or shapes differ; then no parameter is changed
      */
     public void into(Map<String, Parameter> parameters) {
         into(parameters, name -> false);
     }
 
     /**
-     * Reads tensors into parameters of the same names.
+     * Reads tensors into the parameters with the same names.
      *
-     * @param passesOver tells of a tensor that is not among the parameters whether that may be so
-     * @throws CheckpointException if names, types or shapes differ; then none is changed
+     * @param ignorable decides whether a tensor for which there is no parameter is ignored; otherwise it is an error
+     * @throws CheckpointException if names, types or shapes differ; then no parameter is changed
      */
-    public void into(Map<String, Parameter> parameters, Predicate<String> passesOver) {
+    public void into(Map<String, Parameter> parameters, Predicate<String> ignorable) {
         try (SafeTensors tensors = SafeTensors.open(data)) {
-            tensors.into(parameters, passesOver);
+            tensors.into(parameters, ignorable);
         }
     }
 
-    /** Tells whether there is a tensor of that name. */
+    /** Returns whether the checkpoint contains a tensor with this name. */
     public boolean has(String name) {
         try (SafeTensors tensors = SafeTensors.open(data)) {
             return tensors.names().contains(name);

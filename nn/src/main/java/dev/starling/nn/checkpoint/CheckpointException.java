@@ -4,7 +4,8 @@ import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
 
 /**
- * A file of weights or a checkpoint that cannot be written, or read, or does not fit. Names the file and the remedy.
+ * A checkpoint or file of weights that cannot be written or read, or does not match the model. The message names the
+ * file and the remedy.
  */
 public final class CheckpointException extends StarlingException {
     private static final long serialVersionUID = 1L;
@@ -14,12 +15,12 @@ public final class CheckpointException extends StarlingException {
     private final String remedy;
 
     /**
-     * Makes an exception.
+     * Creates an exception.
      *
      * @param path the file or directory concerned
      * @param problem what is wrong
      * @param remedy what the reader of the message can do about it
-     * @param cause the failure underneath, or {@code null}
+     * @param cause the underlying failure, or {@code null}
      */
     public CheckpointException(Path path, String problem, String remedy, Throwable cause) {
         this(path, path.toString(), problem, remedy, cause);
@@ -37,7 +38,7 @@ public final class CheckpointException extends StarlingException {
         return new CheckpointException(null, "tensors in memory", problem, remedy, cause);
     }
 
-    /** Returns the file or directory concerned; {@code null} if there is none, and after deserialisation. */
+    /** Returns the file or directory concerned, or {@code null} if there is none or after deserialisation. */
     public Path path() {
         return path;
     }
@@ -47,7 +48,7 @@ public final class CheckpointException extends StarlingException {
         return problem;
     }
 
-    /** Returns what to do about it. */
+    /** Returns the remedy. */
     public String remedy() {
         return remedy;
     }

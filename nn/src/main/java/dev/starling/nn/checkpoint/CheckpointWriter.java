@@ -14,13 +14,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Saves checkpoints while training goes on: copies the state at once, in host memory that it keeps for the next time,
- * and writes the copy on a thread of its own. One write at a time; who saves again before it is done waits. Used by one
- * thread.
+ * Saves checkpoints while training continues. It copies the state immediately into host memory, which it reuses for the
+ * next save, and writes the copy on a thread of its own. Only one write can be in progress. Confined to one thread.
  */
 public final class CheckpointWriter implements AutoCloseable {
-    /** How long a write may take that somebody waits for, since others were last seen to write parts of it. */
-    private static final Duration PATIENCE = Duration.ofMinutes(10);
+    /** How long {@link #await} waits for a write while no other process makes progress with its parts. */
+    private static final Duration TIMEOUT = Duration.ofMinutes(10);
 
     private final Path directory;
     private final int keep;
@@ -29,10 +28,10 @@ public final class CheckpointWriter implements AutoCloseable {
     private Parts parts = Parts.NONE;
 
     /**
-     * Makes a writer.
+     * Creates a writer.
      *
-     * @param directory is made if absent
-     * @param keep how many checkpoints stay, the latest
+     * @param directory is created if absent
+     * @param keep how many of the latest checkpoints to keep
      */
     public CheckpointWriter(Path directory, int keep) {
         this.directory = directory;
@@ -40,24 +39,25 @@ public final class CheckpointWriter implements AutoCloseable {
     }
 
     /**
-     * Begins to save a state, which may change as soon as this returns. The write before must have been asked for with
-     * {@link #await}.
+     * Starts to save a state. The state may change as soon as this method returns. The caller must have called
+     * {@link #await} for the previous write.
      *
-     * @param tensors the same names and shapes every time
+     * @param tensors the same names and shapes in every call
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes) {
         save(step, tensors, notes, Parts.NONE);
     }
 
     /**
-     * Begins to save a state of which other processes write parts.
+     * Starts to save a state of which other processes write parts.
      *
-     * @param tensors the same names and shapes every time; may change as soon as this returns
-     * @param others are waited for by the thread that writes
+     * @param tensors the same names and shapes in every call; they may change as soon as this method returns
+     * @param others the parts, for which the writing thread waits
      */
     public void save(long step, Map<String, Parameter> tensors, Map<String, String> notes, Parts others) {
         if (writing != null) {
-            throw new CheckpointException(directory, "a write is under way", "call await() first", null);
+            throw new CheckpointException(directory, "cannot be written while another write is in progress",
+                    "call await() first", null);
         }
         try (Scope scope = Scope.open("snapshot")) {
             tensors.forEach((name, p) -> {
@@ -82,23 +82,23 @@ public final class CheckpointWriter implements AutoCloseable {
         Thread.ofPlatform().daemon().name("starling-checkpoint").start(writing);
     }
 
-    /** Tells whether {@link #await} would return a manifest, or throw, at once. */
+    /** Returns whether {@link #await} would return a manifest or throw immediately. */
     public boolean isDone() {
         return writing != null && writing.isDone();
     }
 
     /**
-     * Waits for the write under way.
+     * Waits for the write in progress.
      *
-     * @return the manifest, or {@code null} if nothing was being written or its parts were given up
-     * @throws CheckpointException if it failed or does not end
+     * @return the manifest, or {@code null} if no write was in progress or its parts were abandoned
+     * @throws CheckpointException if the write failed or did not finish in time
      */
     public Path await() {
         if (writing == null) {
             return null;
         }
         try {
-            Optional<Path> manifest = patiently(writing);
+            Optional<Path> manifest = awaitProgress(writing);
             writing = null;
             return manifest.orElse(null);
         } catch (ExecutionException e) {
@@ -107,23 +107,24 @@ public final class CheckpointWriter implements AutoCloseable {
                 case RuntimeException failure -> throw failure;
                 case Error failure -> throw failure;
                 default -> throw new CheckpointException(directory, "was not written: " + e.getCause(),
-                        "look at the cause", e.getCause());
+                        "see the cause", e.getCause());
             }
         } catch (TimeoutException e) {
-            throw new CheckpointException(directory, "was not written in " + PATIENCE, "look at the disk", e);
+            throw new CheckpointException(directory, "was not written in " + TIMEOUT, "check the disk", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new CheckpointException(directory, "was being written when this thread was interrupted",
-                    "what was saved before is intact", e);
+                    "earlier checkpoints are intact", e);
         }
     }
 
-    private Optional<Path> patiently(FutureTask<Optional<Path>> awaited) throws ExecutionException, TimeoutException,
+    private Optional<Path> awaitProgress(FutureTask<Optional<Path>> awaited) throws ExecutionException,
+            TimeoutException,
             InterruptedException {
         while (true) {
             long before = parts.progress();
             try {
-                return awaited.get(PATIENCE.toNanos(), TimeUnit.NANOSECONDS);
+                return awaited.get(TIMEOUT.toNanos(), TimeUnit.NANOSECONDS);
             } catch (TimeoutException e) {
                 if (parts.progress() == before) {
                     throw e;
@@ -132,13 +133,13 @@ public final class CheckpointWriter implements AutoCloseable {
         }
     }
 
-    /** Waits for the write under way, whatever comes of it, and gives the copy's memory back. */
+    /** Waits for the write in progress, ignores its outcome, and frees the memory of the copy. */
     @Override
     public void close() {
         try {
             await();
         } catch (CheckpointException secondary) {
-            // Who wants to know has called await().
+            // A caller that needs the outcome has called await().
             writing = null;
         }
         copies.values().forEach(Parameter::close);

@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Reads the JSON that headers and manifests are made of, and no more: objects without duplicate keys, arrays, strings
- * and whole numbers from 0 to 2⁶³-1, which become {@link Map}, {@link List}, {@link String} and {@link Long}.
+ * Reads the subset of JSON that headers and manifests use: objects without duplicate keys, arrays, strings, and whole
+ * numbers from 0 to 2⁶³-1. They become {@link Map}, {@link List}, {@link String} and {@link Long}.
  */
 final class Json {
-    private static final int MAXIMUM_DEPTH = 8;
+    private static final int MAX_DEPTH = 8;
 
     private final String text;
     private int at;
@@ -28,12 +28,12 @@ final class Json {
         this.text = text;
     }
 
-    /** Reads a text that is one object and nothing else. */
+    /** Reads a text that consists of exactly one object. */
     static Map<String, Object> object(String text) throws JsonException {
         Json json = new Json(text);
-        json.space();
+        json.skipSpace();
         Map<String, Object> object = json.object(0);
-        json.space();
+        json.skipSpace();
         if (json.at != text.length()) {
             throw json.wrong("the end");
         }
@@ -47,12 +47,12 @@ final class Json {
             return object;
         }
         do {
-            space();
+            skipSpace();
             String key = string();
-            space();
+            skipSpace();
             expect(':');
             if (object.put(key, value(depth + 1)) != null) {
-                throw new JsonException("key \"" + key + "\" twice");
+                throw new JsonException("the key \"" + key + "\" appears twice");
             }
         } while (next(','));
         expect('}');
@@ -60,10 +60,10 @@ final class Json {
     }
 
     private Object value(int depth) throws JsonException {
-        if (depth > MAXIMUM_DEPTH) {
-            throw new JsonException("more than " + MAXIMUM_DEPTH + " levels");
+        if (depth > MAX_DEPTH) {
+            throw new JsonException("values are nested more than " + MAX_DEPTH + " levels deep");
         }
-        space();
+        skipSpace();
         return switch (at < text.length() ? text.charAt(at) : ' ') {
             case '{' -> object(depth);
             case '[' -> array(depth);
@@ -98,7 +98,7 @@ final class Json {
         try {
             return Long.parseLong(digits);
         } catch (NumberFormatException e) {
-            throw new JsonException("number " + digits + " is too large");
+            throw new JsonException("the number " + digits + " is too large");
         }
     }
 
@@ -142,7 +142,7 @@ final class Json {
     }
 
     private boolean next(char c) {
-        space();
+        skipSpace();
         if (at < text.length() && text.charAt(at) == c) {
             at++;
             return true;
@@ -156,7 +156,7 @@ final class Json {
         }
     }
 
-    private void space() {
+    private void skipSpace() {
         while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) {
             at++;
         }
@@ -166,7 +166,7 @@ final class Json {
         return new JsonException("expected " + expected + " at character " + at);
     }
 
-    /** Returns a string as JSON writes it, with its quotes. */
+    /** Returns a string as a JSON literal, with its quotes. */
     static String quoted(String string) {
         StringBuilder json = new StringBuilder("\"");
         for (char c : string.toCharArray()) {

@@ -25,9 +25,9 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * Named tensors in the safetensors format, in a file or in memory: the length of the header as a little-endian 64-bit
- * number, the header as JSON, then the elements, little-endian, row-major. Nothing in such a file is executed; a
- * hostile one is refused before anything is allocated by what it says. Not safe for use by several threads.
+ * Named tensors in the safetensors format, in a file or in memory. The format consists of the length of the header as a
+ * little-endian 64-bit number, the header as JSON, and the elements in little-endian, row-major order. Nothing in such
+ * a file is executed. A hostile header is rejected before memory is allocated based on it. Not safe for concurrent use.
  *
  * <pre>{@code
  * byte[] bytes = SafeTensors.bytes(model.state(), Map.of());          // for a message, a broadcast variable, ...
@@ -37,7 +37,7 @@ import java.util.function.Predicate;
  * }</pre>
  */
 public final class SafeTensors implements AutoCloseable {
-    private static final long MAXIMUM_HEADER = 100_000_000;
+    private static final long MAX_HEADER_BYTES = 100_000_000;
     private static final int CHUNK = 1 << 24;
     private static final String REPLACE = "replace the file with an intact copy";
 
@@ -47,19 +47,19 @@ public final class SafeTensors implements AutoCloseable {
     private final SafeTensorsHeader header;
     private final long dataStart;
 
-    /** Takes the bytes of a file as they are written. */
+    /** Receives the bytes of a file as they are written. */
     @FunctionalInterface
     interface Sink {
-        /** Takes all that remains in a buffer. */
+        /** Writes all remaining bytes of a buffer. */
         void write(ByteBuffer bytes) throws IOException;
     }
 
-    /** What is read from. */
+    /** The bytes that tensors are read from. */
     private interface Source {
-        /** Fills a buffer with the bytes from a position on. */
+        /** Fills a buffer with the bytes that start at a position. */
         void read(ByteBuffer into, long position) throws IOException;
 
-        /** Ends reading. */
+        /** Closes the source. */
         default void close() { }
     }
 
@@ -72,9 +72,9 @@ public final class SafeTensors implements AutoCloseable {
         ByteBuffer length = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
         source.read(length, 0);
         long headerBytes = length.getLong(0);
-        if (headerBytes < 2 || headerBytes > MAXIMUM_HEADER || headerBytes > size - 8) {
-            throw wrong("says that its header has " + Long.toUnsignedString(headerBytes) + " bytes, in a file of "
-                    + size, REPLACE, null);
+        if (headerBytes < 2 || headerBytes > MAX_HEADER_BYTES || headerBytes > size - 8) {
+            throw wrong("declares a header of " + Long.toUnsignedString(headerBytes) + " bytes in a file of "
+                    + size + " bytes", REPLACE, null);
         }
         ByteBuffer json = ByteBuffer.allocate((int) headerBytes);
         source.read(json, 8);
@@ -91,21 +91,22 @@ public final class SafeTensors implements AutoCloseable {
     // ---- writing ----
 
     /**
-     * Writes tensors of any device to a file, by way of another that takes its place when it is complete.
+     * Writes tensors on any device to a file. The tensors are first written to a temporary file, which replaces the
+     * target when it is complete.
      *
-     * @param metadata texts to go with them
-     * @throws CheckpointException if the file cannot be written; one that was there before is then untouched
+     * @param metadata texts to write with the tensors
+     * @throws CheckpointException if the file cannot be written; an existing file is then unchanged
      */
     public static void write(Path path, Map<String, Parameter> tensors, Map<String, String> metadata) {
         AtomicFile.write(path, sink -> write(sink, tensors, metadata));
     }
 
     /**
-     * Writes tensors of any device to a channel, which stays open.
+     * Writes tensors on any device to a channel, which stays open.
      *
      * @param channel in blocking mode
-     * @param metadata texts to go with them
-     * @throws IOException if the channel throws it, or takes no bytes
+     * @param metadata texts to write with the tensors
+     * @throws IOException if the channel throws it or does not accept any bytes
      */
     public static void write(WritableByteChannel channel, Map<String, Parameter> tensors,
             Map<String, String> metadata) throws IOException {
@@ -114,21 +115,21 @@ public final class SafeTensors implements AutoCloseable {
                 int before = bytes.remaining();
                 channel.write(bytes);
                 if (bytes.remaining() == before) {
-                    throw new IOException("the channel takes no bytes; give one that blocks until it does");
+                    throw new IOException("the channel does not accept any bytes; use a channel in blocking mode");
                 }
             }
         }, tensors, metadata);
     }
 
     /**
-     * Returns tensors of any device as the bytes of a file.
+     * Returns tensors on any device in the format of a file.
      *
-     * @param metadata texts to go with them
-     * @throws CheckpointException if they are 2 GiB or more
+     * @param metadata texts to add to the tensors
+     * @throws CheckpointException if the tensors have 2 GiB or more
      */
     public static byte[] bytes(Map<String, Parameter> tensors, Map<String, String> metadata) {
         long elements = tensors.values().stream().mapToLong(p -> p.value().spec().bytes()).sum();
-        if (elements > Integer.MAX_VALUE - MAXIMUM_HEADER) {
+        if (elements > Integer.MAX_VALUE - MAX_HEADER_BYTES) {
             throw CheckpointException.inMemory("an array cannot hold " + elements + " bytes of elements",
                     "write them to a file or a channel", null);
         }
@@ -141,7 +142,7 @@ public final class SafeTensors implements AutoCloseable {
         return bytes.toByteArray();
     }
 
-    /** Writes to any sink. Tensors with larger elements come first, so that all are aligned. */
+    /** Writes to any sink. Tensors with larger elements are written first, so that all tensors are aligned. */
     static void write(Sink sink, Map<String, Parameter> tensors, Map<String, String> metadata) throws IOException {
         List<String> names = new ArrayList<>(tensors.keySet());
         names.sort((a, b) -> Integer.compare(tensors.get(b).value().dtype().bytes(),
@@ -173,7 +174,7 @@ public final class SafeTensors implements AutoCloseable {
     // ---- reading ----
 
     /**
-     * Opens a file and checks what it says of itself.
+     * Opens a file and validates its header.
      *
      * @throws CheckpointException if it cannot be read or is not a well-formed file of tensors
      */
@@ -187,7 +188,8 @@ public final class SafeTensors implements AutoCloseable {
         } catch (Json.JsonException e) {
             throw new CheckpointException(path, "has a malformed header: " + e.getMessage(), REPLACE, e);
         } catch (IOException e) {
-            throw new CheckpointException(path, "cannot be read: " + e, "check that it is there and readable", e);
+            throw new CheckpointException(path, "cannot be read: " + e, "check that the file exists and is readable",
+                    e);
         } finally {
             AtomicFile.closeQuietly(file);
         }
@@ -215,16 +217,16 @@ public final class SafeTensors implements AutoCloseable {
     }
 
     /**
-     * Reads what {@link #bytes} returned, or the contents of a file, and checks what it says of itself.
+     * Opens the result of {@link #bytes}, or the contents of a file, and validates its header.
      *
-     * @param bytes are read whenever a tensor is asked for
+     * @param bytes are read each time a tensor is requested, so the caller must not change them
      * @throws CheckpointException if they are not well-formed
      */
     public static SafeTensors of(byte[] bytes) {
         return of(MemorySegment.ofArray(bytes));
     }
 
-    /** As {@link #of(byte[])}, of memory that has to stay accessible. */
+    /** Opens tensors in memory, which must stay accessible; see {@link #of(byte[])}. */
     public static SafeTensors of(MemorySegment bytes) {
         try {
             return new SafeTensors(null, (into, position) -> into.put(bytes.asSlice(position, into.remaining())
@@ -235,7 +237,7 @@ public final class SafeTensors implements AutoCloseable {
         }
     }
 
-    /** Returns the texts that go with the tensors. */
+    /** Returns the texts that were written with the tensors. */
     public Map<String, String> metadata() {
         return header.metadata();
     }
@@ -245,7 +247,7 @@ public final class SafeTensors implements AutoCloseable {
         return header.entries().keySet();
     }
 
-    /** Returns type and shape of a tensor, as if it were on the CPU. */
+    /** Returns the type and shape of a tensor, with the CPU as its device. */
     public Spec spec(String name) {
         SafeTensorsHeader.Entry e = entry(name);
         return new Spec(e.dtype(), e.shape(), Device.cpu());
@@ -254,7 +256,7 @@ public final class SafeTensors implements AutoCloseable {
     private SafeTensorsHeader.Entry entry(String name) {
         SafeTensorsHeader.Entry entry = header.entries().get(name);
         if (entry == null) {
-            throw wrong("has no tensor \"" + name + "\"", "it has " + names(), null);
+            throw wrong("has no tensor \"" + name + "\"", "its tensors are " + names(), null);
         }
         return entry;
     }
@@ -277,29 +279,30 @@ public final class SafeTensors implements AutoCloseable {
     }
 
     /**
-     * Reads all tensors into parameters of the same names.
+     * Reads all tensors into the parameters with the same names.
      *
-     * @throws CheckpointException if a name is missing on either side or a type or shape differs; then none is changed
+     * @throws CheckpointException if a name is missing on either side or a type or shape differs; then no parameter is
+     *     changed
      */
     public void into(Map<String, Parameter> parameters) {
         into(parameters, name -> false);
     }
 
-    /** Reads into parameters of the same names, as {@link #into(Map)}; what is not wanted may be passed over. */
-    void into(Map<String, Parameter> parameters, Predicate<String> passesOver) {
+    /** Reads tensors into parameters as {@link #into(Map)} does, but skips tensors without a parameter if ignorable. */
+    void into(Map<String, Parameter> parameters, Predicate<String> ignorable) {
         for (String name : names()) {
-            if (!parameters.containsKey(name) && !passesOver.test(name)) {
-                throw wrong("has a tensor \"" + name + "\" that the model lacks",
-                        "build the model that the file was saved from", null);
+            if (!parameters.containsKey(name) && !ignorable.test(name)) {
+                throw wrong("contains a tensor \"" + name + "\" that the model does not have",
+                        "build the same model that was saved", null);
             }
         }
         parameters.forEach((name, parameter) -> {
             SafeTensorsHeader.Entry e = header.entries().get(name);
             Spec wanted = parameter.value().spec();
             if (e == null || e.dtype() != wanted.dtype() || !e.shape().equals(wanted.shape())) {
-                throw wrong((e == null ? "lacks \"" + name + "\"" : "holds \"" + name + "\" as "
-                        + e.dtype() + e.shape()) + ", the model has it as " + wanted.dtype() + wanted.shape(),
-                        "build the model that the file was saved from", null);
+                throw wrong((e == null ? "has no tensor \"" + name + "\"" : "contains \"" + name + "\" as "
+                        + e.dtype() + e.shape()) + ", but the model needs " + wanted.dtype() + wanted.shape(),
+                        "build the same model that was saved", null);
             }
         });
         parameters.forEach((name, parameter) -> {
@@ -309,7 +312,7 @@ public final class SafeTensors implements AutoCloseable {
         });
     }
 
-    /** Closes the file; tensors read from it stay. */
+    /** Closes the file. Tensors that were read from it stay open. */
     @Override
     public void close() {
         source.close();

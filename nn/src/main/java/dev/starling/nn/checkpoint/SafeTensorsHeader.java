@@ -10,7 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * What a file of tensors says of its content.
+ * The header of a safetensors file.
  *
  * @param metadata texts
  * @param entries tensors by name
@@ -19,19 +19,19 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
     private static final String METADATA = "__metadata__";
 
     /**
-     * Where a tensor lies.
+     * The location of a tensor.
      *
      * @param dtype element type
-     * @param shape sizes
+     * @param shape its shape
      * @param begin offset of the first byte, counted from the end of the header
-     * @param end offset behind the last byte
+     * @param end offset after the last byte
      */
     record Entry(DType dtype, Shape shape, long begin, long end) { }
 
     /**
-     * Reads a header that may be hostile: after this, entries lie in the data side by side, without gap or overlap.
+     * Parses a header that may be hostile. The returned entries cover the data without gap or overlap.
      *
-     * @param dataBytes size of what follows the header
+     * @param dataBytes number of bytes after the header
      */
     static SafeTensorsHeader parse(String json, long dataBytes) throws Json.JsonException {
         Map<String, String> metadata = new LinkedHashMap<>();
@@ -60,7 +60,7 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
                 || !(fields.get("shape") instanceof List<?> dims)
                 || !(fields.get("data_offsets") instanceof List<?> offsets) || offsets.size() != 2
                 || !(offsets.get(0) instanceof Long begin) || !(offsets.get(1) instanceof Long end)) {
-            throw new Json.JsonException("tensor \"" + name + "\" needs dtype, shape and two data_offsets, no more");
+            throw new Json.JsonException("tensor \"" + name + "\" must have exactly dtype, shape and two data_offsets");
         }
         DType dtype = null;
         for (DType known : DType.values()) {
@@ -79,7 +79,7 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
                 throw new Json.JsonException("tensor \"" + name + "\" has a size that is not a number");
             }
             sizes[i] = size;
-            // Sizes that overflow, even where another one is 0, come from nobody who means well.
+            // A well-formed file has no sizes whose product overflows, even if another size is 0.
             if (Math.multiplyHigh(bytes, Math.max(1, size)) != 0 || bytes * Math.max(1, size) < 0) {
                 throw new Json.JsonException("tensor \"" + name + "\" is too large: " + dims);
             }
@@ -87,8 +87,8 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
         }
         Shape shape = Shape.of(sizes);
         if (begin > end || end > dataBytes || end - begin != shape.count() * dtype.bytes()) {
-            throw new Json.JsonException("tensor \"" + name + "\" lies at " + offsets + " of " + dataBytes
-                    + " bytes but takes " + shape.count() * dtype.bytes());
+            throw new Json.JsonException("tensor \"" + name + "\" has the offsets " + offsets + " in " + dataBytes
+                    + " bytes of data but needs " + shape.count() * dtype.bytes());
         }
         return new Entry(dtype, shape, begin, end);
     }
@@ -104,11 +104,11 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
             end = e.end;
         }
         if (end != dataBytes) {
-            throw new Json.JsonException((dataBytes - end) + " bytes belong to no tensor");
+            throw new Json.JsonException((dataBytes - end) + " bytes do not belong to any tensor");
         }
     }
 
-    /** Returns the header as it stands in a file, without its length: a multiple of 8 bytes. */
+    /** Returns the header as JSON, without the length in front of it and without padding. */
     String toJson() {
         StringBuilder json = new StringBuilder("{");
         if (!metadata.isEmpty()) {

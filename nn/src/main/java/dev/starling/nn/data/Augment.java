@@ -5,15 +5,15 @@ import dev.starling.tensor.op.Philox;
 import java.util.Arrays;
 
 /**
- * Turns the bytes of an image into the floats that a network is fed: random crop out of a zero-padded image, random
- * horizontal flip, normalisation of each channel to {@code (byte / 255 - mean) / std}. Padding is black, as a byte 0
- * is, before normalisation.
+ * Converts the bytes of an image to the floats that a network reads: a random crop out of a zero-padded image, a random
+ * horizontal flip, and normalisation of each channel to {@code (byte / 255 - mean) / std}. Padding pixels are black,
+ * like a byte of 0 before normalisation.
  *
- * <p>What is random depends on {@code (seed, epoch, image)} alone, so that any number of threads, in any order, makes
- * the same batch. Immutable and safe for use by several threads.
+ * <p>Random decisions depend only on {@code (seed, epoch, image)}, so that any number of threads, in any order,
+ * produces the same batch. Immutable and safe for use by several threads.
  */
 public final class Augment {
-    /** Keeps these draws apart from others that are made from the same seed. */
+    /** Separates these random numbers from others that are drawn with the same seed. */
     private static final long STREAM = 0x4175676d656e7421L;
 
     private final int channels;
@@ -21,7 +21,7 @@ public final class Augment {
     private final int width;
     private final int padding;
     private final boolean flip;
-    /** What each byte of each channel becomes, {@code [C, 256]}. */
+    /** The normalised value of each byte in each channel, {@code [C, 256]}. */
     private final float[] normalized;
 
     private Augment(int channels, int height, int width, int padding, boolean flip, float[] normalized) {
@@ -34,26 +34,26 @@ public final class Augment {
     }
 
     /**
-     * Normalises and does nothing random: what a test set needs.
+     * Returns an augmentation that only normalises, as a test set needs it.
      *
      * @param channels planes of an image
      * @param height its rows
      * @param width its columns
-     * @param mean mean of each channel over the training set, of bytes scaled to {@code [0, 1]}, {@code [C]}
-     * @param std standard deviation of the same, above 0, {@code [C]}
+     * @param mean mean of each channel over the training set, with bytes scaled to {@code [0, 1]}, {@code [C]}
+     * @param std standard deviation of each channel, above 0, {@code [C]}
      */
     public static Augment normalize(int channels, int height, int width, float[] mean, float[] std) {
         if (channels < 1 || height < 1 || width < 1 || mean.length != channels || std.length != channels) {
             throw TensorException.argument("augment",
                     "expected positive channels, height and width and a mean and std for"
                     + " each channel, found " + channels + ", " + height + ", " + width + ", " + mean.length
-                    + " mean(s), " + std.length + " std(s)", "give one of each");
+                    + " mean(s), " + std.length + " std(s)", "pass one mean and one std for each channel");
         }
         float[] table = new float[channels * 256];
         for (int c = 0; c < channels; c++) {
             if (!(std[c] > 0)) {
                 throw TensorException.argument("augment", "expected std above 0, found " + Arrays.toString(std),
-                        "leave out channels that do not vary");
+                        "leave out constant channels");
             }
             for (int i = 0; i < 256; i++) {
                 table[c * 256 + i] = (i / 255f - mean[c]) / std[c];
@@ -63,18 +63,18 @@ public final class Augment {
     }
 
     /**
-     * Adds a random crop: the image is surrounded by {@code newPadding} black pixels on each side, and an image of the
-     * old size is cut out at a position drawn uniformly.
+     * Adds a random crop: the image gets {@code newPadding} black pixels on each side, and an image of the original
+     * size is cut out at a uniformly drawn position.
      */
     public Augment randomCrop(int newPadding) {
         if (newPadding < 0) {
             throw TensorException.argument("augment", "expected padding of 0 or more, found " + newPadding,
-                    "change it");
+                    "use a padding of 0 or more");
         }
         return new Augment(channels, height, width, newPadding, flip, normalized);
     }
 
-    /** Adds a horizontal flip of every second image, on average. */
+    /** Adds a horizontal flip with probability 1/2. */
     public Augment randomFlip() {
         return new Augment(channels, height, width, padding, true, normalized);
     }
@@ -82,19 +82,20 @@ public final class Augment {
     private void requireRoom(String array, int length, int offset) {
         long image = (long) channels * height * width;
         if (offset < 0 || offset > length - image) {
-            throw TensorException.argument("augment", "the " + array + " must hold " + image + " elements from "
-                    + offset + " on, got " + length + " in all", "give a larger array or another offset");
+            throw TensorException.argument("augment", "the " + array + " must contain " + image + " elements from "
+                    + offset + " on, got " + length + " in total", "pass a larger array or another offset");
         }
     }
 
     /**
-     * Writes one image. Allocates nothing.
+     * Writes one image without allocating memory.
      *
      * @param seed seed of the run
      * @param epoch number of the pass over the data
      * @param image index of the image in its set
      * @param source unsigned bytes, {@code [C, H, W]} from {@code sourceOffset} on
      * @param target receives {@code [C, H, W]} from {@code targetOffset} on
+     * @param targetOffset index of the first element written
      * @throws TensorException if an image does not fit into an array from its offset on
      */
     public void write(long seed, int epoch, int image, byte[] source, int sourceOffset, float[] target,
@@ -106,7 +107,8 @@ public final class Augment {
         int shiftY = (int) (positions * Philox.uniformAt(seed ^ STREAM, counter, 0)) - padding;
         int shiftX = (int) (positions * Philox.uniformAt(seed ^ STREAM, counter, 1)) - padding;
         boolean mirrored = flip && Philox.bitsAt(seed ^ STREAM, counter, 2) < 0;
-        // Columns of the target whose source column x + shiftX lies inside the image; mirroring swaps the target's.
+        // Columns of the target whose source column x + shiftX lies inside the image; mirroring reverses the target's
+        // row.
         int from = Math.clamp(-shiftX, 0, width);
         int to = Math.clamp(width - shiftX, from, width);
         for (int c = 0; c < channels; c++) {

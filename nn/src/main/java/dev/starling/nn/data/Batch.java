@@ -11,30 +11,35 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Examples side by side, in memory that the loader uses again: valid until the next batch is asked for. A tensor that
- * is needed longer is copied.
+ * Examples side by side, in memory that the loader reuses. A batch is valid until the next one is requested; a tensor
+ * that is needed longer must be copied.
  *
- * <p>Where the loader delivers to a device whose memory the host does not see, each batch has its own memory there,
- * into which its maker uploads it while others are computed with.
+ * <p>If the loader delivers to a device whose memory the host cannot access, each batch has memory of its own there. A
+ * worker uploads the batch into it while the device computes with earlier batches.
  */
 public final class Batch {
     private static final long ALIGNMENT = 64;
 
     private final List<Field> fields;
     private final MemorySegment[] segments;
-    /** For each number of rows that was needed so far the tensors of all fields. */
+    /** The tensors of all fields, for each number of rows that has occurred so far. */
     private Tensor[][] tensors = new Tensor[0][];
     private EpochPlan plan;
     private int number;
     private int size;
     private int rows;
-    /** Where it is delivered to, or {@code null} if it stays with the host. */
+    /** The device that the batch is uploaded to, or {@code null} if the batch stays on the host. */
     private Device device;
     private Uploader uploader;
-    /** On the device: fields of as many rows as there is room for, and what {@link #tensors} has on the host. */
-    private Tensor[] rooms;
+    /**
+     * On the device: one buffer per field with room for the largest batch, and views of it that match {@link #tensors}.
+     */
+    private Tensor[] buffers;
     private Tensor[][] delivered;
-    /** What went wrong while this batch was made; written by the worker before it publishes the batch. */
+    /**
+     * The failure of the worker that filled this batch, or {@code null}. The worker writes it before it publishes the
+     * batch.
+     */
     LoadException failure;
 
     Batch(List<Field> fields) {
@@ -42,7 +47,7 @@ public final class Batch {
         segments = new MemorySegment[fields.size()];
     }
 
-    /** Makes this slot stand for batch {@code newNumber} of an epoch, to be delivered to a device. */
+    /** Assigns batch {@code newNumber} of an epoch to this slot, to be delivered to {@code target}. */
     void assign(EpochPlan newPlan, int newNumber, Device target) {
         plan = newPlan;
         number = newNumber;
@@ -59,20 +64,20 @@ public final class Batch {
                 tensors[size][i] = Tensor.wrap(segments[i], field.dtype(), field.shape().insert(0, size).dims());
             }
         }
-        direct(target.backend().hostVisible() ? null : target);
+        prepareUpload(target.backend().hostVisible() ? null : target);
     }
 
-    /** Makes sure of memory on the device, and lends it to whoever makes the batch. */
-    private void direct(Device target) {
+    /** Allocates memory on the device if necessary and lends it to the worker that fills the batch. */
+    private void prepareUpload(Device target) {
         if (target != device || target != null && delivered.length != tensors.length) {
             close();
             device = target;
             if (target != null) {
                 uploader = target.backend().uploader();
-                rooms = new Tensor[segments.length];
+                buffers = new Tensor[segments.length];
                 delivered = new Tensor[tensors.length][];
                 Scope.detached(() -> {
-                    Arrays.setAll(rooms, i -> Tensor.allocate(new Spec(fields.get(i).dtype(),
+                    Arrays.setAll(buffers, i -> Tensor.allocate(new Spec(fields.get(i).dtype(),
                             fields.get(i).shape().insert(0, tensors.length - 1), target)));
                     return null;
                 });
@@ -80,33 +85,33 @@ public final class Batch {
         }
         if (target != null) {
             if (delivered[size] == null) {
-                delivered[size] = new Tensor[rooms.length];
-                Arrays.setAll(delivered[size], i -> rooms[i].view(tensors[size][i].shape(), rooms[i].strides(), 0));
+                delivered[size] = new Tensor[buffers.length];
+                Arrays.setAll(delivered[size], i -> buffers[i].view(tensors[size][i].shape(), buffers[i].strides(), 0));
             }
             uploader.lend();
         }
     }
 
-    /** Begins to upload what was made, if it is to be delivered elsewhere; called by whoever made it. */
+    /** Starts the upload if the batch goes to another device. Called by the worker that filled the batch. */
     void send() {
         for (int i = 0; device != null && i < segments.length; i++) {
-            uploader.copy(segments[i].address(), rooms[i].address(), fields.get(i).bytes() * size);
+            uploader.copy(segments[i].address(), buffers[i].address(), fields.get(i).bytes() * size);
         }
     }
 
-    /** Lets the device read what was sent; called by the reader. */
+    /** Makes the device wait until the upload is complete. Called by the reader. */
     void receive() {
         if (device != null) {
             uploader.await();
         }
     }
 
-    /** Gives the memory on the device back; called when nobody makes this batch any more. */
+    /** Frees the memory on the device. Called when no worker fills this batch any more. */
     void close() {
         if (device != null) {
             uploader.close();
-            for (Tensor room : rooms) {
-                room.close();
+            for (Tensor buffer : buffers) {
+                buffer.close();
             }
             device = null;
         }
@@ -115,7 +120,8 @@ public final class Batch {
     private void grow(int capacity) {
         tensors = new Tensor[capacity + 1][];
         for (int i = 0; i < segments.length; i++) {
-            // Freed when neither loader nor tensor is reachable, so that a late reader finds old data, not a fault.
+            // Freed when neither loader nor tensor is reachable, so that a late reader sees old data instead of a
+            // fault.
             segments[i] = Arena.ofAuto().allocate(Math.max(1, fields.get(i).bytes() * capacity), ALIGNMENT);
         }
     }
@@ -139,7 +145,7 @@ public final class Batch {
         return number;
     }
 
-    /** Returns the number of examples; 0 if none of them are this process's. */
+    /** Returns the number of examples that this process has in the batch, possibly 0. */
     public int size() {
         return size;
     }
@@ -149,17 +155,17 @@ public final class Batch {
         return rows;
     }
 
-    /** Returns a field of all examples, {@code [size, *field]}, where the loader delivers. */
+    /** Returns a field of all examples, {@code [size, *field]}, on the device to which the loader delivers. */
     public Tensor tensor(int field) {
         return (device == null ? tensors : delivered)[size][field];
     }
 
-    /** Returns the first field: what the model is given. */
+    /** Returns the first field, which is the input of the model. */
     public Tensor input() {
         return tensor(0);
     }
 
-    /** Returns the last field: what the model should make of it. */
+    /** Returns the last field, which is the expected result of the model. */
     public Tensor target() {
         return tensor(segments.length - 1);
     }

@@ -8,8 +8,8 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * The binary layout of CIFAR-10: a file is a sequence of records, each one label byte and then 32x32 pixels as a red,
- * a green and a blue plane.
+ * The binary layout of CIFAR-10: a sequence of records, each consisting of one label byte and 32x32 pixels as a red, a
+ * green and a blue plane.
  */
 public final class CifarFile {
     /** Channels of an image. */
@@ -30,20 +30,20 @@ public final class CifarFile {
     }
 
     /**
-     * Reads files one after another into one set of images.
+     * Reads several files into one set of images.
      *
-     * @param files files in the binary layout, in the order in which their images are to follow each other
-     * @param recordsPerFile records that each file must hold: {@link #OFFICIAL_RECORDS} for the official ones
+     * @param files files in the binary layout, in the order of their images
+     * @param recordsPerFile records that each file must contain: {@link #OFFICIAL_RECORDS} for the official files
      * @return {@code files.size() * recordsPerFile} images
      * @throws TensorException if one array cannot hold so many images
-     * @throws DataException if a file is absent, has another length, or holds a label above 9
+     * @throws DataException if a file is missing, has another length, or contains a label above 9
      */
     public static LabelledImages read(List<Path> files, int recordsPerFile) {
         long bytes = (long) files.size() * recordsPerFile * IMAGE_SIZE;
         if (recordsPerFile < 0 || bytes > Integer.MAX_VALUE - 8) {
-            throw TensorException.argument("cifar", "an array must hold " + files.size() + " files of "
+            throw TensorException.argument("cifar", "one array cannot hold " + files.size() + " files of "
                     + recordsPerFile + " records, each of " + IMAGE_SIZE + " bytes",
-                    "give the number of records in each file, and fewer files");
+                    "pass the number of records in each file, or fewer files");
         }
         files.forEach(file -> requireRecords(file, recordsPerFile));
         int count = files.size() * recordsPerFile;
@@ -60,10 +60,11 @@ public final class CifarFile {
     }
 
     private static DataException unreadable(Path file, IOException e) {
-        return new DataException(file, "a readable file", e.toString(), "check that it is there and readable", e);
+        return new DataException(file, "a readable file", e.toString(), "check that the file exists and is readable",
+                e);
     }
 
-    /** Checks the length of a file, before memory for its records is taken. */
+    /** Checks the length of a file before memory for its records is allocated. */
     private static void requireRecords(Path file, int records) {
         try {
             long size = Files.size(file);

@@ -4,8 +4,8 @@ import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
 
 /**
- * Data that cannot be used: a file that is absent, truncated, corrupt or not what it should be, or a download that
- * failed. The message names the file, what was expected, what was found and what to do about it, in one line.
+ * Data that cannot be used: a file that is missing, truncated, corrupt or of another kind, or a download that failed.
+ * The message names the file, what was expected, what was found, and the remedy, in one line.
  */
 public final class DataException extends StarlingException {
     private static final long serialVersionUID = 1L;
@@ -16,11 +16,11 @@ public final class DataException extends StarlingException {
     private final String remedy;
 
     /**
-     * Data that cannot be used, with no failure underneath.
+     * Creates an exception without a cause.
      *
      * @param path the file or directory concerned
-     * @param expected what it should have been or held
-     * @param found what it was or held instead
+     * @param expected what it should have been or contained
+     * @param found what it was or contained instead
      * @param remedy what the reader of the message can do about it
      */
     public DataException(Path path, String expected, String found, String remedy) {
@@ -28,13 +28,13 @@ public final class DataException extends StarlingException {
     }
 
     /**
-     * Data that cannot be used.
+     * Creates an exception.
      *
      * @param path the file or directory concerned
-     * @param expected what it should have been or held
-     * @param found what it was or held instead
+     * @param expected what it should have been or contained
+     * @param found what it was or contained instead
      * @param remedy what the reader of the message can do about it
-     * @param cause the failure underneath, or null
+     * @param cause the underlying failure, or null
      */
     public DataException(Path path, String expected, String found, String remedy, Throwable cause) {
         super(path + ": expected " + expected + ", found " + found + "; " + remedy, cause);
@@ -44,22 +44,22 @@ public final class DataException extends StarlingException {
         this.remedy = remedy;
     }
 
-    /** The file or directory concerned; null after deserialisation. */
+    /** Returns the file or directory concerned, or null after deserialisation. */
     public Path path() {
         return path;
     }
 
-    /** What the file should have been or held. */
+    /** Returns what the file should have been or contained. */
     public String expected() {
         return expected;
     }
 
-    /** What the file was or held instead. */
+    /** Returns what the file was or contained instead. */
     public String found() {
         return found;
     }
 
-    /** What to do about it. */
+    /** Returns the remedy. */
     public String remedy() {
         return remedy;
     }

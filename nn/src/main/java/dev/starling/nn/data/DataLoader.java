@@ -12,9 +12,9 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 
 /**
- * Makes batches ahead of their use: worker threads decode and augment into the slots of an LMAX Disruptor ring. Batches
- * come in an order that depends on seed and epoch alone, whatever the number of workers. The steady state allocates
- * no memory for data; idle workers sleep.
+ * Prepares batches ahead of their use. Worker threads decode and augment examples into the slots of an LMAX Disruptor
+ * ring. The order of batches depends only on the seed and the epoch, not on the number of workers. In the steady state
+ * no memory is allocated for data, and idle workers sleep.
  *
  * <pre>{@code
  * try (DataLoader loader = DataLoader.of(images).batchSize(64).workers(2).shuffle().build()) {
@@ -22,17 +22,17 @@ import java.util.NoSuchElementException;
  * }
  * }</pre>
  *
- * <p>Used by one thread at a time.
+ * <p>May be used by one thread at a time.
  */
 public final class DataLoader implements AutoCloseable {
-    private static final long CLOSING_MS = 10_000;
+    private static final long CLOSE_TIMEOUT_MS = 10_000;
 
-    private final Builder how;
+    private final DataLoaderConfig config;
     private final RingBuffer<Batch> ring;
     private final SequenceBarrier filled;
     private final SequenceBarrier published;
     private final Thread[] threads;
-    /** Up to where the reader is done. */
+    /** The sequence of the last batch that the reader has finished with. */
     private final Sequence read = new Sequence();
     private final Example own;
     private Share share = Share.WHOLE;
@@ -41,80 +41,80 @@ public final class DataLoader implements AutoCloseable {
     private Epoch current;
     private boolean closed;
 
-    private DataLoader(Builder how) {
-        this.how = how;
-        plan = EpochPlan.of(0, how, share);
-        ParkingWaitStrategy waiting = new ParkingWaitStrategy(how.deadline.toNanos());
-        ring = RingBuffer.createMultiProducer(() -> new Batch(how.dataset.fields()),
-                how.workers == 0 ? 1 : how.prefetch, waiting);
+    private DataLoader(DataLoaderConfig config) {
+        this.config = config;
+        plan = EpochPlan.of(0, config, share);
+        ParkingWaitStrategy waiting = new ParkingWaitStrategy(config.deadline().toNanos());
+        ring = RingBuffer.createMultiProducer(() -> new Batch(config.dataset().fields()),
+                config.workers() == 0 ? 1 : config.prefetch(), waiting);
         ring.addGatingSequences(read);
         published = ring.newBarrier();
-        own = new Example(how.dataset.fields(), how.seed);
-        threads = new Thread[how.workers];
-        Sequence[] done = new Sequence[how.workers];
+        own = new Example(config.dataset().fields(), config.seed());
+        threads = new Thread[config.workers()];
+        Sequence[] done = new Sequence[config.workers()];
         for (int i = 0; i < threads.length; i++) {
-            LoaderWorker worker = new LoaderWorker(how, ring, published, waiting, i);
+            LoaderWorker worker = new LoaderWorker(config, ring, published, waiting, i);
             done[i] = worker.done;
             threads[i] = Thread.ofPlatform().daemon().name("starling-loader-" + i).start(worker);
         }
         filled = ring.newBarrier(done);
     }
 
-    /** Begins a loader over a data set. */
+    /** Returns a builder of a loader for a data set. */
     public static Builder of(Dataset dataset) {
         return new Builder(dataset);
     }
 
-    /** Returns the number of examples of the data set. */
+    /** Returns the number of examples in the data set. */
     public int size() {
-        return how.dataset.size();
+        return config.dataset().size();
     }
 
-    /** Returns what this process takes of the data: everything, unless told. */
+    /** Returns the share of the data that this process reads; by default all of it. */
     public Share share() {
         return share;
     }
 
     /**
-     * Sets what this process takes of the data, from the next call of {@link #epoch} on, which may be in the midst of
-     * an epoch. Keeps threads and memory.
+     * Sets the share of the data that this process reads. It takes effect at the next call of {@link #epoch}, even
+     * within an epoch. Threads and memory are kept.
      */
-    public DataLoader share(Share taken) {
-        share = taken;
-        plan = plan.with(taken, how);
+    public DataLoader share(Share newShare) {
+        share = newShare;
+        plan = plan.with(newShare, config);
         return this;
     }
 
-    /** Returns where batches are delivered: the CPU, unless told. */
+    /** Returns the device to which batches are delivered; by default the CPU. */
     public Device device() {
         return device;
     }
 
     /**
-     * Sets where batches are delivered, from the next call of {@link #epoch} on. Workers upload what they have made
-     * while earlier batches are computed with; where the host sees the device's memory, batches stay on the CPU. A
-     * {@link dev.starling.nn.train.Trainer} sets this to the device of its model for as long as it runs.
+     * Sets the device to which batches are delivered, from the next call of {@link #epoch} on. Workers upload batches
+     * while the device computes with earlier ones. If the host can access the device's memory, batches stay on the CPU.
+     * A {@link dev.starling.nn.train.Trainer} sets this to the device of its model while it runs.
      */
     public DataLoader device(Device target) {
         device = target;
         return this;
     }
 
-    /** Returns the number of batches in an epoch: alike on all ranks. */
+    /** Returns the number of batches in an epoch, which is equal on all ranks. */
     public int batches() {
         return plan.batches();
     }
 
-    /** Returns the number of examples that an epoch delivers, on all ranks together where they share batches. */
+    /** Returns the number of examples in an epoch; on all ranks together if they share batches. */
     public long examples() {
-        return Math.min(plan.examples(), (long) plan.batches() * how.batchSize);
+        return Math.min(plan.examples(), (long) plan.batches() * config.batchSize());
     }
 
-    /** Returns the number of examples in {@code count} batches, on all ranks together where they share batches. */
+    /** Returns the number of examples in {@code count} batches; on all ranks together if they share batches. */
     public long rows(int firstBatch, int count) {
         if (firstBatch < 0 || count < 0 || count > plan.batches() - firstBatch) {
             throw TensorException.argument("data loader", "an epoch has " + plan.batches() + " batches, got " + count
-                    + " from batch " + firstBatch + " on", "ask for batches of the epoch");
+                    + " from batch " + firstBatch + " on", "request only batches of the epoch");
         }
         long rows = 0;
         for (int i = 0; i < count; i++) {
@@ -123,44 +123,44 @@ public final class DataLoader implements AutoCloseable {
         return rows;
     }
 
-    /** Returns the number of examples in a full batch, of all ranks where they share it. */
+    /** Returns the number of examples in a full batch; on all ranks together if they share it. */
     public int batchSize() {
-        return how.batchSize;
+        return config.batchSize();
     }
 
-    /** Returns what decides the order of examples and their augmentation, besides the epoch. */
+    /** Returns the seed which, together with the epoch, determines the order of examples and their augmentation. */
     public long seed() {
-        return how.seed;
+        return config.seed();
     }
 
-    /** Begins a pass over the data; one that is under way ends. */
+    /** Starts a pass over the data and ends the one in progress. */
     public Iterable<Batch> epoch(int epoch) {
         return epoch(epoch, 0);
     }
 
     /**
-     * Begins a pass over the data at a batch in its midst: where a checkpoint left off.
+     * Starts a pass over the data at a given batch, such as the one at which a checkpoint was saved.
      *
-     * @throws LoadException while iterating, if an example cannot be read (the next batch can still be asked for), or
-     *     if no batch comes within the deadline
+     * @throws LoadException while iterating, if an example cannot be read (the next batch can still be requested), or
+     *     if a batch is not ready within the deadline
      */
     public Iterable<Batch> epoch(int epoch, int firstBatch) {
         if (closed) {
             throw LoadException.ofClosed(null);
         }
         discard();
-        plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, how, share);
+        plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, config, share);
         current = new Epoch(plan, firstBatch, device);
         current.publishAhead();
         return () -> current;
     }
 
-    /** Waits until no worker writes into a slot, and frees them all. */
+    /** Waits until no worker writes into a slot, then releases all slots. */
     private void discard() {
         if (current != null) {
             long last = ring.getCursor();
-            if (how.workers > 0) {
-                await(last, "the batches in flight");
+            if (config.workers() > 0) {
+                await(last, "the batches in progress");
             }
             read.set(last);
             current.next = current.plan.batches();
@@ -172,8 +172,9 @@ public final class DataLoader implements AutoCloseable {
         try {
             filled.waitFor(sequence);
         } catch (TimeoutException e) {
-            throw new LoadException("waited " + how.deadline + " for " + what + "; a worker hangs in Dataset.write, or"
-                    + " set a longer deadline", -1, e);
+            throw new LoadException("waited " + config.deadline() + " for " + what
+                    + "; check for a worker that hangs in Dataset.write,"
+                    + " or set a longer deadline", -1, e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new LoadException("interrupted while waiting for " + what, -1, e);
@@ -183,8 +184,8 @@ public final class DataLoader implements AutoCloseable {
     }
 
     /**
-     * Stops the workers and waits for them. Batches already handed out stay readable as long as they are held, unless
-     * they were delivered to a device whose memory the host does not see.
+     * Stops the workers and waits for them. Batches that were already returned stay readable as long as they are
+     * referenced, unless they were delivered to a device whose memory the host cannot access.
      */
     @Override
     public void close() {
@@ -195,8 +196,9 @@ public final class DataLoader implements AutoCloseable {
         for (Thread thread : threads) {
             thread.interrupt();
             try {
-                if (!thread.join(Duration.ofMillis(CLOSING_MS))) {
-                    throw new LoadException(thread.getName() + " does not end; it hangs in Dataset.write", -1, null);
+                if (!thread.join(Duration.ofMillis(CLOSE_TIMEOUT_MS))) {
+                    throw new LoadException(thread.getName() + " did not stop within " + CLOSE_TIMEOUT_MS
+                            + " ms; it hangs in Dataset.write", -1, null);
                 }
             } catch (InterruptedException e) {
                 interrupted = true;
@@ -233,13 +235,13 @@ public final class DataLoader implements AutoCloseable {
             if (!hasNext()) {
                 throw new NoSuchElementException("the epoch is over");
             }
-            // Everything published so far but this epoch's batches from next on has been read.
+            // All published batches before next have been read.
             long sequence = ring.getCursor() + 1 - (toPublish - next);
             read.set(sequence - 1);
             publishAhead();
             Batch batch = ring.get(sequence);
-            if (how.workers == 0) {
-                LoaderWorker.fill(how.dataset, batch, own);
+            if (config.workers() == 0) {
+                LoaderWorker.fill(config.dataset(), batch, own);
             } else {
                 await(sequence, "batch " + next + " of epoch " + plan.epoch());
             }
@@ -260,75 +262,80 @@ public final class DataLoader implements AutoCloseable {
         }
     }
 
-    /** Gathers what a loader is made of. */
+    /** Collects the settings of a loader. */
     public static final class Builder {
-        final Dataset dataset;
-        int batchSize = 32;
-        int workers = 1;
-        int prefetch = 4;
-        boolean shuffle;
-        boolean dropLast;
-        long seed;
-        Duration deadline = Duration.ofSeconds(60);
+        private final Dataset dataset;
+        private int batchSize = 32;
+        private int workers = 1;
+        private int prefetch = 4;
+        private boolean shuffle;
+        private boolean dropLast;
+        private long seed;
+        private Duration deadline = Duration.ofSeconds(60);
 
         private Builder(Dataset dataset) {
             this.dataset = dataset;
         }
 
-        /** Sets how many examples make a batch, of all ranks where they share it; 32 unless told. */
+        /** Sets the number of examples in a batch, on all ranks together if they share batches; default 32. */
         public Builder batchSize(int examples) {
             require(examples > 0, "the batch size must be > 0, got " + examples);
             batchSize = examples;
             return this;
         }
 
-        /** Sets the number of worker threads; 1 unless told, 0 for none: then batches are made when asked for. */
+        /** Sets the number of worker threads; default 1. With 0, each batch is prepared when it is requested. */
         public Builder workers(int count) {
             require(count >= 0, "workers must be >= 0, got " + count);
             workers = count;
             return this;
         }
 
-        /** Sets how many batches may be ready or in the making; a power of two, 4 unless told. */
+        /** Sets how many batches may be ready or in preparation: a power of two, default 4. */
         public Builder prefetch(int slots) {
             require(Integer.bitCount(slots) == 1 && slots > 1, "prefetch must be a power of two above 1, got " + slots);
             prefetch = slots;
             return this;
         }
 
-        /** Takes the examples of each epoch in a random order. */
+        /** Reads the examples of each epoch in a random order. */
         public Builder shuffle() {
             shuffle = true;
             return this;
         }
 
-        /** Sets what, with the epoch, decides order and augmentation; 0 unless told. */
+        /** Sets the seed which, together with the epoch, determines order and augmentation; default 0. */
         public Builder seed(long value) {
             seed = value;
             return this;
         }
 
-        /** Leaves a last batch out that would be smaller than the others. */
+        /** Leaves out the last batch of an epoch if it is smaller than the others. */
         public Builder dropLast() {
             dropLast = true;
             return this;
         }
 
-        /** Sets how long a batch may take before waiting for it fails; a minute unless told. */
-        public Builder deadline(Duration longest) {
-            require(longest.isPositive(), "the deadline must be positive, got " + longest);
-            deadline = longest;
+        /** Sets how long the reader waits for a batch before the wait fails; default one minute. */
+        public Builder deadline(Duration timeout) {
+            require(timeout.isPositive(), "the deadline must be positive, got " + timeout);
+            deadline = timeout;
             return this;
         }
 
-        /** Makes the loader and starts its workers. */
+        /** Returns a loader with these settings, with its workers started. */
         public DataLoader build() {
-            return new DataLoader(this);
+            return new DataLoader(config());
+        }
+
+        /** Returns the current settings. */
+        DataLoaderConfig config() {
+            return new DataLoaderConfig(dataset, batchSize, workers, prefetch, shuffle, dropLast, seed, deadline);
         }
 
         private static void require(boolean holds, String relation) {
             if (!holds) {
-                throw TensorException.argument("data loader", relation, "change the builder's setting");
+                throw TensorException.argument("data loader", relation, "change this setting of the builder");
             }
         }
     }

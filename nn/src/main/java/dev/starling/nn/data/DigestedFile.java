@@ -13,9 +13,9 @@ import java.util.List;
 import java.util.concurrent.Flow;
 
 /**
- * The body of a response on its way into a file, digested as it passes. Signals arrive one at a time on the HTTP
- * client's threads; {@link #received} and {@link #failure} may be read by any thread; the rest belongs to the thread
- * that waits for the response.
+ * Writes the body of a response to a file and computes its digest. Signals arrive one at a time on the HTTP client's
+ * threads. Any thread may read {@link #received} and {@link #failure}; the thread that waits for the response calls the
+ * other methods.
  */
 final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoCloseable {
     private final FileChannel file;
@@ -35,8 +35,8 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
         }
     }
 
-    /** Takes note of the response's status: the body of anything but 200 is not the file. */
-    void accept(int status) {
+    /** Checks the response's status: only the body of a response with status 200 is the file. */
+    void checkStatus(int status) {
         if (status != 200) {
             failure = new IOException("HTTP status " + status);
         }
@@ -46,12 +46,12 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
         return received;
     }
 
-    /** The first thing that went wrong with the body, or null. */
+    /** Returns the first failure of the body, or null. */
     IOException failure() {
         return failure;
     }
 
-    /** The digest of a body of the right length; throws what went wrong on the way. */
+    /** Returns the digest of a body of the right length, or throws the failure. */
     String finish() throws IOException {
         if (failure != null) {
             throw failure;
@@ -104,7 +104,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
 
     @Override
     public void onComplete() {
-        // finish() looks at what arrived
+        // finish() checks what arrived.
     }
 
     @Override

@@ -18,14 +18,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * One file to fetch over HTTP: where it is, how long it is and what its digest is. Nothing is fetched until
- * {@link #to} is called.
+ * One file to download over HTTP: its addresses, its length and its digest. Nothing is downloaded until {@link #to} is
+ * called.
  *
- * <p>The bytes go to a temporary file beside the target while their SHA-256 is computed; only a file of the right
- * length and digest is renamed, atomically, to the target. So a target that exists is whole, whatever happened before.
+ * <p>The bytes go to a temporary file beside the target while their SHA-256 is computed. Only a file of the right
+ * length and digest is renamed, atomically, to the target. A target that exists is therefore complete, whatever
+ * happened before.
  *
- * @param mirrors where the file can be had, tried in this order
- * @param lengthBytes its exact length in bytes; a longer body is cut off at once
+ * @param mirrors addresses of the file, tried in this order
+ * @param lengthBytes its exact length in bytes; a longer body is cut off immediately
  * @param sha256 its SHA-256 in lower-case hexadecimal
  */
 public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
@@ -37,47 +38,50 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
         if (mirrors.isEmpty() || lengthBytes < 0 || !sha256.matches("[0-9a-f]{64}")) {
             throw TensorException.argument("download",
                     "expected a mirror, a length and 64 lower-case hexadecimal digits,"
-                    + " found " + mirrors + ", " + lengthBytes + " and " + sha256, "change them");
+                    + " found " + mirrors + ", " + lengthBytes + " and " + sha256, "correct them");
         }
     }
 
     /**
-     * How long to wait. Every wait of a download is bounded by one of these.
+     * Timeouts. Each wait of a download is bounded by one of them.
      *
-     * @param connect to establish a connection
-     * @param stall without a byte arriving
-     * @param overall from the first request to the last byte, over one mirror
+     * @param connect time to establish a connection
+     * @param stall time without a byte arriving
+     * @param overall time from the first request to the last byte, for one mirror
      */
     public record Deadlines(Duration connect, Duration stall, Duration overall) {
-        /** Ten seconds to connect, thirty without a byte, one hour overall. */
+        /** Ten seconds to connect, thirty seconds without a byte, one hour overall. */
         public static final Deadlines DEFAULT =
             new Deadlines(Duration.ofSeconds(10), Duration.ofSeconds(30), Duration.ofHours(1));
     }
 
-    /** Is told now and then, on the thread that called {@link Download#to}, how far a download has come. */
+    /** Is notified of the progress of a download, on the thread that called {@link Download#to}. */
     @FunctionalInterface
     public interface Progress {
         /**
+         * Reports progress.
+         *
          * @param receivedBytes bytes received so far from the current mirror
          * @param totalBytes bytes of the whole file
          */
         void advance(long receivedBytes, long totalBytes);
     }
 
-    /** The file's name: what follows the last slash of the first mirror. */
+    /** Returns the file's name: the text after the last slash of the first mirror. */
     public String fileName() {
         String path = mirrors.getFirst().getPath();
         return path.substring(path.lastIndexOf('/') + 1);
     }
 
     /**
-     * Fetches the file, trying each mirror once. Blocks until the file is there or every mirror has failed; an
-     * interrupt abandons the download and stays set.
+     * Downloads the file, trying each mirror once. Blocks until the file is complete or every mirror has failed. An
+     * interrupt aborts the download and the thread's interrupt status stays set.
      *
-     * @param target where the file is to be; its directory is made, a file already there is replaced
+     * @param target path of the file; its directory is created, an existing file is replaced
      * @param deadlines how long to wait
-     * @param progress is told how far it has come
-     * @throws DataException if no mirror delivered the file; the message says why for each, and the target is as it was
+     * @param progress is notified of the progress
+     * @throws DataException if no mirror delivered the file; the message gives the reason for each mirror, and the
+     *     target is unchanged
      */
     public void to(Path target, Deadlines deadlines, Progress progress) {
         StringBuilder failures = new StringBuilder();
@@ -96,12 +100,13 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new DataException(target, "a finished download", "an interrupt", "run it again", e);
+            throw new DataException(target, "a finished download", "an interrupt of the thread",
+                    "start the download again", e);
         } finally {
-            client.shutdownNow(); // and not close(), which waits for as long as a stalled peer likes
+            client.shutdownNow(); // not close(), which waits until a stalled server finishes
         }
         throw new DataException(target, lengthBytes + " bytes with SHA-256 " + sha256, "no usable download (" + failures
-            + ")", "check the network and the free disk space, or put the file there yourself", last);
+            + ")", "check the network and the free disk space, or place the file there manually", last);
     }
 
     private void fetch(HttpClient client, URI mirror, Path target, Deadlines deadlines, Progress progress)
@@ -114,14 +119,14 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
             try (DigestedFile body = new DigestedFile(partial, lengthBytes)) {
                 HttpRequest request = HttpRequest.newBuilder(mirror).timeout(deadlines.overall()).build();
                 CompletableFuture<HttpResponse<Void>> response = client.sendAsync(request, head -> {
-                    body.accept(head.statusCode());
+                    body.checkStatus(head.statusCode());
                     return HttpResponse.BodySubscribers.fromSubscriber(body);
                 });
                 await(response, body, deadlines, progress);
                 digest = body.finish();
             }
             if (!digest.equals(sha256)) {
-                throw new IOException("SHA-256 is " + digest + ", should be " + sha256);
+                throw new IOException("SHA-256 is " + digest + ", but should be " + sha256);
             }
             Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } finally {

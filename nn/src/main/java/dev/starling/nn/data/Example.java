@@ -6,13 +6,15 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 
-/** The place in a batch where a {@link Dataset} writes one example. Each worker has one and moves it along. */
+/**
+ * The row of a batch into which a {@link Dataset} writes one example. Each worker has one and moves it from row to row.
+ */
 public final class Example {
     private final List<Field> fields;
     private final float[][] scratch;
     private final long seed;
     private Batch batch;
-    private int place;
+    private int row;
 
     Example(List<Field> fields, long seed) {
         this.fields = fields;
@@ -20,9 +22,9 @@ public final class Example {
         this.seed = seed;
     }
 
-    void moveTo(Batch newBatch, int newPlace) {
+    void moveTo(Batch newBatch, int newRow) {
         batch = newBatch;
-        place = newPlace;
+        row = newRow;
     }
 
     /** Returns the seed of the run. */
@@ -35,7 +37,7 @@ public final class Example {
         return batch.epoch();
     }
 
-    /** Returns an array of the worker's own, of the size of f32 field {@code field}, to work in before {@link #put}. */
+    /** Returns a scratch array of the worker, as large as f32 field {@code field}, to be filled before {@link #put}. */
     public float[] floats(int field) {
         if (scratch[field] == null) {
             scratch[field] = new float[Math.toIntExact(fields.get(field).shape().count())];
@@ -61,9 +63,9 @@ public final class Example {
         return batch.segment(field);
     }
 
-    /** Returns where in {@link #segment} this example begins, in bytes. */
+    /** Returns the offset of this example in {@link #segment}, in bytes. */
     public long offset(int field) {
-        return place * fields.get(field).bytes();
+        return row * fields.get(field).bytes();
     }
 
     private void require(int field, DType dtype) {

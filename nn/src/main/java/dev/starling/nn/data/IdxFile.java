@@ -12,25 +12,29 @@ import java.util.zip.GZIPInputStream;
 import java.util.zip.ZipException;
 
 /**
- * A file in the IDX format that MNIST is distributed in: a magic number {@code 00 00 08 rank}, the dimensions as
- * big-endian 32-bit integers, then the elements as unsigned bytes in row-major order. Plain or gzip-compressed, told
- * apart by content and not by name.
+ * A file in the IDX format, in which MNIST is distributed: a magic number {@code 00 00 08 rank}, the dimensions as
+ * big-endian 32-bit integers, then the elements as unsigned bytes in row-major order. The file may be plain or
+ * gzip-compressed; its content decides which, not its name.
  *
  * @param dims the dimensions, outermost first
- * @param data the elements, unsigned; as many as the product of {@code dims}
+ * @param data the elements, unsigned; their number is the product of {@code dims}
  */
 public record IdxFile(int[] dims, byte[] data) {
     private static final int UNSIGNED_BYTE = 0x08;
-    private static final int MAXIMUM_RANK = 8;
-    /** Deflate cannot expand more than this, so a header that promises more is wrong before anything is allocated. */
-    private static final long MAXIMUM_EXPANSION = 1032;
+    private static final int MAX_RANK = 8;
+    /**
+     * The highest ratio by which deflate expands data. A header that promises more is rejected before memory is
+     * allocated.
+     */
+    private static final long MAX_EXPANSION = 1032;
     private static final String REMEDY = "replace the file with an intact copy";
 
     /**
      * Reads a whole file.
      *
      * @param file the IDX file, plain or gzip-compressed
-     * @throws DataException if the file is absent, is not IDX of unsigned bytes, or is shorter or longer than it says
+     * @throws DataException if the file is missing, is not IDX with unsigned bytes, or its length does not match its
+     *     header
      */
     public static IdxFile read(Path file) {
         boolean gzip = false;
@@ -41,7 +45,7 @@ public record IdxFile(int[] dims, byte[] data) {
             long size = Files.size(file);
             if (gzip) {
                 try (InputStream inflated = new GZIPInputStream(raw, 1 << 16)) {
-                    return read(file, inflated, size * MAXIMUM_EXPANSION);
+                    return read(file, inflated, size * MAX_EXPANSION);
                 }
             }
             return read(file, raw, size);
@@ -50,7 +54,8 @@ public record IdxFile(int[] dims, byte[] data) {
         } catch (ZipException e) {
             throw new DataException(file, "intact gzip data", e.getMessage(), REMEDY, e);
         } catch (IOException e) {
-            throw new DataException(file, "a readable file", e.toString(), "check that it is there and readable", e);
+            throw new DataException(file, "a readable file", e.toString(), "check that the file exists and is readable",
+                    e);
         }
     }
 
@@ -67,7 +72,7 @@ public record IdxFile(int[] dims, byte[] data) {
         IdxFile classOf = read(labels).requireRank(labels, 1, "labels");
         if (classOf.dims[0] != pixels.dims[0]) {
             throw new DataException(labels, pixels.dims[0] + " labels, one for each image of " + images.getFileName(),
-                classOf.dims[0] + " labels", "use the two files of the same set");
+                classOf.dims[0] + " labels", "use two files of the same set");
         }
         if (pixels.dims[1] < 1 || pixels.dims[2] < 1) {
             throw new DataException(images, "images of at least one pixel",
@@ -85,9 +90,9 @@ public record IdxFile(int[] dims, byte[] data) {
         DataInputStream in = new DataInputStream(stream);
         int magic = in.readInt();
         int rank = magic & 0xff;
-        if (magic >>> 8 != UNSIGNED_BYTE || rank < 1 || rank > MAXIMUM_RANK) {
-            throw new DataException(file, "an IDX file of unsigned bytes, beginning 0x000008 and its rank 1 to "
-                + MAXIMUM_RANK, String.format("0x%08x", magic), "check that this is the right file");
+        if (magic >>> 8 != UNSIGNED_BYTE || rank < 1 || rank > MAX_RANK) {
+            throw new DataException(file, "an IDX file of unsigned bytes, starting with 0x000008 and a rank from 1 to "
+                + MAX_RANK, String.format("0x%08x", magic), "check that this is the right file");
         }
         int[] dims = new int[rank];
         long length = 1;
@@ -116,7 +121,7 @@ public record IdxFile(int[] dims, byte[] data) {
     private IdxFile requireRank(Path file, int rank, String what) {
         if (dims.length != rank) {
             throw new DataException(file, what + ", which have " + rank + " dimension(s)",
-                "dimensions " + Arrays.toString(dims), "check that images and labels are not exchanged");
+                "dimensions " + Arrays.toString(dims), "check that images and labels are not swapped");
         }
         return this;
     }

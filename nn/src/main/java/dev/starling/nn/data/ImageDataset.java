@@ -3,7 +3,10 @@ package dev.starling.nn.data;
 import dev.starling.tensor.DType;
 import java.util.List;
 
-/** Labelled images as examples of a normalised, possibly augmented image f32 {@code [C, H, W]} and its class, i64. */
+/**
+ * Labelled images as examples with two fields: a normalised, possibly augmented image f32 {@code [C, H, W]} and its
+ * class, i64.
+ */
 public final class ImageDataset implements Dataset {
     private final LabelledImages images;
     private final Augment augment;
@@ -15,7 +18,7 @@ public final class ImageDataset implements Dataset {
         fields = List.of(Field.of(DType.F32, images.channels(), images.height(), images.width()), Field.of(DType.I64));
     }
 
-    /** Makes a data set of images of the size that {@code augment} expects. */
+    /** Returns a data set of images, which must have the size that {@code augment} expects. */
     public static ImageDataset of(LabelledImages images, Augment augment) {
         return new ImageDataset(images, augment);
     }

@@ -2,8 +2,9 @@ package dev.starling.nn.data;
 
 import dev.starling.errors.StarlingException;
 
-/** A batch that could not be made: an example that cannot be read, workers that did not deliver in
- * time, or a loader that is closed. */
+/**
+ * A batch could not be prepared: an example cannot be read, workers did not deliver in time, or the loader is closed.
+ */
 public final class LoadException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
@@ -16,7 +17,7 @@ public final class LoadException extends StarlingException {
 
     static LoadException ofExample(int index, int epoch, Throwable cause) {
         return new LoadException("example " + index + " in epoch " + epoch + " cannot be read: " + cause
-                + "; repair it or leave it out of the data set", index, cause);
+                + "; repair the example or remove it from the data set", index, cause);
     }
 
     static LoadException ofUpload(int batch, int epoch, Throwable cause) {
@@ -24,10 +25,10 @@ public final class LoadException extends StarlingException {
     }
 
     static LoadException ofClosed(Throwable cause) {
-        return new LoadException("the loader is closed; build another", -1, cause);
+        return new LoadException("the loader is closed; build a new one", -1, cause);
     }
 
-    /** Returns the index of the example to blame, or -1. */
+    /** Returns the index of the example that cannot be read, or -1. */
     public int index() {
         return index;
     }

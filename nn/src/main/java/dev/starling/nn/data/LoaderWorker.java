@@ -6,7 +6,7 @@ import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.TimeoutException;
 
-/** Makes every n-th batch of the ring on a thread of its own, until its barrier is alerted. */
+/** Fills every n-th batch of the ring on a thread of its own, until its barrier is alerted. */
 final class LoaderWorker implements Runnable {
     private final Dataset dataset;
     private final Example example;
@@ -15,18 +15,18 @@ final class LoaderWorker implements Runnable {
     private final ParkingWaitStrategy waiting;
     private final int number;
     private final int workers;
-    /** Up to where this worker is done, with the batches that others make counted as done. */
+    /** The sequence up to which this worker is done. It counts the batches of other workers as done. */
     final Sequence done = new Sequence();
 
-    LoaderWorker(DataLoader.Builder how, RingBuffer<Batch> ring, SequenceBarrier published,
+    LoaderWorker(DataLoaderConfig config, RingBuffer<Batch> ring, SequenceBarrier published,
             ParkingWaitStrategy waiting, int number) {
-        this.dataset = how.dataset;
-        this.example = new Example(how.dataset.fields(), how.seed);
+        this.dataset = config.dataset();
+        this.example = new Example(config.dataset().fields(), config.seed());
         this.ring = ring;
         this.published = published;
         this.waiting = waiting;
         this.number = number;
-        this.workers = how.workers;
+        this.workers = config.workers();
     }
 
     @Override
@@ -50,7 +50,7 @@ final class LoaderWorker implements Runnable {
         }
     }
 
-    /** Makes a batch and sends it to where it is used; what goes wrong is left in it for its reader. */
+    /** Fills a batch and starts its upload. A failure is stored in the batch for its reader. */
     static void fill(Dataset dataset, Batch batch, Example example) {
         for (int i = 0; i < batch.size(); i++) {
             int index = batch.index(i);

@@ -9,12 +9,13 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Waits asleep, for whatever sequence is waited for, and gives up after a time. Unlike the blocking strategies that
- * come with the ring it does not spin for sequences of other consumers; these must signal when they move on.
+ * Waits by parking the thread until a sequence is available or a timeout ends. The blocking strategies of the Disruptor
+ * spin for sequences of other consumers. This one parks for them, too, and these consumers must signal when they
+ * advance.
  */
 final class ParkingWaitStrategy implements WaitStrategy {
     private final ReentrantLock lock = new ReentrantLock();
-    private final Condition moved = lock.newCondition();
+    private final Condition advanced = lock.newCondition();
     private final long timeoutNs;
 
     ParkingWaitStrategy(long timeoutNs) {
@@ -31,13 +32,14 @@ final class ParkingWaitStrategy implements WaitStrategy {
         long left = timeoutNs;
         lock.lock();
         try {
-            // Whoever moves a sequence signals under the lock, after the move: none is missed in between.
+            // A thread that advances a sequence signals under the lock, after it has advanced it: no signal can be
+            // missed.
             while ((available = dependent.get()) < sequence) {
                 barrier.checkAlert();
                 if (left <= 0) {
                     throw TimeoutException.INSTANCE;
                 }
-                left = moved.awaitNanos(left);
+                left = advanced.awaitNanos(left);
             }
         } finally {
             lock.unlock();
@@ -49,7 +51,7 @@ final class ParkingWaitStrategy implements WaitStrategy {
     public void signalAllWhenBlocking() {
         lock.lock();
         try {
-            moved.signalAll();
+            advanced.signalAll();
         } finally {
             lock.unlock();
         }

@@ -4,20 +4,20 @@ import dev.starling.tensor.TensorException;
 import java.util.List;
 
 /**
- * What one of several processes takes of the data. An epoch is a sequence of examples that depends on seed and number
- * alone, cut into batches. {@link Part} and {@link Shard} speak of one sequence that all processes have;
- * {@link OwnPart} and {@link Own} are for processes that each have rows of their own.
+ * The share of the data that one of several processes reads. An epoch is a sequence of examples that depends only on
+ * the seed and the epoch's number and is divided into batches. {@link Part} and {@link Shard} divide one sequence that
+ * all processes have. {@link OwnPart} and {@link Own} are for processes that each have rows of their own.
  */
 public sealed interface Share {
-    /** All rows of all batches: what a process that trains alone takes. */
+    /** All rows of all batches: the share of a process that trains alone. */
     Share WHOLE = new Part(0, 1, 1);
 
     /**
-     * Some rows of every batch. The parts of all ranks make up exactly the batches of a single process, and a place in
-     * the epoch means the same whatever the number of ranks. A part may be empty where a batch is small.
+     * Some rows of every batch. The parts of all ranks together are exactly the batches of a single process, and a
+     * position in the epoch has the same meaning for any number of ranks. A part may be empty if a batch is small.
      *
-     * @param from where the rows begin, in units of {@code 1/of} of a batch
-     * @param to where they end: the next rank's {@code from}
+     * @param from where the rows start, in units of {@code 1/of} of a batch
+     * @param to where they end, which is the next rank's {@code from}
      * @param of units in a batch
      */
     record Part(int from, int to, int of) implements Share {
@@ -25,7 +25,7 @@ public sealed interface Share {
         public Part {
             if (from < 0 || to < from || of < to || of == 0) {
                 throw TensorException.argument("share", "0 <= from <= to <= of and of > 0 must hold, got " + from + ", "
-                        + to + " and " + of, "change them");
+                        + to + " and " + of, "correct them");
             }
         }
 
@@ -55,11 +55,11 @@ public sealed interface Share {
     }
 
     /**
-     * Every {@code count}-th example, in full batches of its own, the same number on all ranks: for processes that do
-     * not wait for each other.
+     * Every {@code count}-th example, in full batches of this process alone. The number of batches is equal on all
+     * ranks. This is for processes that do not wait for each other.
      *
-     * @param number of this shard, from 0
-     * @param count how many shards there are
+     * @param number number of this shard, from 0
+     * @param count number of shards
      */
     record Shard(int number, int count) implements Share {
         /** Checks the bounds. */
@@ -67,7 +67,7 @@ public sealed interface Share {
             if (number < 0 || count <= number) {
                 throw TensorException.argument("share", "0 <= number < count must hold, got " + number + " and "
                         + count,
-                        "change them");
+                        "correct them");
             }
         }
 
@@ -93,16 +93,16 @@ public sealed interface Share {
     }
 
     /**
-     * This rank's rows of every batch where each rank has rows of its own. A batch takes of each rank's rows the same
-     * fraction as of all rows, so that all ranks come to the end of their rows in the same batch and each row is taken
-     * once an epoch. By rounding, a batch may differ from the size that was set by less than the number of ranks, and
-     * the part of a rank with few rows is empty in most batches.
+     * This rank's rows of every batch if each rank has rows of its own. A batch contains the same fraction of each
+     * rank's rows as of all rows. All ranks therefore reach the end of their rows in the same batch, and each row is
+     * read once per epoch. By rounding, the size of a batch may differ from the configured size by less than the number
+     * of ranks, and the part of a rank with few rows is empty in most batches.
      *
-     * @param rank whose rows these are
-     * @param sizes how many rows each rank has
+     * @param rank the rank that has these rows
+     * @param sizes the number of rows of each rank
      */
     record OwnPart(int rank, List<Integer> sizes) implements Share {
-        /** Products of a size and a number of rows are below 2⁶³. */
+        /** Limits products of a size and a number of rows to less than 2⁶³. */
         private static final long MAX_ROWS = 1L << 32;
 
         /** Checks and copies the sizes. */
@@ -110,15 +110,15 @@ public sealed interface Share {
             sizes = List.copyOf(sizes);
             if (rank < 0 || rank >= sizes.size() || sizes.stream().anyMatch(size -> size < 0)) {
                 throw TensorException.argument("share", "there must be a size >= 0 for each rank, got " + sizes
-                        + " and rank " + rank, "give the number of rows of each rank");
+                        + " and rank " + rank, "pass the number of rows of each rank");
             }
             if (sum(sizes) > MAX_ROWS) {
-                throw TensorException.argument("share", "all ranks together must have at most 2^32 rows, got "
+                throw TensorException.argument("share", "all ranks together may have at most 2^32 rows, got "
                         + sum(sizes), "train on a sample, or with a strategy whose ranks do not share batches");
             }
         }
 
-        private long all() {
+        private long totalRows() {
             return sum(sizes);
         }
 
@@ -130,9 +130,11 @@ public sealed interface Share {
             return sum;
         }
 
-        /** Returns how many of {@code size} rows are taken when {@code taken} of {@code all} rows are. */
-        private static long bound(int size, long taken, long all) {
-            return all == 0 ? 0 : size * taken / all;
+        /**
+         * Returns how many of {@code size} rows have been read when {@code taken} of {@code all} rows have been read.
+         */
+        private static long bound(int size, long read, long all) {
+            return all == 0 ? 0 : size * read / all;
         }
 
         private static int between(int size, long first, int rows, long all) {
@@ -142,20 +144,20 @@ public sealed interface Share {
         @Override
         public long examples(int size) {
             if (size != sizes.get(rank)) {
-                throw TensorException.argument("share", "rank " + rank + " said that it has " + sizes.get(rank)
+                throw TensorException.argument("share", "rank " + rank + " announced " + sizes.get(rank)
                         + " rows, but its data set has " + size, "do not change the data set during a run");
             }
-            return all();
+            return totalRows();
         }
 
         @Override
         public int rows(long first, int rows) {
-            return between(sizes.get(rank), first, rows, all());
+            return between(sizes.get(rank), first, rows, totalRows());
         }
 
         @Override
         public int total(long first, int rows) {
-            long all = all();
+            long all = totalRows();
             int total = 0;
             for (int size : sizes) {
                 total += between(size, first, rows, all);
@@ -165,7 +167,7 @@ public sealed interface Share {
 
         @Override
         public int place(long first, int rows, int i) {
-            return (int) bound(sizes.get(rank), first, all()) + i;
+            return (int) bound(sizes.get(rank), first, totalRows()) + i;
         }
 
         @Override
@@ -175,12 +177,12 @@ public sealed interface Share {
 
         @Override
         public double weight() {
-            long all = all();
+            long all = totalRows();
             return all == 0 ? 0 : sizes.get(rank) / (double) all;
         }
     }
 
-    /** All rows that this process has, in batches of its own: for processes that do not wait for each other. */
+    /** All rows of this process, in batches of its own. This is for processes that do not wait for each other. */
     record Own() implements Share {
         @Override
         public long examples(int size) {
@@ -208,84 +210,88 @@ public sealed interface Share {
         }
     }
 
-    /** Divides every batch evenly. */
+    /** Divides every batch evenly among the ranks. */
     static Share part(int rank, int world) {
         return new Part(rank, rank + 1, world);
     }
 
     /**
-     * Divides every batch in proportion to {@code weights}, one for each rank, not negative and not all 0.
+     * Divides every batch in proportion to {@code weights}, one for each rank, none negative and not all 0.
      *
-     * @throws TensorException if a weight is negative, they add up to more than an int holds, or there is none for
-     *     {@code rank}
+     * @throws TensorException if a weight is negative, the weights add up to more than an int can hold, or there is
+     *     none for {@code rank}
      */
     static Share part(int rank, int[] weights) {
         if (rank < 0 || rank >= weights.length) {
             throw TensorException.argument("share", "there must be a weight for rank " + rank + ", got "
-                    + weights.length, "give one weight for each rank");
+                    + weights.length, "pass one weight for each rank");
         }
         long from = 0;
         long of = 0;
         for (int i = 0; i < weights.length; i++) {
             if (weights[i] < 0) {
                 throw TensorException.argument("share", "weights must be >= 0, got " + weights[i] + " for rank " + i,
-                        "change it");
+                        "use a weight of 0 or more");
             }
             from = i == rank ? of : from;
             of += weights[i];
         }
         if (of > Integer.MAX_VALUE) {
             throw TensorException.argument("share", "weights must add up to less than 2^31, got " + of,
-                    "divide all by one number");
+                    "divide all weights by the same number");
         }
         return new Part((int) from, (int) from + weights[rank], (int) of);
     }
 
-    /** Takes every {@code world}-th example. */
+    /** Returns a shard that consists of every {@code world}-th example. */
     static Share shard(int rank, int world) {
         return new Shard(rank, world);
     }
 
-    /** Returns how many examples, on all ranks that share batches, the batches of an epoch are cut from. */
+    /**
+     * Returns the number of examples that an epoch divides into batches; on all ranks together if they share batches.
+     */
     long examples(int size);
 
     /**
-     * Returns how many rows of a batch belong to this share.
+     * Returns the number of rows of a batch that belong to this share.
      *
-     * @param first of the batch: its number times the size of batches
-     * @param rows of the batch, as it was set
+     * @param first first row of the batch: its number times the batch size
+     * @param rows configured number of rows of the batch
      */
     int rows(long first, int rows);
 
-    /** Returns how many rows a batch has on all ranks that share it. */
+    /** Returns the number of rows that a batch has on all ranks that share it. */
     default int total(long first, int rows) {
         return rows;
     }
 
     /**
-     * Returns the place in this process's sequence of row {@code i} of this share.
+     * Returns the position of row {@code i} of this share in the sequence of examples of this process.
      *
-     * @param first of the batch: its number times the size of batches
-     * @param rows of the batch, as it was set
+     * @param first first row of the batch: its number times the batch size
+     * @param rows configured number of rows of the batch
      */
     int place(long first, int rows, int i);
 
-    /** Tells whether ranks share batches, so that all of them are at the same step. */
+    /** Returns whether the ranks share batches, so that all of them are at the same step. */
     default boolean isSynchronous() {
         return true;
     }
 
-    /** Tells whether each process has rows of its own, of which no other knows. */
+    /** Returns whether each process has rows of its own that no other process knows. */
     default boolean isOwn() {
         return false;
     }
 
-    /** Returns what this process measures of held-out data: its part, or all where the rows are its own. */
+    /**
+     * Returns the share of held-out data that this process evaluates: its part, or all of it if the rows are its own.
+     */
     default Share ofHeldOut() {
         return isSynchronous() && !isOwn() ? this : WHOLE;
     }
 
-    /** Returns what fraction of the rows of a batch this share takes, on average. */
+    /** Returns the fraction of the rows of a batch that belongs to this share, on average. */
     default double weight() {
         return 1;
     }

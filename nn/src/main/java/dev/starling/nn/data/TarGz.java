@@ -16,9 +16,9 @@ import java.util.zip.GZIPInputStream;
 import java.util.zip.ZipException;
 
 /**
- * Takes known files out of a {@code .tar.gz} archive. The archive has no say in where they go: a member is recognised
- * by the last component of its name and written, under that name, to the one directory given, so no path in the
- * archive can lead outside it, and links and devices are passed over.
+ * Extracts known files from a {@code .tar.gz} archive. The archive does not determine where they are written. A member
+ * is recognised by the last component of its name and written under that name into the given directory. No path in the
+ * archive can therefore lead outside the directory, and links and devices are skipped.
  */
 public final class TarGz {
     private static final int BLOCK = 512;
@@ -28,14 +28,13 @@ public final class TarGz {
     }
 
     /**
-     * Extracts the named plain files; each appears whole or not at all.
+     * Extracts the named plain files. Each file appears completely or not at all.
      *
      * @param archive a gzip-compressed tar archive
-     * @param directory where the files go; made if absent
-     * @param names the files wanted, without directories
-     * @param maximumBytes the largest size that a wanted file may have and the archive's other members may have
-     *     together
-     * @throws DataException if the archive is absent or corrupt, lacks a wanted file, or holds more than it may
+     * @param directory target directory; created if absent
+     * @param names the files to extract, without directories
+     * @param maximumBytes limit of the size of each extracted file, and of the total size of all other members
+     * @throws DataException if the archive is missing or corrupt, does not contain a requested file, or exceeds a limit
      */
     public static void extract(Path archive, Path directory, Set<String> names, long maximumBytes) {
         Set<String> missing = new HashSet<>(names);
@@ -51,7 +50,7 @@ public final class TarGz {
                 boolean wanted = plain && missing.remove(name);
                 skippedBytes += wanted ? 0 : size;
                 if (size > maximumBytes || skippedBytes > maximumBytes) {
-                    throw new DataException(archive, "at most " + maximumBytes + " bytes a member",
+                    throw new DataException(archive, "at most " + maximumBytes + " bytes per member",
                         name + " of " + size + " bytes", REMEDY);
                 }
                 if (wanted) {
@@ -72,7 +71,7 @@ public final class TarGz {
         }
     }
 
-    /** Reads the next header; false at the end of the archive, which a block of zeros marks. */
+    /** Reads the next header. Returns false at the end of the archive, which a block of zeros marks. */
     private static boolean next(Path archive, InputStream in, byte[] header) throws IOException {
         int length = in.readNBytes(header, 0, BLOCK);
         if (length < BLOCK) {

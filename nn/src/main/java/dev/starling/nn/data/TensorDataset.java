@@ -6,7 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
 
-/** Rows of tensors as examples. */
+/** A data set whose examples are rows of tensors. */
 public final class TensorDataset implements Dataset {
     private final Tensor[] tensors;
     private final List<Field> fields;
@@ -17,7 +17,7 @@ public final class TensorDataset implements Dataset {
     }
 
     /**
-     * Makes a data set whose example {@code i} is row {@code i} of each tensor. The tensors must stay open and
+     * Returns a data set whose example {@code i} is row {@code i} of each tensor. The tensors must stay open and
      * unchanged.
      *
      * @param tensors {@code [N, ..]} each, contiguous and on the host
@@ -26,8 +26,9 @@ public final class TensorDataset implements Dataset {
         for (Tensor t : tensors) {
             if (t.rank() == 0 || t.size(0) != tensors[0].size(0) || !t.isContiguous()) {
                 throw new TensorException(TensorException.Problem.SHAPE, "dataset",
-                        List.of(tensors[0].spec(), t.spec()), "tensors must be contiguous, with one number of rows",
-                        "call contiguous(), or narrow the longer");
+                        List.of(tensors[0].spec(), t.spec()),
+                        "tensors must be contiguous and have the same number of rows",
+                        "call contiguous(), or narrow() the longer tensor");
             }
         }
         return new TensorDataset(tensors.clone());

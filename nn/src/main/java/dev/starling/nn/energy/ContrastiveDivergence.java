@@ -15,14 +15,15 @@ import dev.starling.tensor.op.Update;
 import java.util.function.Supplier;
 
 /**
- * Contrastive divergence: what a {@link dev.starling.nn.train.Trainer} trains in place of a machine. The gradient of
- * the log-likelihood of data is the difference of the free energy's gradients under the model and under the data; here
- * the model is represented by samples from {@code k} steps of Gibbs sampling, which begin at the data (CD-k; Hinton,
- * 2002) or, persistently, where the previous step's ended (PCD; Tieleman, 2008).
+ * Contrastive divergence, which a {@link dev.starling.nn.train.Trainer} trains in place of the machine itself. The
+ * gradient of the log-likelihood of data is the difference of the free energy's gradients under the model and under the
+ * data. Contrastive divergence represents the model by samples from {@code k} steps of Gibbs sampling, which start at
+ * the data (CD-k; Hinton, 2002) or, with persistent chains, where the previous training step ended (PCD; Tieleman,
+ * 2008).
  *
- * <p>For data {@code v [N, visible]} the result is {@code [N, 2]}: how much higher the data's free energy is than the
- * samples', and the mean squared error of a reconstruction by one step without sampling. {@link #loss} is the mean of
- * the first column, {@link #reconstructionError} reports the second. Outside of training nothing is sampled: the first
+ * <p>For data {@code v [N, visible]} the result is {@code [N, 2]}: the free energy of the data minus that of the
+ * samples, and the mean squared error of a reconstruction by one step without sampling. {@link #loss} is the mean of
+ * the first column, {@link #reconstructionError} reports the second. In inference nothing is sampled, and the first
  * column compares the data with the reconstruction.
  *
  * <pre>{@code
@@ -33,14 +34,14 @@ import java.util.function.Supplier;
 public final class ContrastiveDivergence implements Layer {
     private final Rbm machine;
     private final int steps;
-    /** Where the persistent chains are, {@code [chains, visible]}; {@code null} for chains that begin at the data. */
+    /** The state of the persistent chains, {@code [chains, visible]}; {@code null} if chains start at the data. */
     private final Parameter chains;
     private final Layer features;
 
     private ContrastiveDivergence(Rbm machine, int steps, Parameter chains, Layer features) {
         if (steps < 1) {
-            throw TensorException.argument("contrastive divergence", "k >= 1 steps must be taken, got " + steps,
-                    "give a number of Gibbs steps");
+            throw TensorException.argument("contrastive divergence", "k must be at least 1, got " + steps,
+                    "pass the number of Gibbs steps");
         }
         this.machine = machine;
         this.steps = steps;
@@ -49,7 +50,7 @@ public final class ContrastiveDivergence implements Layer {
     }
 
     /**
-     * Trains a machine by CD-k.
+     * Returns a layer that trains a machine by CD-k.
      *
      * @param steps k, at least 1
      */
@@ -58,15 +59,17 @@ public final class ContrastiveDivergence implements Layer {
     }
 
     /**
-     * Trains a machine by persistent contrastive divergence. The chains are a buffer, which a checkpoint holds.
+     * Returns a layer that trains a machine by persistent contrastive divergence. The chains are a buffer, which
+     * checkpoints contain.
      *
      * @param steps k, at least 1
-     * @param chains how many chains there are, at least 1; they begin at random
+     * @param chains number of chains, at least 1; they start at random
      */
     public static ContrastiveDivergence persistent(Rbm machine, int steps, int chains, Generator generator) {
         if (chains < 1) {
-            throw TensorException.argument("contrastive divergence", "a persistent chain is needed, got " + chains,
-                    "give a number of chains, for example the batch size");
+            throw TensorException.argument("contrastive divergence", "there must be at least 1 persistent chain, got "
+                    + chains,
+                    "pass a number of chains, for example the batch size");
         }
         try (Scope scope = Scope.open("chains")) {
             Tensor start = machine.sampleVisible(generator.bernoulli(0.5, chains, machine.hiddenBias().shape().dim(0))
@@ -75,39 +78,43 @@ public final class ContrastiveDivergence implements Layer {
         }
     }
 
-    /** Returns a layer that trains the same machine on features of the data, which do not change. */
-    ContrastiveDivergence onFeatures(Layer of) {
-        return new ContrastiveDivergence(machine, steps, chains, of);
+    /**
+     * Returns a layer that trains the same machine on features of the data; the layers of the features are not trained.
+     */
+    ContrastiveDivergence onFeatures(Layer newFeatures) {
+        return new ContrastiveDivergence(machine, steps, chains, newFeatures);
     }
 
-    /** The mean difference of free energies: its gradient is that of contrastive divergence. Targets are not read. */
+    /**
+     * Returns the mean difference of free energies, whose gradient is that of contrastive divergence. Ignores targets.
+     */
     public static Loss loss() {
         return (result, target) -> result.narrow(1, 0, 1).mean();
     }
 
-    /** The mean squared error of a reconstruction. */
+    /** Returns a metric of the mean squared error of a reconstruction. */
     public static Metric reconstructionError() {
         return Metric.of("reconstruction error", (result, target) -> result.narrow(1, 1, 1).sum().item());
     }
 
     @Override
     public Tensor forward(Tensor x) {
-        Tensor v = unrecorded(() -> features.forward(x));
-        Tensor reconstruction = unrecorded(() -> machine.visible(machine.forward(v)));
-        Tensor error = unrecorded(() -> reconstruction.sub(v).square().mean(1));
-        Tensor samples = !Mode.isTraining() ? reconstruction : unrecorded(() -> chains == null
-                ? sampled(v, Mode.generator()) : moved(Mode.generator()));
+        Tensor v = withoutRecording(() -> features.forward(x));
+        Tensor reconstruction = withoutRecording(() -> machine.visible(machine.forward(v)));
+        Tensor error = withoutRecording(() -> reconstruction.sub(v).square().mean(1));
+        Tensor samples = !Mode.isTraining() ? reconstruction : withoutRecording(() -> chains == null
+                ? sample(v, Mode.generator()) : advanceChains(Mode.generator()));
         Tensor model = machine.freeEnergy(samples);
         Tensor difference = machine.freeEnergy(v).sub(samples.size(0) == v.size(0) ? model : model.mean());
         return Shaping.stack(1, difference, error);
     }
 
-    private static Tensor unrecorded(Supplier<Tensor> body) {
+    private static Tensor withoutRecording(Supplier<Tensor> body) {
         return Recorder.with(Recorder.NONE, body);
     }
 
-    /** Takes Gibbs steps from {@code start}; what lies between is freed. */
-    private Tensor sampled(Tensor start, Generator generator) {
+    /** Runs Gibbs steps from {@code start} and frees intermediate results. */
+    private Tensor sample(Tensor start, Generator generator) {
         try (Scope scope = Scope.open("gibbs")) {
             Tensor v = start;
             for (int i = 0; i < steps; i++) {
@@ -117,8 +124,8 @@ public final class ContrastiveDivergence implements Layer {
         }
     }
 
-    private Tensor moved(Generator generator) {
-        Tensor end = sampled(chains.value(), generator);
+    private Tensor advanceChains(Generator generator) {
+        Tensor end = sample(chains.value(), generator);
         Tensor.apply(new Update.Assign(), chains.value(), end);
         return end;
     }

@@ -12,9 +12,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A stack of restricted Boltzmann machines, each of which is trained on the hidden units of the one below, greedily,
- * from the data upwards; then the whole is fine-tuned as a network by backpropagation. (Hinton, Osindero and Teh, 2006;
- * Bengio et al., 2007)
+ * A stack of restricted Boltzmann machines. Each machine is trained greedily on the hidden units of the machine below
+ * it, from the data upwards. The whole stack is then fine-tuned as a network by backpropagation. (Hinton, Osindero and
+ * Teh, 2006; Bengio et al., 2007)
  *
  * <pre>{@code
  * DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, generator, 784, 500, 500, 2000);
@@ -24,8 +24,8 @@ import java.util.List;
  * Layer classifier = network.classifier(10, generator);   // shares the machines' weights
  * }</pre>
  *
- * <p>{@link GreedyTraining} does all of it in one run. The network is itself the layer {@code [N, visible]} to {@code
- * [N, top]} of the top machine's probabilities.
+ * <p>{@link GreedyTraining} does all of this in one run. As a layer, the network maps {@code [N, visible]} to the
+ * probabilities {@code [N, top]} of the top machine.
  */
 public final class DeepBeliefNetwork implements Layer {
     private final List<Rbm> machines;
@@ -37,16 +37,16 @@ public final class DeepBeliefNetwork implements Layer {
     }
 
     /**
-     * Makes a network; machines above the first have Bernoulli visible units.
+     * Creates a network. Machines above the first have Bernoulli visible units.
      *
      * @param units the distribution of the data
-     * @param sizes the number of visible units, then of the hidden ones of each machine
+     * @param sizes the number of visible units, then the number of hidden units of each machine
      * @throws TensorException if there are fewer than two sizes, or one is less than 1
      */
     public static DeepBeliefNetwork of(VisibleUnits units, Generator generator, long... sizes) {
         if (sizes.length < 2) {
-            throw TensorException.argument("deep belief network", "two sizes or more make a machine, got "
-                    + sizes.length, "give the number of visible units and of each machine's hidden units");
+            throw TensorException.argument("deep belief network", "at least two sizes are needed, got "
+                    + sizes.length, "pass the number of visible units and of each machine's hidden units");
         }
         List<Rbm> machines = new ArrayList<>();
         for (int i = 1; i < sizes.length; i++) {
@@ -55,15 +55,15 @@ public final class DeepBeliefNetwork implements Layer {
         return new DeepBeliefNetwork(machines);
     }
 
-    /** Returns the machines, the one that sees the data first. */
+    /** Returns the machines, starting with the one that reads the data. */
     public List<Rbm> machines() {
         return machines;
     }
 
     /**
-     * Returns what is to be trained, one after another: each machine by CD-k on the probabilities of the hidden units
-     * below it, which stay as they are. Each takes the data {@code [N, visible]} and is trained with {@link
-     * ContrastiveDivergence#loss}.
+     * Returns the layers to be trained one after another: each machine, trained by CD-k on the probabilities of the
+     * hidden units below it. The machines below are not trained. Each layer reads the data {@code [N, visible]} and is
+     * trained with {@link ContrastiveDivergence#loss}.
      *
      * @param steps k
      */
@@ -76,8 +76,7 @@ public final class DeepBeliefNetwork implements Layer {
     }
 
     /**
-     * Returns a classifier, {@code [N, visible]} to logits {@code [N, classes]}, which shares the machines'
-     * weights.
+     * Returns a classifier, {@code [N, visible]} to logits {@code [N, classes]}, which shares the machines' weights.
      */
     public Sequential classifier(long classes, Generator generator) {
         return classifier(classes, 0, generator);
@@ -100,7 +99,7 @@ public final class DeepBeliefNetwork implements Layer {
         return Sequential.of(layers);
     }
 
-    /** Machines as dense layers that share their weights. */
+    /** Returns machines as dense layers that share their weights. */
     private List<Layer> features(int from, int to) {
         List<Layer> layers = new ArrayList<>();
         for (Rbm machine : machines.subList(from, to)) {

@@ -12,10 +12,10 @@ import dev.starling.tensor.TensorException;
 import java.util.List;
 
 /**
- * Pre-training and fine-tuning of a {@link DeepBeliefNetwork} as the epochs of one run, so that one optimiser, one
- * strategy and one series of checkpoints serve them all: so many epochs for each machine, from the data upwards, then
- * the classifier until the run ends. The trainer is given this object as model and as listener, with its loss and
- * metric.
+ * Pre-training and fine-tuning of a {@link DeepBeliefNetwork} as the epochs of one run, with one optimiser, one
+ * strategy and one series of checkpoints. Each machine is trained for a number of epochs, from the data upwards; then
+ * the classifier is trained until the run ends. Pass this object to the trainer as model and as listener, together with
+ * its loss and metric.
  *
  * <pre>{@code
  * GreedyTraining greedy = GreedyTraining.of(network, network.classifier(10, generator), 1, 10);
@@ -24,13 +24,14 @@ import java.util.List;
  *         .run();
  * }</pre>
  *
- * <p>Gradients of contrastive divergence are far larger than those of the cross-entropy. An optimiser that divides by a
- * running mean of their squares has to forget them within a part of an epoch: with Adam's default of 0.999 fine-tuning
- * hardly moves for many epochs.
+ * <p>The gradients of contrastive divergence are far larger than those of the cross-entropy. An optimiser that divides
+ * by a running mean of their squares must forget them within a fraction of an epoch: with Adam's default of 0.999,
+ * fine-tuning makes little progress for many epochs.
  *
- * <p>A step changes the machine under training alone, as no other parameter has a gradient; under gossip all of them
- * still approach the mean, although the workers are not at the same step. Steps cannot be captured: each machine has
- * operations of its own. Data are {@code [N, ..]} with as many elements in a row as there are visible units.
+ * <p>A step changes only the machine that is being trained, because no other parameter has a gradient. Under gossip all
+ * parameters still approach the mean, even if the workers are not at the same step. Steps cannot be captured, because
+ * each machine has operations of its own. Data are {@code [N, ..]} with as many elements per row as there are visible
+ * units.
  */
 public final class GreedyTraining implements Layer, TrainingListener {
     private static final Metric ACCURACY = Metric.accuracy();
@@ -41,7 +42,7 @@ public final class GreedyTraining implements Layer, TrainingListener {
     private final List<Layer> machines;
     private final int epochs;
     private final Layer flatten = new Flatten();
-    /** The machine under training; above the last one, the classifier is. */
+    /** The index of the machine that is being trained. An index above the last one stands for the classifier. */
     private int stage;
 
     private GreedyTraining(DeepBeliefNetwork network, Layer classifier, int steps, int epochs) {
@@ -53,39 +54,39 @@ public final class GreedyTraining implements Layer, TrainingListener {
     }
 
     /**
-     * Makes the model of a run.
+     * Returns the model of a run.
      *
-     * @param classifier one of the network's
+     * @param classifier a classifier of the network
      * @param steps k of contrastive divergence, at least 1
-     * @param epochs of each machine's pre-training; 0 trains the classifier alone
+     * @param epochs epochs of pre-training per machine; 0 trains only the classifier
      * @throws TensorException if steps or epochs are too few
      */
     public static GreedyTraining of(DeepBeliefNetwork network, Layer classifier, int steps, int epochs) {
         if (epochs < 0) {
             throw TensorException.argument("greedy training", "epochs of each machine must be >= 0, got " + epochs,
-                    "give 0 to leave out pre-training");
+                    "use 0 to skip pre-training");
         }
         return new GreedyTraining(network, classifier, steps, epochs);
     }
 
-    /** Returns how many epochs each machine is trained for. */
+    /** Returns the number of epochs for which each machine is trained. */
     public int epochsOfEach() {
         return epochs;
     }
 
-    /** Returns how many epochs of the run are pre-training. */
+    /** Returns the number of pre-training epochs of the run. */
     public int pretrainingEpochs() {
         return epochs * machines.size();
     }
 
-    /** Returns the loss of the epoch's stage: that of contrastive divergence, then the cross-entropy. */
+    /** Returns the loss, which depends on the epoch: that of contrastive divergence, then the cross-entropy. */
     public Loss loss() {
         Loss divergence = ContrastiveDivergence.loss();
         Loss crossEntropy = Loss.crossEntropy();
         return (result, target) -> (isPretraining() ? divergence : crossEntropy).of(result, target);
     }
 
-    /** Returns the metric of the epoch's stage: the reconstruction error of machine 1 and so on, then the accuracy. */
+    /** Returns the metric, which depends on the epoch: the reconstruction error of each machine, then the accuracy. */
     public Metric metric() {
         return new Metric() {
             private Metric current() {
@@ -110,9 +111,9 @@ public final class GreedyTraining implements Layer, TrainingListener {
     }
 
     /**
-     * Returns the rate of a run.
+     * Returns the schedule of the learning rate of a run.
      *
-     * @param machine the rate while a machine is trained, from step 0 for each of them
+     * @param machine the rate while a machine is trained; it restarts from step 0 for each machine
      * @param fineTuning the rate afterwards, from step 0
      * @param steps number of steps in an epoch
      */

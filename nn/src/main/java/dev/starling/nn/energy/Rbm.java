@@ -14,8 +14,9 @@ import dev.starling.tensor.TensorException;
  * and hidden bias {@code c [hidden]}, its energy is {@code -b·v - c·h - h·Wv} for Bernoulli visible units and
  * {@code |v - b|²/2 - c·h - h·Wv} for Gaussian ones, and {@code p(v, h)} is proportional to {@code exp(-energy)}.
  *
- * <p>As a layer it computes {@code p(h = 1 | v)}: {@code [N, visible]} to {@code [N, hidden]}. {@link
- * ContrastiveDivergence} trains it. (Hinton, "A practical guide to training restricted Boltzmann machines", 2010)
+ * <p>As a layer it computes {@code p(h = 1 | v)}: {@code [N, visible]} to {@code [N, hidden]}.
+ * {@link ContrastiveDivergence} trains it. (Hinton, "A practical guide to training restricted Boltzmann machines",
+ * 2010)
  */
 public final class Rbm implements Layer {
     private static final double WEIGHT_DEVIATION = 0.01;
@@ -33,16 +34,16 @@ public final class Rbm implements Layer {
     }
 
     /**
-     * Makes a machine with weights drawn from a normal distribution of deviation 0.01, and biases of 0.
+     * Creates a machine with weights drawn from a normal distribution of deviation 0.01, and biases of 0.
      *
      * @param visible number of visible units, at least 1
      * @param hidden number of hidden units, at least 1
-     * @throws TensorException if there are no units of a kind
+     * @throws TensorException if a number is less than 1
      */
     public static Rbm of(VisibleUnits units, long visible, long hidden, Generator generator) {
         if (visible < 1 || hidden < 1) {
-            throw TensorException.argument("rbm", "a machine needs units of both kinds, got " + visible
-                    + " visible and " + hidden + " hidden", "give sizes of at least 1");
+            throw TensorException.argument("rbm", "there must be at least 1 unit of each kind, got " + visible
+                    + " visible and " + hidden + " hidden", "use sizes of at least 1");
         }
         return new Rbm(units, Parameter.of(Initializer.normal(0, WEIGHT_DEVIATION), generator, hidden, visible),
                 Parameter.filled(0, visible), Parameter.filled(0, hidden));
@@ -53,7 +54,7 @@ public final class Rbm implements Layer {
         return units;
     }
 
-    /** Returns the weight {@code [hidden, visible]}: that of a {@link dev.starling.nn.layer.Linear} layer. */
+    /** Returns the weight {@code [hidden, visible]}, in the layout of a {@link dev.starling.nn.layer.Linear} layer. */
     public Parameter weight() {
         return weight;
     }
@@ -79,8 +80,8 @@ public final class Rbm implements Layer {
     }
 
     /**
-     * Returns the mean of the visible units given hidden ones, {@code [N, hidden]} to {@code [N, visible]}: for
-     * Bernoulli units the probability of 1.
+     * Returns the mean of the visible units given hidden ones, {@code [N, hidden]} to {@code [N, visible]}. For
+     * Bernoulli units it is the probability of 1.
      */
     public Tensor visible(Tensor h) {
         Tensor mean = h.matmul(weight.value()).add(visibleBias.value());

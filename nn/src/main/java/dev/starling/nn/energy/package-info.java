@@ -1,5 +1,5 @@
 /**
- * Energy-based models: restricted Boltzmann machines, trained by contrastive divergence, and deep belief networks that
- * are stacked of them.
+ * Energy-based models: restricted Boltzmann machines, trained by contrastive divergence, and deep belief networks,
+ * which are stacks of them.
  */
 package dev.starling.nn.energy;

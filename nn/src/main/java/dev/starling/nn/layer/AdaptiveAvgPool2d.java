@@ -7,8 +7,8 @@ import dev.starling.tensor.Tensor;
 /**
  * Means over windows of even size that cover the image: {@code [N, C, H, W]} to {@code [N, C, height, width]}.
  *
- * @param height of the result
- * @param width of the result
+ * @param height height of the result
+ * @param width width of the result
  */
 public record AdaptiveAvgPool2d(int height, int width) implements Layer {
     @Override

@@ -9,10 +9,10 @@ import dev.starling.tensor.Tensor;
  *
  * @param kernel height and width of the window
  * @param stride distance between neighbouring windows
- * @param padding on all sides, zeros that count
+ * @param padding zeros added on all sides, which count in the mean
  */
 public record AvgPool2d(int kernel, int stride, int padding) implements Layer {
-    /** Windows side by side. */
+    /** Returns a layer with adjacent windows, which do not overlap. */
     public static AvgPool2d of(int kernel) {
         return new AvgPool2d(kernel, kernel, 0);
     }

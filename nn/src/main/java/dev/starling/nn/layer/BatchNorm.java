@@ -12,8 +12,8 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Update;
 
 /**
- * Batch normalisation of channels, {@code [N, C, ..]}: in training by the batch's statistics, which running means
- * follow; else by those. (Ioffe and Szegedy, 2015)
+ * Batch normalisation of channels, {@code [N, C, ..]}. In training it uses the statistics of the batch and updates
+ * running statistics; in inference it uses the running statistics. (Ioffe and Szegedy, 2015)
  */
 public final class BatchNorm implements Fusible {
     private static final double EPSILON = 1e-5;
@@ -29,7 +29,7 @@ public final class BatchNorm implements Fusible {
     private BatchNorm(long channels, double epsilon, double momentum) {
         if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY && momentum >= 0 && momentum <= 1)) {
             throw TensorException.argument("batchNorm", "epsilon >= 0 and 0 <= momentum <= 1 must hold, got " + epsilon
-                    + " and " + momentum, "change them");
+                    + " and " + momentum, "correct them");
         }
         weight = Parameter.filled(1, channels);
         bias = Parameter.filled(0, channels);
@@ -41,17 +41,17 @@ public final class BatchNorm implements Fusible {
         this.momentum = momentum;
     }
 
-    /** Makes a layer with epsilon 1e-5 and momentum 0.1. */
+    /** Returns a layer with epsilon 1e-5 and momentum 0.1. */
     public static BatchNorm of(long channels) {
         return of(channels, EPSILON, MOMENTUM);
     }
 
     /**
-     * Makes a layer.
+     * Returns a layer.
      *
      * @param channels C
      * @param epsilon added to the variance
-     * @param momentum weight of a batch's statistics in the running ones
+     * @param momentum weight of a batch's statistics in the update of the running statistics
      */
     public static BatchNorm of(long channels, double epsilon, double momentum) {
         return new BatchNorm(channels, epsilon, momentum);
@@ -60,18 +60,18 @@ public final class BatchNorm implements Fusible {
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
         if (Mode.isTraining()) {
-            boolean fuses = epilogue != Epilogue.GELU;
+            boolean fused = epilogue != Epilogue.GELU;
             Norms.Batch batch = Norms.batchNorm(x, weight.master(), bias.master(), epsilon,
-                    fuses ? epilogue : Epilogue.NONE);
-            Recorder.with(Recorder.NONE, () -> follow(batch, x));
-            return fuses ? batch.y() : epilogue.apply(batch.y());
+                    fused ? epilogue : Epilogue.NONE);
+            Recorder.with(Recorder.NONE, () -> updateRunning(batch, x));
+            return fused ? batch.y() : epilogue.apply(batch.y());
         }
         return epilogue.apply(Norms.batchNorm(x, runningMean.value(), runningVariance.value(), weight.master(),
                 bias.master(), epsilon));
     }
 
-    /** Moves the running statistics towards the batch's; the variance is unbiased, over n - 1. */
-    private Tensor follow(Norms.Batch batch, Tensor x) {
+    /** Moves the running statistics towards those of the batch. The variance is unbiased (divided by n - 1). */
+    private Tensor updateRunning(Norms.Batch batch, Tensor x) {
         double n = (double) x.count() / x.size(1);
         Tensor.apply(new Update.RunningStatistics(momentum, epsilon, n / (n - 1)), runningMean.value(), batch.mean(),
                 runningVariance.value(), batch.inverseDeviation());

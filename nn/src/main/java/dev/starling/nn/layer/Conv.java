@@ -13,8 +13,8 @@ import java.util.Arrays;
 
 /**
  * Convolution over 1, 2 or 3 spatial dimensions: {@code x [N, in, *spatial]}, {@code weight [out, in/groups, *kernel]},
- * {@code bias [out]}, result {@code [N, out, *spatial']}; transposed, {@code weight [in, out/groups, *kernel]}. Made by
- * {@link Conv1d}, {@link Conv2d} and {@link Conv3d}.
+ * {@code bias [out]}, result {@code [N, out, *spatial']}. Transposed, it has {@code weight [in, out/groups, *kernel]}.
+ * {@link Conv1d}, {@link Conv2d} and {@link Conv3d} create it.
  */
 public final class Conv implements Fusible {
     private final Parameter weight;
@@ -68,7 +68,9 @@ public final class Conv implements Fusible {
         return (outputPadding == null ? "Conv" : "ConvTranspose") + geometry.rank() + "d";
     }
 
-    /** Gathers what a convolution is made of. One value given for a geometry holds for all spatial dimensions. */
+    /**
+     * Collects the settings of a convolution. A single value given for a geometry applies to all spatial dimensions.
+     */
     public static final class Builder {
         private final long in;
         private final long out;
@@ -92,33 +94,33 @@ public final class Conv implements Fusible {
 
         private static int[] each(int rank, String what, int... values) {
             if (values.length != 1 && values.length != rank) {
-                throw TensorException.argument("conv" + rank + "d", "needs 1 or " + rank + " values for " + what
-                        + ", got " + Arrays.toString(values), "give one value, or one per spatial dimension");
+                throw TensorException.argument("conv" + rank + "d", "expected 1 or " + rank + " values for " + what
+                        + ", got " + Arrays.toString(values), "pass one value, or one per spatial dimension");
             }
             int[] all = Arrays.copyOf(values, rank);
             Arrays.fill(all, values.length, rank, values[0]);
             return all;
         }
 
-        /** Sets the distance between neighbouring places; 1 unless told. */
+        /** Sets the distance between neighbouring positions of the kernel; default 1. */
         public Builder stride(int... values) {
             stride = each(kernel.length, "stride", values);
             return this;
         }
 
-        /** Sets how many zeros surround the input on both sides; 0 unless told. */
+        /** Sets the number of zeros that surround the input on each side; default 0. */
         public Builder padding(int... values) {
             padding = each(kernel.length, "padding", values);
             return this;
         }
 
-        /** Sets the distance between neighbouring kernel elements; 1 unless told. */
+        /** Sets the distance between neighbouring kernel elements; default 1. */
         public Builder dilation(int... values) {
             dilation = each(kernel.length, "dilation", values);
             return this;
         }
 
-        /** Splits the channels into groups that do not see each other; 1 unless told. */
+        /** Splits the channels into groups that are convolved separately; default 1. */
         public Builder groups(int count) {
             if (count < 1 || in % count != 0 || out % count != 0) {
                 throw TensorException.argument("conv", "groups must divide " + in + " and " + out + ", got " + count,
@@ -128,25 +130,25 @@ public final class Conv implements Fusible {
             return this;
         }
 
-        /** Leaves the bias out. */
+        /** Omits the bias. */
         public Builder withoutBias() {
             bias = false;
             return this;
         }
 
-        /** Sets how weights start; {@link Initializer#fanInUniform} unless told. */
-        public Builder initializer(Initializer first) {
-            initializer = first;
+        /** Sets the initialiser of the weights; default {@link Initializer#fanInUniform}. */
+        public Builder initializer(Initializer value) {
+            initializer = value;
             return this;
         }
 
-        /** Makes the transposed convolution; the output padding, less than the stride, widens its result. */
+        /** Selects the transposed convolution. The output padding, less than the stride, enlarges its result. */
         public Builder transposed(int... values) {
             outputPadding = each(kernel.length, "output padding", values.length == 0 ? new int[1] : values);
             return this;
         }
 
-        /** Makes the layer on the current device. */
+        /** Returns the layer, on the current device. */
         public Conv build(Generator generator) {
             boolean transposed = outputPadding != null;
             long[] shape = new long[kernel.length + 2];

@@ -4,9 +4,9 @@ import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 
 /**
- * x where x &gt; 0, else alpha·(eˣ - 1). (Clevert et al., 2015)
+ * x where x &gt; 0, otherwise alpha·(eˣ - 1). (Clevert et al., 2015)
  *
- * @param alpha the negative limit, usually 1
+ * @param alpha negative of the limit for large negative x, usually 1
  */
 public record Elu(double alpha) implements Layer {
     @Override

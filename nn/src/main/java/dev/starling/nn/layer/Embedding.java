@@ -7,7 +7,7 @@ import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 
-/** Looks rows up: integers {@code [..]} to {@code [.., width]}; {@code weight [rows, width]}. */
+/** Looks up rows of a table: integers {@code [..]} to {@code [.., width]}, with {@code weight [rows, width]}. */
 public final class Embedding implements Layer {
     private final Parameter weight;
 
@@ -15,12 +15,12 @@ public final class Embedding implements Layer {
         this.weight = weight;
     }
 
-    /** Makes a table of the standard normal distribution. */
+    /** Returns a layer whose table is drawn from the standard normal distribution. */
     public static Embedding of(long rows, long width, Generator generator) {
         return new Embedding(Parameter.of(Initializer.normal(0, 1), generator, rows, width));
     }
 
-    /** Makes a layer of a table that the caller made, for example one shared with an output layer. */
+    /** Returns a layer with the caller's table, for example one that an output layer shares. */
     public static Embedding of(Parameter weight) {
         return new Embedding(weight);
     }

@@ -7,11 +7,11 @@ import dev.starling.tensor.op.Activation;
 /**
  * x·Φ(x), element by element. (Hendrycks and Gimpel, 2016)
  *
- * @param tanh whether Φ is approximated by tanh, as in GPT-2, instead of computed by the error function; a dense layer
- *     before it then computes it in the same pass
+ * @param tanh whether Φ is approximated with tanh, as in GPT-2, instead of computed with the error function. A
+ *     preceding dense layer computes the approximation in the same pass
  */
 public record Gelu(boolean tanh) implements Layer {
-    /** Makes the layer with the error function. */
+    /** Creates the layer with the error function. */
     public Gelu() {
         this(false);
     }

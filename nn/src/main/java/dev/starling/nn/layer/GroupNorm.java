@@ -6,8 +6,8 @@ import dev.starling.tensor.Norms;
 import dev.starling.tensor.Tensor;
 
 /**
- * Group normalisation: each sample's channels {@code [N, C, ..]} in groups. One group normalises a sample as a whole, a
- * group for each channel is instance normalisation. (Wu and He, 2018)
+ * Group normalisation: normalises groups of each sample's channels {@code [N, C, ..]}. With one group it normalises the
+ * whole sample; with one group per channel it is instance normalisation. (Wu and He, 2018)
  */
 public final class GroupNorm implements Layer {
     private static final double EPSILON = 1e-5;
@@ -22,7 +22,7 @@ public final class GroupNorm implements Layer {
         bias = Parameter.filled(0, channels);
     }
 
-    /** Makes a layer with epsilon 1e-5; {@code groups} divides {@code channels}. */
+    /** Returns a layer with epsilon 1e-5. The number of channels must be divisible by {@code groups}. */
     public static GroupNorm of(int groups, long channels) {
         return new GroupNorm(groups, channels);
     }

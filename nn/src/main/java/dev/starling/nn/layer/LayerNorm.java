@@ -19,12 +19,12 @@ public final class LayerNorm implements Layer {
         this.epsilon = epsilon;
     }
 
-    /** Makes a layer over trailing dimensions of these sizes, with epsilon 1e-5. */
+    /** Returns a layer over trailing dimensions of these sizes, with epsilon 1e-5. */
     public static LayerNorm of(long... sizes) {
         return withEpsilon(EPSILON, sizes);
     }
 
-    /** Makes a layer with another number added to the variance. */
+    /** Returns a layer with another number added to the variance. */
     public static LayerNorm withEpsilon(double epsilon, long... sizes) {
         return new LayerNorm(epsilon, sizes);
     }

@@ -4,9 +4,9 @@ import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 
 /**
- * x where x &gt; 0, else slope·x.
+ * x where x &gt; 0, otherwise slope·x.
  *
- * @param slope for negative numbers, usually 0.01
+ * @param slope factor of negative numbers, usually 0.01
  */
 public record LeakyRelu(double slope) implements Layer {
     @Override

@@ -18,19 +18,19 @@ public final class Linear implements Fusible {
         this.bias = bias;
     }
 
-    /** Makes a layer with weights and bias even within ±1/√in. */
+    /** Returns a layer with weights and bias drawn uniformly from ±1/√in. */
     public static Linear of(long in, long out, Generator generator) {
         Parameter weight = Parameter.of(Initializer.fanInUniform(), generator, out, in);
         double bound = 1 / Math.sqrt(Math.max(1, in));
         return new Linear(weight, Parameter.of(Initializer.uniform(-bound, bound), generator, out));
     }
 
-    /** Makes a layer without bias, with weights even within ±1/√in. */
+    /** Returns a layer without bias, with weights drawn uniformly from ±1/√in. */
     public static Linear withoutBias(long in, long out, Generator generator) {
         return new Linear(Parameter.of(Initializer.fanInUniform(), generator, out, in), null);
     }
 
-    /** Makes a layer of parameters that the caller made; {@code bias} may be {@code null}. */
+    /** Returns a layer with the caller's parameters; {@code bias} may be {@code null}. */
     public static Linear of(Parameter weight, Parameter bias) {
         return new Linear(weight, bias);
     }

@@ -5,14 +5,14 @@ import dev.starling.tensor.Pools;
 import dev.starling.tensor.Tensor;
 
 /**
- * Greatest element of each window: {@code [N, C, H, W]} to {@code [N, C, H', W']}.
+ * Largest element of each window: {@code [N, C, H, W]} to {@code [N, C, H', W']}.
  *
  * @param kernel height and width of the window
  * @param stride distance between neighbouring windows
- * @param padding on all sides; never the greatest
+ * @param padding width of the border on all sides, which is never the largest
  */
 public record MaxPool2d(int kernel, int stride, int padding) implements Layer {
-    /** Windows side by side. */
+    /** Returns a layer with adjacent windows, which do not overlap. */
     public static MaxPool2d of(int kernel) {
         return new MaxPool2d(kernel, kernel, 0);
     }

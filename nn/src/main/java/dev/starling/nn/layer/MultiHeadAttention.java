@@ -7,7 +7,9 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 
-/** Attention of a sequence to itself, by several heads: {@code x [N, L, width]} to the same. (Vaswani et al., 2017) */
+/**
+ * Self-attention of a sequence with several heads: {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
+ */
 public final class MultiHeadAttention implements Layer {
     private final Linear project;
     private final Linear out;
@@ -23,22 +25,22 @@ public final class MultiHeadAttention implements Layer {
         this.dropout = dropout;
     }
 
-    /** Makes a layer whose positions see all others; {@code heads} divides {@code width}. */
+    /** Returns a layer in which each position attends to all others. The width must be divisible by {@code heads}. */
     public static MultiHeadAttention of(long width, int heads, Generator generator) {
         if (heads < 1 || width % heads != 0) {
             throw TensorException.argument("attention", "heads must divide " + width + ", got " + heads,
-                    "change heads");
+                    "use a divisor of the width");
         }
         return new MultiHeadAttention(Linear.of(width, 3 * width, generator), Linear.of(width, width, generator),
                 heads, false, 0);
     }
 
-    /** Returns a layer of the same weights whose positions see themselves and those before them. */
+    /** Returns a layer with the same weights in which each position attends to itself and earlier positions. */
     public MultiHeadAttention causal() {
         return new MultiHeadAttention(project, out, heads, true, dropout);
     }
 
-    /** Returns a layer of the same weights that, in training, drops weights of attention. */
+    /** Returns a layer with the same weights that applies dropout to attention weights in training. */
     public MultiHeadAttention dropout(double probability) {
         return new MultiHeadAttention(project, out, heads, causal,
                 new Dropout(probability).probability());
@@ -50,10 +52,10 @@ public final class MultiHeadAttention implements Layer {
     }
 
     /**
-     * Computes the layer's result under a mask.
+     * Computes the layer's result with a mask.
      *
-     * @param mask broadcasts to {@code [N, heads, L, L]}: bool, true where a query attends, or added to the scores; or
-     *     {@code null}
+     * @param mask broadcasts to {@code [N, heads, L, L]}; bool, true where a query attends; or floating, added to the
+     *     scores; or {@code null}
      */
     public Tensor forward(Tensor x, Tensor mask) {
         long n = x.size(0);

@@ -18,9 +18,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * A recurrent network: {@code x [N, T, in]}, a batch of N sequences of T steps, to the states after each step,
- * {@code [N, T, D·units]}, where D is 2 if it goes both ways, else 1. Made by {@link Lstm}, {@link Gru} and
- * {@link Rnn}:
+ * A recurrent network. It maps {@code x [N, T, in]}, a batch of N sequences of T steps, to the states after each step,
+ * {@code [N, T, D·units]}, where D is 2 if the network is bidirectional and otherwise 1. {@link Lstm}, {@link Gru} and
+ * {@link Rnn} create it:
  *
  * <pre>{@code
  * Layer classifier = Sequential.of(Embedding.of(words, 64, g),
@@ -30,20 +30,20 @@ import java.util.List;
  * }</pre>
  *
  * <p>Parameters have the names, shapes and order of PyTorch's: {@code weight_ih_l0 [G·units, in]},
- * {@code weight_hh_l0 [G·units, units]}, {@code bias_ih_l0}, {@code bias_hh_l0 [G·units]}, with gates in the order
- * i, f, g, o or r, z, n; then those of the way back, {@code weight_ih_l0_reverse} and so on; then those of the next
- * layer, {@code _l1}. All start even within ±1/√units.
+ * {@code weight_hh_l0 [G·units, units]}, {@code bias_ih_l0}, {@code bias_hh_l0 [G·units]}, with gates in the order i,
+ * f, g, o or r, z, n; then those of the backward direction, {@code weight_ih_l0_reverse} and so on; then those of the
+ * next layer, {@code _l1}. All are drawn uniformly from ±1/√units.
  */
 public final class Recurrent implements Layer {
     private final Cell cell;
     private final long in;
     private final long units;
     private final int layers;
-    private final int ways;
+    private final int directions;
     private final double dropout;
     private final boolean timeFirst;
     private final boolean last;
-    /** Of each layer and way: two weights, two biases or none. */
+    /** By layer and direction: two weights, and two biases or none. */
     private final Parameter[][] parameters;
 
     private Recurrent(Builder b, Generator generator) {
@@ -51,14 +51,14 @@ public final class Recurrent implements Layer {
         in = b.in;
         units = b.units;
         layers = b.layers;
-        ways = b.ways;
+        directions = b.directions;
         dropout = b.dropout;
         timeFirst = b.timeFirst;
         last = b.last;
-        parameters = new Parameter[layers * ways][];
+        parameters = new Parameter[layers * directions][];
         for (int i = 0; i < parameters.length; i++) {
             long rows = cell.gates() * units;
-            long[][] shapes = {{rows, i < ways ? in : ways * units}, {rows, units}, {rows}, {rows}};
+            long[][] shapes = {{rows, i < directions ? in : directions * units}, {rows, units}, {rows}, {rows}};
             parameters[i] = new Parameter[b.bias ? 4 : 2];
             for (int k = 0; k < parameters[i].length; k++) {
                 parameters[i][k] = Parameter.of(b.initializer, generator, shapes[k]);
@@ -67,54 +67,54 @@ public final class Recurrent implements Layer {
     }
 
     /**
-     * What a network ends a sequence with, and begins one with.
+     * The state of a network at the start or the end of a sequence.
      *
-     * @param h {@code [layers·D, N, units]}
-     * @param c the same of cells; {@code null} but for an LSTM
+     * @param h hidden state, {@code [layers·D, N, units]}
+     * @param c cell state of the same shape; {@code null} except for an LSTM
      */
     public record State(Tensor h, Tensor c) { }
 
     /**
-     * What a network computes.
+     * The result of a network.
      *
      * @param y the last layer's states after each step, {@code [N, T, D·units]}
-     * @param state all layers' states at the end
+     * @param state the final states of all layers
      */
     public record Result(Tensor y, State state) { }
 
-    /** Computes the states after each step, or, as built with {@link Builder#last}, those at the end. */
+    /** Computes the states after each step, or only the final ones if built with {@link Builder#last}. */
     @Override
     public Tensor forward(Tensor x) {
         return forward(x, null);
     }
 
     /**
-     * Computes the same of sequences of which each has a length of its own.
+     * Computes the same for sequences of different lengths.
      *
-     * @param lengths {@code [N]}, i64 or i32; or {@code null}. What lies past them has no influence, results are 0
-     *     there, and the way back begins at them
+     * @param lengths {@code [N]}, i64 or i32; or {@code null}. Elements after a sequence's end have no influence,
+     *     results are 0 there, and the backward direction starts at the end of the sequence
      */
     public Tensor forward(Tensor x, Tensor lengths) {
-        States[] states = new States[ways];
+        States[] states = new States[directions];
         Tensor y = run(x, null, lengths, states, null);
-        return !last ? y : ways == 1 ? states[0].h() : Shaping.concat(1, states[0].h(), states[1].h());
+        return !last ? y : directions == 1 ? states[0].h() : Shaping.concat(1, states[0].h(), states[1].h());
     }
 
     /**
-     * Goes on from a state: to compute a long sequence piece by piece. What it ends with belongs to the current scope,
-     * like any result; gradients flow back through it as far as one tape has recorded.
+     * Starts from a given state, to compute a long sequence piece by piece. The final state belongs to the current
+     * scope, like any result. Gradients flow back through it as far as one tape has recorded.
      *
-     * @param state what an earlier piece ended with, or {@code null} for zeros
+     * @param state the final state of the previous piece, or {@code null} for zeros
      * @param lengths as in {@link #forward(Tensor, Tensor)}
      */
     public Result forward(Tensor x, State state, Tensor lengths) {
-        Tensor[] h = new Tensor[layers * ways];
+        Tensor[] h = new Tensor[layers * directions];
         Tensor[] c = new Tensor[h.length];
         if (state != null) {
             requireState(state, x);
         }
         List<States> all = new ArrayList<>();
-        Tensor y = run(x, state, lengths, new States[ways], all);
+        Tensor y = run(x, state, lengths, new States[directions], all);
         for (int i = 0; i < h.length; i++) {
             h[i] = all.get(i).h();
             c[i] = all.get(i).c();
@@ -123,35 +123,39 @@ public final class Recurrent implements Layer {
     }
 
     private void requireState(State state, Tensor x) {
-        long[] wanted = {(long) layers * ways, x.rank() == 3 ? x.size(timeFirst ? 1 : 0) : 0, units};
+        long[] expected = {(long) layers * directions, x.rank() == 3 ? x.size(timeFirst ? 1 : 0) : 0, units};
         for (Tensor s : cell == Cell.LSTM ? new Tensor[] {state.h, state.c} : new Tensor[] {state.h}) {
-            if (s == null || !Arrays.equals(s.shape().dims(), wanted)) {
+            if (s == null || !Arrays.equals(s.shape().dims(), expected)) {
                 throw new TensorException(TensorException.Problem.SHAPE, describe(),
                         s == null ? List.of(x.spec()) : List.of(x.spec(), s.spec()), "a state must have h"
                         + (cell == Cell.LSTM ? " and c" : "") + " [layers·D, N, units] = "
-                        + Arrays.toString(wanted), "pass what an earlier piece of this batch ended with");
+                        + Arrays.toString(expected), "pass the final state of the previous piece of this batch");
             }
         }
     }
 
-    /** Returns the last layer's result; {@code ends} gets its states, {@code all}, unless {@code null}, everyone's. */
+    /**
+     * Returns the last layer's result. Stores its final states in {@code ends}, and those of all layers in {@code all}
+     * unless that is {@code null}.
+     */
     private Tensor run(Tensor x, State state, Tensor lengths, States[] ends, List<States> all) {
         if (x.rank() != 3 || x.size(2) != in) {
             throw new TensorException(TensorException.Problem.SHAPE, describe(), List.of(x.spec()), "x must be "
-                    + (timeFirst ? "[T, N, " : "[N, T, ") + in + "]", "reshape it, or build the layer for its size");
+                    + (timeFirst ? "[T, N, " : "[N, T, ") + in + "]",
+                    "reshape it, or build the layer for inputs of this size");
         }
         Tensor y = timeFirst ? x : x.transpose(0, 1);
         for (int layer = 0; layer < layers; layer++) {
             if (layer > 0 && dropout > 0 && Mode.isTraining()) {
                 y = Functions.dropout(y, dropout, Mode.generator());
             }
-            for (int way = 0; way < ways; way++) {
-                ends[way] = pass(y, layer * ways + way, state, lengths);
+            for (int direction = 0; direction < directions; direction++) {
+                ends[direction] = pass(y, layer * directions + direction, state, lengths);
                 if (all != null) {
-                    all.add(ends[way]);
+                    all.add(ends[direction]);
                 }
             }
-            y = ways == 1 ? ends[0].y() : Shaping.concat(2, ends[0].y(), ends[1].y());
+            y = directions == 1 ? ends[0].y() : Shaping.concat(2, ends[0].y(), ends[1].y());
         }
         return timeFirst ? y : y.transpose(0, 1);
     }
@@ -161,7 +165,7 @@ public final class Recurrent implements Layer {
         Weights w = new Weights(p[0].value(), p[1].value(), p.length == 2 ? null : p[2].value(),
                 p.length == 2 ? null : p[3].value());
         Tensor h = state == null ? null : state.h.narrow(0, i, 1).squeeze(0).to(x.dtype());
-        boolean reverse = i % ways == 1;
+        boolean reverse = i % directions == 1;
         return switch (cell) {
             case LSTM -> Recurrences.lstm(x, h, state == null ? null
                     : state.c.narrow(0, i, 1).squeeze(0).to(x.dtype()), w, reverse, lengths);
@@ -175,7 +179,8 @@ public final class Recurrent implements Layer {
         String[] names = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
         for (int i = 0; i < parameters.length; i++) {
             for (int k = 0; k < parameters[i].length; k++) {
-                visitor.parameter(names[k] + "_l" + i / ways + (i % ways == 1 ? "_reverse" : ""), parameters[i][k]);
+                String suffix = "_l" + i / directions + (i % directions == 1 ? "_reverse" : "");
+                visitor.parameter(names[k] + suffix, parameters[i][k]);
             }
         }
     }
@@ -185,7 +190,7 @@ public final class Recurrent implements Layer {
         return cell == Cell.LSTM ? "Lstm" : cell == Cell.GRU ? "Gru" : "Rnn";
     }
 
-    /** Gathers what a recurrent network is made of. */
+    /** Collects the settings of a recurrent network. */
     public static final class Builder {
         private static final int MAX_LAYERS = 1024;
 
@@ -193,7 +198,7 @@ public final class Recurrent implements Layer {
         private final long in;
         private final long units;
         private int layers = 1;
-        private int ways = 1;
+        private int directions = 1;
         private double dropout;
         private boolean bias = true;
         private boolean timeFirst;
@@ -202,8 +207,8 @@ public final class Recurrent implements Layer {
 
         Builder(Cell cell, long in, long units) {
             if (in < 1 || units < 1) {
-                throw TensorException.argument("recurrent", "there must be inputs and units, got " + in + " and "
-                        + units, "give 1 or more of each");
+                throw TensorException.argument("recurrent", "in and units must be at least 1, got " + in + " and "
+                        + units, "use 1 or more of each");
             }
             this.cell = cell;
             this.in = in;
@@ -212,56 +217,56 @@ public final class Recurrent implements Layer {
             initializer = Initializer.uniform(-bound, bound);
         }
 
-        /** Puts 1 to 1024 layers one upon the other; the default is 1. */
+        /** Stacks 1 to 1024 layers; default 1. */
         public Builder layers(int count) {
             if (count < 1 || count > MAX_LAYERS) {
                 throw TensorException.argument("recurrent", "there must be 1 to " + MAX_LAYERS + " layers, got "
-                        + count, "change it");
+                        + count, "use a number in that range");
             }
             layers = count;
             return this;
         }
 
         /**
-         * Lets each layer go through the sequence both ways, from the first step and from the last, with weights of its
-         * own for each; the results stand side by side. (Schuster and Paliwal, 1997)
+         * Makes each layer process the sequence in both directions, with separate weights for each direction. The
+         * results of both are concatenated. (Schuster and Paliwal, 1997)
          */
         public Builder bidirectional() {
-            ways = 2;
+            directions = 2;
             return this;
         }
 
-        /** Sets, in training, elements between two layers to 0 with a probability, as {@link Dropout} does. */
+        /** Applies dropout between layers in training, as {@link Dropout} does. */
         public Builder dropout(double probability) {
             dropout = new Dropout(probability).probability();
             return this;
         }
 
-        /** Leaves the biases out. */
+        /** Omits the biases. */
         public Builder withoutBias() {
             bias = false;
             return this;
         }
 
-        /** Takes and gives {@code [T, N, ..]} rather than {@code [N, T, ..]}. */
+        /** Uses {@code [T, N, ..]} instead of {@code [N, T, ..]} for inputs and results. */
         public Builder timeFirst() {
             timeFirst = true;
             return this;
         }
 
-        /** Gives only the last layer's states at the end, {@code [N, D·units]}: for what sums a sequence up. */
+        /** Returns only the last layer's final states, {@code [N, D·units]}, for models that summarise a sequence. */
         public Builder last() {
             last = true;
             return this;
         }
 
-        /** Sets how weights and biases start; even within ±1/√units unless told. */
-        public Builder initializer(Initializer first) {
-            initializer = first;
+        /** Sets the initialiser of weights and biases; default uniform within ±1/√units. */
+        public Builder initializer(Initializer value) {
+            initializer = value;
             return this;
         }
 
-        /** Makes the layer on the current device. */
+        /** Returns the layer, on the current device. */
         public Recurrent build(Generator generator) {
             return new Recurrent(this, generator);
         }

@@ -3,7 +3,7 @@ package dev.starling.nn.layer;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 
-/** Adds what a body makes of the input to the input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
+/** Adds the result of a body to its input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
 public final class Residual implements Layer {
     private final Layer body;
     private final Layer shortcut;
@@ -13,12 +13,12 @@ public final class Residual implements Layer {
         this.shortcut = shortcut;
     }
 
-    /** Makes {@code body(x) + x}. */
+    /** Returns a layer that computes {@code body(x) + x}. */
     public static Residual of(Layer body) {
         return new Residual(body, null);
     }
 
-    /** Makes {@code body(x) + shortcut(x)}, for a body that changes the shape. */
+    /** Returns a layer that computes {@code body(x) + shortcut(x)}, for a body that changes the shape. */
     public static Residual of(Layer body, Layer shortcut) {
         return new Residual(body, shortcut);
     }

@@ -17,7 +17,7 @@ public final class RmsNorm implements Layer {
         this.epsilon = epsilon;
     }
 
-    /** Makes a layer over trailing dimensions of these sizes, with epsilon 1e-6. */
+    /** Returns a layer over trailing dimensions of these sizes, with epsilon 1e-6. */
     public static RmsNorm of(long... sizes) {
         return new RmsNorm(1e-6, sizes);
     }

@@ -4,7 +4,7 @@ import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 
 /**
- * eˣ/Σeˣ along a dimension. Not for a model trained with cross-entropy, which takes logits.
+ * eˣ/Σeˣ along a dimension. Do not put it at the end of a model trained with cross-entropy, which expects logits.
  *
  * @param axis the dimension; negative counts from the end
  */

@@ -21,48 +21,51 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A decoder of text: tokens, i64 {@code [N, L]}, to logits of the token after each, {@code [N, L, vocabulary]}. Blocks
- * of causal attention and a perceptron four times as wide, each normalised before and added to its input; the table of
- * tokens is the head's weight, too. Without dropout. (Radford et al., 2019)
+ * A text decoder. It maps tokens, i64 {@code [N, L]}, to the logits of each following token,
+ * {@code [N, L, vocabulary]}. It consists of blocks of causal attention and a perceptron four times as wide. The input
+ * of both is normalised, and their result is added to it. The table of tokens is also the weight of the head. There is
+ * no dropout. (Radford et al., 2019)
  */
 public final class Gpt2 implements Layer {
     private static final double DEVIATION = 0.02;
 
     private final Embedding tokens;
-    private final Parameter places;
+    private final Parameter positions;
     private final Sequential blocks;
     private final LayerNorm norm;
 
-    private Gpt2(Embedding tokens, Parameter places, Sequential blocks, LayerNorm norm) {
+    private Gpt2(Embedding tokens, Parameter positions, Sequential blocks, LayerNorm norm) {
         this.tokens = tokens;
-        this.places = places;
+        this.positions = positions;
         this.blocks = blocks;
         this.norm = norm;
     }
 
-    /** Makes the smallest of the published models: 12 blocks of width 768, 12 heads, 124 million parameters. */
+    /** Returns the smallest of the published models: 12 blocks of width 768, 12 heads, 124 million parameters. */
     public static Gpt2 small(long vocabulary, Generator generator) {
         return of(vocabulary, 1024, 768, 12, 12, generator);
     }
 
     /**
-     * Makes a model.
+     * Returns a model.
      *
-     * @param vocabulary how many tokens there are; 50,257 in the published models
-     * @param context greatest length of a text
-     * @param heads of attention, which divide {@code width}
+     * @param vocabulary number of tokens; 50,257 in the published models
+     * @param context maximum length of a text
+     * @param heads number of attention heads, a divisor of {@code width}
      */
     public static Gpt2 of(long vocabulary, long context, long width, int depth, int heads, Generator generator) {
-        // Each block adds to the stream twice; these weights start so that it does not grow with depth.
+        // Each block adds to the residual stream twice; these weights start smaller so that it does not grow with
+        // depth.
         Initializer plain = Initializer.normal(0, DEVIATION);
-        Initializer added = Initializer.normal(0, DEVIATION / Math.sqrt(2.0 * depth));
+        Initializer residual = Initializer.normal(0, DEVIATION / Math.sqrt(2.0 * depth));
         List<Layer> blocks = new ArrayList<>();
         for (int i = 0; i < depth; i++) {
             MultiHeadAttention attention = MultiHeadAttention.of(width, heads, generator).causal();
-            attention.parameters().forEach((path, p) -> start(p, path.equals("out.weight") ? added : plain, generator));
+            attention.parameters().forEach((path, p) -> initialise(p, path.equals("out.weight") ? residual : plain,
+                    generator));
             blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), attention)));
             blocks.add(Residual.of(Sequential.of(LayerNorm.of(width), linear(width, 4 * width, plain, generator),
-                    new Gelu(true), linear(4 * width, width, added, generator))));
+                    new Gelu(true), linear(4 * width, width, residual, generator))));
         }
         return new Gpt2(Embedding.of(Parameter.of(plain, generator, vocabulary, width)),
                 Parameter.of(plain, generator, context, width), Sequential.of(blocks), LayerNorm.of(width));
@@ -72,8 +75,8 @@ public final class Gpt2 implements Layer {
         return Linear.of(Parameter.of(weight, generator, out, in), Parameter.filled(0, out));
     }
 
-    /** Draws a weight anew; a bias starts with zeros. */
-    private static void start(Parameter parameter, Initializer initializer, Generator generator) {
+    /** Draws a new weight; a bias becomes zero. */
+    private static void initialise(Parameter parameter, Initializer initializer, Generator generator) {
         Shape shape = parameter.shape();
         try (Scope scope = Scope.open("initialise")) {
             Recorder.with(Recorder.NONE, () -> {
@@ -86,18 +89,19 @@ public final class Gpt2 implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         long length = x.size(1);
-        if (length > places.shape().dim(0)) {
+        if (length > positions.shape().dim(0)) {
             throw new TensorException(TensorException.Problem.SHAPE, "gpt2", List.of(x.spec()),
-                    "a text may have " + places.shape().dim(0) + " tokens", "cut it, or make a model of more context");
+                    "a text may have at most " + positions.shape().dim(0) + " tokens",
+                    "cut the text, or build a model with a larger context");
         }
-        Tensor stream = tokens.apply(x).add(places.value().narrow(0, 0, length));
+        Tensor stream = tokens.apply(x).add(positions.value().narrow(0, 0, length));
         return Functions.linear(norm.apply(blocks.apply(stream)), tokens.weight().value(), null);
     }
 
     @Override
     public void visit(Visitor visitor) {
         visitor.layer("tokens", tokens);
-        visitor.parameter("places", places);
+        visitor.parameter("places", positions);
         visitor.layer("blocks", blocks);
         visitor.layer("norm", norm);
     }

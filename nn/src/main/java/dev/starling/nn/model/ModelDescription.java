@@ -10,8 +10,9 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * How to build a model: the factory's class and its settings, all as text. With the weights in one safetensors file, it
- * is a whole model, which any process can load that has the factory on its class path. Nothing is serialised by Java.
+ * The information needed to build a model: the factory's class and its settings, all as text. Together with the weights
+ * in one safetensors file it is a complete model, which any process can load that has the factory on its class path.
+ * Java serialisation is not used.
  *
  * <pre>{@code
  * ModelDescription description = ModelDescription.of(Perceptrons.class, Map.of("hidden", "64"));
@@ -24,7 +25,7 @@ import java.util.TreeMap;
  * }</pre>
  *
  * @param factory name of a class that implements {@link ModelFactory}
- * @param settings handed to it
+ * @param settings passed to the factory
  */
 public record ModelDescription(String factory, Map<String, String> settings) {
     private static final String FACTORY = "model.factory";
@@ -35,12 +36,12 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         settings = Map.copyOf(settings);
     }
 
-    /** Describes a model. */
+    /** Returns the description of a model. */
     public static ModelDescription of(Class<? extends ModelFactory> factory, Map<String, String> settings) {
         return new ModelDescription(factory.getName(), settings);
     }
 
-    /** Returns this as texts to go with tensors in a safetensors file. */
+    /** Returns this description as metadata of a safetensors file. */
     public Map<String, String> metadata() {
         Map<String, String> texts = new LinkedHashMap<>();
         texts.put(FACTORY, factory);
@@ -49,14 +50,14 @@ public record ModelDescription(String factory, Map<String, String> settings) {
     }
 
     /**
-     * Returns what {@link #metadata} was made from; other texts are passed over.
+     * Returns the description from which {@link #metadata} was made. Ignores other texts.
      *
-     * @throws TensorException if no model is described
+     * @throws TensorException if the texts do not describe a model
      */
     public static ModelDescription of(Map<String, String> metadata) {
         String factory = metadata.get(FACTORY);
         if (factory == null) {
-            throw wrong("the texts have no \"" + FACTORY + "\", got " + metadata.keySet(),
+            throw failure("the metadata have no \"" + FACTORY + "\", only " + metadata.keySet(),
                     "save the model with ModelDescription.metadata()", null);
         }
         Map<String, String> settings = new LinkedHashMap<>();
@@ -68,46 +69,47 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         return new ModelDescription(factory, settings);
     }
 
-    /** Builds the model with a factory that this class's loader knows. */
+    /** Builds the model with a factory that the class loader of this class finds. */
     public Layer build(Generator generator) {
         return build(ModelDescription.class.getClassLoader(), generator);
     }
 
     /**
-     * Builds the model. A class that is no {@link ModelFactory} is refused before any of its code runs.
+     * Builds the model. A class that does not implement {@link ModelFactory} is rejected before any of its code runs.
      *
-     * @param loader knows the factory
-     * @throws TensorException if there is no such factory, or it refuses the settings
+     * @param loader the class loader that finds the factory
+     * @throws TensorException if there is no such factory, or it rejects the settings
      */
     public Layer build(ClassLoader loader, Generator generator) {
-        ModelFactory made;
+        ModelFactory instance;
         try {
             Class<?> type = Class.forName(factory, false, loader);
             if (!ModelFactory.class.isAssignableFrom(type) || !Modifier.isPublic(type.getModifiers())) {
-                throw wrong(factory + " must be public and implement ModelFactory", "name another class", null);
+                throw failure(factory + " must be public and implement ModelFactory", "use another factory", null);
             }
-            made = (ModelFactory) type.getConstructor().newInstance();
+            instance = (ModelFactory) type.getConstructor().newInstance();
         } catch (ClassNotFoundException e) {
-            throw wrong("there is no class " + factory, "put the jar with the model's factory on the class path", e);
+            throw failure("there is no class " + factory, "put the jar with the model's factory on the class path", e);
         } catch (ReflectiveOperationException | LinkageError e) {
-            throw wrong(factory + " cannot be made: " + (e.getCause() == null ? e : e.getCause()),
-                    "give it a public constructor that takes nothing", e);
+            throw failure(factory + " cannot be instantiated: " + (e.getCause() == null ? e : e.getCause()),
+                    "give it a public constructor without parameters", e);
         }
         try {
-            return made.create(settings, generator);
+            return instance.create(settings, generator);
         } catch (RuntimeException e) {
-            throw wrong(factory + " refuses the settings " + new TreeMap<>(settings) + ": " + e.getMessage(),
-                    "change the settings", e);
+            throw failure(factory + " rejects the settings " + new TreeMap<>(settings) + ": " + e.getMessage(),
+                    "correct the settings", e);
         }
     }
 
     /**
      * Builds the model that a file describes, with the file's weights.
      *
-     * @param loader knows the factory
-     * @return the caller's to close
-     * @throws TensorException if the file describes no model, or it cannot be built
-     * @throws dev.starling.nn.checkpoint.CheckpointException if the weights do not fit; then nothing is left behind
+     * @param loader the class loader that finds the factory
+     * @return the model, which the caller closes
+     * @throws TensorException if the file does not describe a model, or the model cannot be built
+     * @throws dev.starling.nn.checkpoint.CheckpointException if the weights do not match the model, which is then
+     *     closed
      */
     public static Layer load(SafeTensors file, ClassLoader loader) {
         Layer model = of(file.metadata()).build(loader, Generator.seeded(0));
@@ -120,7 +122,7 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         }
     }
 
-    private static TensorException wrong(String relation, String remedy, Throwable cause) {
+    private static TensorException failure(String relation, String remedy, Throwable cause) {
         TensorException e = TensorException.argument("model description", relation, remedy);
         if (cause != null) {
             e.initCause(cause);

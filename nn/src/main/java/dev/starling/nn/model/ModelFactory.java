@@ -5,16 +5,16 @@ import dev.starling.tensor.Generator;
 import java.util.Map;
 
 /**
- * Makes models of one kind, so that another process, or a later one, can build a model again: see {@link
- * ModelDescription}. An implementation is a public class with a public constructor that takes nothing.
+ * Creates models of one kind, so that another or a later process can build a model again; see {@link ModelDescription}.
+ * An implementation is a public class with a public constructor without parameters.
  */
 public interface ModelFactory {
     /**
-     * Makes a model on the current device.
+     * Creates a model on the current device.
      *
-     * @param settings what models of this kind differ in; the same settings make the same parameters' paths, types and
+     * @param settings properties of the model; the same settings must produce the same parameter paths, types and
      *     shapes
-     * @param generator draws the first weights
+     * @param generator draws the initial weights
      * @throws RuntimeException if a setting is missing or malformed; the message names it
      */
     Layer create(Map<String, String> settings, Generator generator);

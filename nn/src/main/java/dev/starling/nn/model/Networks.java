@@ -15,7 +15,7 @@ import dev.starling.tensor.Generator;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Well-known networks: to start from, and to measure with. All return logits {@code [N, classes]}. */
+/** Well-known networks, as a starting point and for benchmarks. All return logits {@code [N, classes]}. */
 public final class Networks {
     private static final int STAGE_BLOCKS = 2;
 
@@ -73,9 +73,9 @@ public final class Networks {
     }
 
     /**
-     * A residual network for {@code [N, 3, 32, 32]} that learns quickly: normalised 3×3 convolutions of {@code width},
-     * 2, 4 and 8 times as many channels, pools behind the last three, residual blocks behind the second and fourth.
-     * Half as wide, at 32, as Page's ResNet-9 of 2018.
+     * A residual network for {@code [N, 3, 32, 32]} that trains quickly: normalised 3×3 convolutions of {@code width},
+     * 2, 4 and 8 times as many channels, pooling after the last three, residual blocks after the second and fourth.
+     * With a width of 32 it is half as wide as Page's ResNet-9 of 2018.
      */
     public static Sequential resnet9(Generator generator, long classes, long width) {
         List<Layer> layers = new ArrayList<>();

@@ -10,25 +10,28 @@ import java.util.Map;
 import java.util.function.Predicate;
 
 /**
- * Adam: steps scaled by running means of the gradient and of its square; see {@link Update.Adam}. {@link AdamW} makes
- * it with decoupled weight decay. The means' correction counts the steps of each parameter by itself: one that is
- * unfrozen late begins as others did.
+ * The Adam optimiser: steps scaled by running means of the gradient and of its square; see {@link Update.Adam}.
+ * {@link AdamW} creates it with decoupled weight decay. The bias correction of the means counts the steps of each
+ * parameter separately, so that a parameter that is unfrozen late starts like any other.
  */
 public final class Adam implements Optimizer {
     private final Slots slots;
     private final Parameter[] means;
     private final Parameter[] squares;
-    private final Builder how;
+    private final AdamConfig config;
     private long steps;
 
-    private Adam(Builder how) {
-        this.how = how;
-        slots = new Slots(how.model, how.wanted, how.exempt);
+    private Adam(Builder builder) {
+        config = builder.config();
+        slots = new Slots(builder.model, builder.selected, builder.exempt);
         means = slots.add("mean");
         squares = slots.add("square");
     }
 
-    /** Begins an optimiser of all parameters of {@code model}; those that are frozen stay as they are meanwhile. */
+    /**
+     * Returns a builder of an optimiser for all parameters of {@code model}. Frozen parameters do not change while
+     * frozen.
+     */
     public static Builder over(Layer model) {
         return new Builder(model, false, 0);
     }
@@ -40,8 +43,8 @@ public final class Adam implements Optimizer {
 
     @Override
     public void step(Tensor guard, Tensor[] gradients) {
-        Update.Adam plain = how.op(rate(), 0, steps + 1);
-        Update.Adam decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay, steps + 1);
+        Update.Adam plain = config.op(rate(), 0, steps + 1);
+        Update.Adam decaying = config.weightDecay() == 0 ? plain : config.op(rate(), config.weightDecay(), steps + 1);
         slots.step(this, i -> slots.missed[i] > 0 ? rule(i) : slots.decays[i] ? decaying : plain, guard, gradients);
         steps++;
     }
@@ -53,16 +56,17 @@ public final class Adam implements Optimizer {
 
     @Override
     public double rate() {
-        return how.schedule.rate(steps);
+        return config.schedule().rate(steps);
     }
 
     @Override
     public Update rule(int parameter) {
-        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0, steps + 1 - slots.missed[parameter]);
+        double decay = slots.decays[parameter] ? config.weightDecay() : 0;
+        return config.op(rate(), decay, steps + 1 - slots.missed[parameter]);
     }
 
     @Override
-    public List<Parameter> kept(int parameter) {
+    public List<Parameter> stateOf(int parameter) {
         return List.of(means[parameter], squares[parameter]);
     }
 
@@ -77,8 +81,8 @@ public final class Adam implements Optimizer {
     }
 
     @Override
-    public boolean refused() {
-        return slots.refused();
+    public boolean skipped() {
+        return slots.skipped();
     }
 
     @Override
@@ -108,7 +112,7 @@ public final class Adam implements Optimizer {
         slots.close();
     }
 
-    /** Gathers what the optimiser is made of. */
+    /** Collects the settings of the optimiser. */
     public static final class Builder {
         private final Layer model;
         private final boolean decoupled;
@@ -117,7 +121,7 @@ public final class Adam implements Optimizer {
         private double beta1 = 0.9;
         private double beta2 = 0.999;
         private double epsilon = 1e-8;
-        private Predicate<String> wanted = path -> true;
+        private Predicate<String> selected = path -> true;
         private Predicate<String> exempt = path -> false;
 
         Builder(Layer model, boolean decoupled, double weightDecay) {
@@ -126,49 +130,53 @@ public final class Adam implements Optimizer {
             this.weightDecay = weightDecay;
         }
 
-        /** Sets the rate of learning; 0.001 unless told. */
+        /** Sets the learning rate; default 0.001. */
         public Builder rate(double rate) {
             return rate(Schedule.constant(rate));
         }
 
-        /** Sets the rate of learning. */
+        /** Sets the schedule of the learning rate. */
         public Builder rate(Schedule rates) {
             schedule = rates;
             return this;
         }
 
-        /** Sets how slowly the means of gradient and square change, each in [0, 1); 0.9 and 0.999 unless told. */
+        /** Sets the decay rates of the means of gradient and square, each in [0, 1); default 0.9 and 0.999. */
         public Builder betas(double gradient, double square) {
             if (!(gradient >= 0 && gradient < 1 && square >= 0 && square < 1)) {
                 throw TensorException.argument("adam", "0 <= beta < 1 must hold, got " + gradient + " and " + square,
-                        "change them");
+                        "use values in [0, 1)");
             }
             beta1 = gradient;
             beta2 = square;
             return this;
         }
 
-        /** Sets what keeps the division by the deviation finite; 1e-8 unless told. */
+        /**
+         * Sets the number that is added to the root of the squares' mean, so that the division stays finite; default
+         * 1e-8.
+         */
         public Builder epsilon(double value) {
             if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
-                throw TensorException.argument("adam", "epsilon must be >= 0 and finite, got " + value, "change it");
+                throw TensorException.argument("adam", "epsilon must be >= 0 and finite, got " + value,
+                        "use a small positive number");
             }
             epsilon = value;
             return this;
         }
 
-        /** Sets the weight decay; 0 unless told, 0.01 for {@link AdamW}. */
+        /** Sets the weight decay; default 0, and 0.01 for {@link AdamW}. */
         public Builder weightDecay(double value) {
             weightDecay = Slots.decay("adam", value);
             return this;
         }
 
         /**
-         * Chooses parameters by their path; all is the default. The optimiser keeps no state for others and never
-         * changes them: for models of which most is frozen for good.
+         * Selects parameters by their path; default all. The optimiser keeps no state for other parameters and never
+         * changes them. This is meant for models of which most parameters are frozen permanently.
          */
         public Builder only(Predicate<String> paths) {
-            wanted = paths;
+            selected = paths;
             return this;
         }
 
@@ -178,13 +186,13 @@ public final class Adam implements Optimizer {
             return this;
         }
 
-        /** Makes the optimiser, with its state on the parameters' device. */
+        /** Returns the optimiser, with its state on the parameters' device. */
         public Adam build() {
             return new Adam(this);
         }
 
-        private Update.Adam op(double rate, double decay, long step) {
-            return new Update.Adam(rate, beta1, beta2, epsilon, decay, decoupled, step);
+        private AdamConfig config() {
+            return new AdamConfig(decoupled, weightDecay, schedule, beta1, beta2, epsilon);
         }
     }
 }

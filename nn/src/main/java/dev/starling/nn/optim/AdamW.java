@@ -2,12 +2,12 @@ package dev.starling.nn.optim;
 
 import dev.starling.nn.Layer;
 
-/** Makes {@link Adam} with decoupled weight decay. (Loshchilov and Hutter, 2017) */
+/** Creates {@link Adam} with decoupled weight decay. (Loshchilov and Hutter, 2017) */
 public final class AdamW {
     private AdamW() {
     }
 
-    /** Begins an optimiser of all parameters of {@code model} as {@link Adam#over} does, with weight decay 0.01. */
+    /** Returns a builder as {@link Adam#over} does, with weight decay 0.01. */
     public static Adam.Builder over(Layer model) {
         return new Adam.Builder(model, true, 0.01);
     }

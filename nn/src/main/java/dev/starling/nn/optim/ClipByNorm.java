@@ -11,69 +11,72 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Scales all gradients together so that their Euclidean norm stays below a bound, before another optimiser takes its
- * step. Frozen parameters do not count. Where the norm is not finite nothing is changed; on a device that the host can
- * see into the step then throws, elsewhere {@link #requireFinite} does. (Pascanu et al., 2012)
+ * Scales all gradients by one factor so that their Euclidean norm does not exceed a bound, before another optimiser
+ * performs its step. Frozen parameters do not count. If the norm is not finite, nothing is changed. The step then
+ * throws if the host can access the device's memory; otherwise {@link #requireFinite} does. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements Optimizer {
     private final Optimizer inner;
     private final double bound;
     private Parameter norm;
-    /** The gradients of the last step, if the host has not seen yet whether their norm is finite. */
-    private Tensor[] given;
+    /** The gradients of the last step, as long as the host has not read whether their norm is finite. */
+    private Tensor[] unchecked;
 
     private ClipByNorm(Optimizer inner, double bound) {
         this.inner = inner;
         this.bound = bound;
     }
 
-    /** Bounds the norm of what {@code inner} is given; closing this closes {@code inner}. */
+    /**
+     * Returns an optimiser that clips gradients before it passes them to {@code inner}. Closing it closes
+     * {@code inner}.
+     */
     public static ClipByNorm of(Optimizer inner, double bound) {
         if (!(bound > 0)) {
-            throw TensorException.argument("clip", "the bound must be > 0, got " + bound, "give a greater one");
+            throw TensorException.argument("clip", "the bound must be > 0, got " + bound, "use a bound greater than 0");
         }
         return new ClipByNorm(inner, bound);
     }
 
-    /** Returns the norm of the last step's gradients, before they were scaled; waits for the device. */
+    /** Returns the norm of the last step's gradients before they were scaled. Waits for the device. */
     public double norm() {
         return norm == null ? 0 : norm.value().item();
     }
 
     @Override
     public void step(Tensor guard, Tensor[] gradients) {
-        given = null;
+        unchecked = null;
         try (Scope scope = Scope.open("clip")) {
-            Tensor[] here = new Tensor[gradients.length];
-            for (int i = 0; i < here.length; i++) {
+            Tensor[] clipped = new Tensor[gradients.length];
+            for (int i = 0; i < clipped.length; i++) {
                 Parameter p = parameters().get(i);
-                here[i] = gradients[i] == null || !p.requiresGradient() ? null : gradients[i].to(p.value().device());
+                clipped[i] = gradients[i] == null || !p.requiresGradient() ? null : gradients[i].to(p.value().device());
             }
-            Tensor length = length(here);
+            Tensor length = computeNorm(clipped);
             if (length == null) {
-                inner.step(guard, here);
+                inner.step(guard, clipped);
                 return;
             }
             if (length.device().backend().hostVisible()) {
                 requireFinite(gradients);
                 if (norm() <= bound) {
-                    inner.step(guard, here);
+                    inner.step(guard, clipped);
                     return;
                 }
             }
-            given = length.device().backend().hostVisible() ? null : gradients;
+            unchecked = length.device().backend().hostVisible() ? null : gradients;
             Tensor factor = length.reciprocal().mul(bound).clamp(0, 1);
-            for (int i = 0; i < here.length; i++) {
-                here[i] = here[i] == null ? null : here[i].mul(factor.to(here[i].dtype()));
+            for (int i = 0; i < clipped.length; i++) {
+                clipped[i] = clipped[i] == null ? null : clipped[i].mul(factor.to(clipped[i].dtype()));
             }
-            // 0 where both are finite.
+            // 0 if both norm and guard are finite, otherwise NaN.
             Tensor both = length.mul(0);
-            inner.step(guard == null ? both : both.add(guard.mul(0).to(both.dtype())), here);
+            inner.step(guard == null ? both : both.add(guard.mul(0).to(both.dtype())), clipped);
         }
     }
 
-    /** Returns the norm, and keeps it, or {@code null} where there is no gradient. */
-    private Tensor length(Tensor[] gradients) {
+    /** Computes the norm and stores it in {@link #norm}. Returns {@code null} if there is no gradient. */
+    private Tensor computeNorm(Tensor[] gradients) {
         Tensor[] sums = new Tensor[gradients.length];
         int n = 0;
         for (Tensor g : gradients) {
@@ -99,24 +102,24 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
-    public boolean refused() {
-        return given != null && !Double.isFinite(norm()) || inner.refused();
+    public boolean skipped() {
+        return unchecked != null && !Double.isFinite(norm()) || inner.skipped();
     }
 
     @Override
     public void requireFinite() {
-        if (given != null) {
-            requireFinite(given);
+        if (unchecked != null) {
+            requireFinite(unchecked);
         }
         inner.requireFinite();
     }
 
     private void requireFinite(Tensor[] gradients) {
-        double now = norm();
-        if (!Double.isFinite(now)) {
+        double current = norm();
+        if (!Double.isFinite(current)) {
             int at = inner.notFinite(gradients);
-            throw Slots.refusal(at < 0 ? List.of() : List.of(gradients[at].spec()), "the norm of the gradients is "
-                    + now + (at < 0 ? "" : ": that of " + path(at) + " has an element that is infinite or NaN"));
+            throw Slots.notFinite(at < 0 ? List.of() : List.of(gradients[at].spec()), "the norm of the gradients is "
+                    + current + (at < 0 ? "" : ": that of " + path(at) + " has an element that is infinite or NaN"));
         }
     }
 

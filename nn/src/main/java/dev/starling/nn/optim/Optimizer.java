@@ -9,31 +9,32 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Changes parameters in place so that a loss gets smaller. Its own state lives until {@link #close} and is as large as
- * the parameters or a multiple of them. Confined to one thread at a time.
+ * Changes parameters in place to reduce a loss. Its own state lives until {@link #close} and is as large as the
+ * parameters or a multiple of them. May be used by one thread at a time.
  */
 public interface Optimizer extends AutoCloseable {
     /**
-     * Returns what is optimised, in the order in which gradients are given. Frozen parameters are among them: a step
-     * leaves each as it is, with its state, until it is unfrozen.
+     * Returns the parameters that are optimised, in the order in which gradients are passed. They include frozen
+     * parameters: a step does not change these or their state until they are unfrozen.
      */
     List<Parameter> parameters();
 
     /**
-     * Takes one step, if the device finds it sound; the host does not wait to know. The step counts in {@link #steps}
-     * even where it changed nothing: who reads the guard and finds so may {@link #resume} from the count before.
+     * Performs one step unless the device finds a value that is not finite; the host does not wait for that check. The
+     * step counts in {@link #steps} even if it changed nothing. A caller that reads the guard and finds that it was not
+     * finite may {@link #resume} from the previous count.
      *
-     * @param guard {@code []} of a floating type on the parameters' device: where it is infinite or NaN, parameters
-     *     and state stay as they are; {@code null} for an unconditional step
-     * @param gradients one for each of {@link #parameters}, on whatever device; a parameter whose gradient is
-     *     {@code null} stays as it is, and so does a frozen one
-     * @throws TensorException if a gradient does not fit, or if it has an element that is infinite or NaN and the host
-     *     can see into the device; nothing is changed then. On other devices nothing is changed either, and
-     *     {@link #requireFinite} throws
+     * @param guard {@code []} of a floating type on the parameters' device: if it is infinite or NaN, parameters and
+     *     state stay unchanged; {@code null} for an unconditional step
+     * @param gradients one for each of {@link #parameters}, on any device; a parameter stays unchanged if its gradient
+     *     is {@code null} or it is frozen
+     * @throws TensorException if a gradient does not match its parameter, or if a gradient has an element that is
+     *     infinite or NaN and the host can access the device's memory; nothing is changed then. On other devices
+     *     nothing is changed either, and {@link #requireFinite} throws
      */
     void step(Tensor guard, Tensor[] gradients);
 
-    /** Takes one step along gradients, as {@link #step(Tensor, Tensor[])} does without a guard. */
+    /** Performs one step as {@link #step(Tensor, Tensor[])} does, without a guard. */
     default void step(Tensor... gradients) {
         step(null, gradients);
     }
@@ -44,8 +45,8 @@ public interface Optimizer extends AutoCloseable {
     }
 
     /**
-     * Returns the number of a parameter that is not frozen and whose gradient has an element that is infinite or NaN,
-     * or -1 if there is none; waits for the device.
+     * Returns the index of a parameter that is not frozen and whose gradient has an element that is infinite or NaN, or
+     * -1 if there is none. Waits for the device.
      *
      * @param gradients as for {@link #step(Tensor, Tensor[])}
      */
@@ -61,23 +62,23 @@ public interface Optimizer extends AutoCloseable {
     }
 
     /**
-     * Tells whether the last step changed nothing because gradients were not finite, on a device that the host cannot
-     * see into; waits for the device.
+     * Returns whether the last step changed nothing because gradients were not finite, on a device whose memory the
+     * host cannot access. Waits for the device.
      */
-    default boolean refused() {
+    default boolean skipped() {
         return false;
     }
 
     /**
-     * Throws if the last step changed nothing because of something that this optimiser has found out on the device: to
-     * be called, after the guard was read, by those who can wait for it.
+     * Throws an exception if the last step changed nothing because this optimiser found a value on the device that was
+     * not finite. To be called after the guard was read, by a caller that can wait for the device.
      *
-     * @throws TensorException of {@link TensorException.Problem#ANOMALY} that names the parameter
+     * @throws TensorException with {@link TensorException.Problem#ANOMALY} that names the parameter
      */
     default void requireFinite() {
     }
 
-    /** Takes one step along gradients of {@link Parameter#value}s. */
+    /** Performs one step along gradients of {@link Parameter#value}s. */
     default void step(Gradients gradients) {
         Tensor[] each = new Tensor[parameters().size()];
         for (int i = 0; i < each.length; i++) {
@@ -87,59 +88,61 @@ public interface Optimizer extends AutoCloseable {
     }
 
     /**
-     * Returns the tensors that gradients are wanted for now: what a tape watches. To be asked anew for each step, since
-     * parameters may be replaced, frozen or unfrozen between two.
+     * Returns the tensors for which gradients are currently needed, which a tape has to watch. To be called for each
+     * step, because parameters may be replaced, frozen or unfrozen between two steps.
      */
     default Tensor[] watched() {
         return parameters().stream().filter(Parameter::requiresGradient).map(Parameter::value).toArray(Tensor[]::new);
     }
 
-    /** Returns how many steps were taken. */
+    /** Returns the number of steps so far. */
     long steps();
 
-    /** Returns the rate of learning that the next step will use. */
+    /** Returns the learning rate of the next step. */
     double rate();
 
     /**
-     * Returns the operation that the next step will do on a parameter, for those who take the step elsewhere, or
-     * {@code null} if the step is more than that.
+     * Returns the operation that the next step applies to a parameter, for callers that perform the step elsewhere.
+     * Returns {@code null} if the step is more than one operation.
      */
     default Update rule(int parameter) {
         return null;
     }
 
     /**
-     * Returns what is kept of a parameter, in the order in which the operation of {@link #rule} is given it after
-     * parameter and gradient; for those who take the step elsewhere.
+     * Returns the state tensors of a parameter, in the order in which the operation of {@link #rule} takes them after
+     * parameter and gradient; for callers that perform the step elsewhere.
      */
-    default List<Parameter> kept(int parameter) {
+    default List<Parameter> stateOf(int parameter) {
         return List.of();
     }
 
-    /** Returns what was learned about the parameters, by path: all that a checkpoint must hold, with {@link #steps}. */
+    /**
+     * Returns the state of all parameters by path. Together with {@link #steps} it is what a checkpoint must contain.
+     */
     Map<String, Parameter> state();
 
     /**
-     * Returns in how many of the steps each parameter stayed as it was, since it was frozen or had no gradient, if that
-     * matters to the steps to come; empty if not.
+     * Returns in how many steps each parameter stayed unchanged because it was frozen or had no gradient, if later
+     * steps depend on that; otherwise an empty array.
      */
     default long[] missed() {
         return new long[0];
     }
 
     /**
-     * Goes on from a checkpoint, as {@link #resume(long)} does.
+     * Resumes from a checkpoint as {@link #resume(long)} does.
      *
-     * @param missed what {@link #missed} returned; empty if no parameter had missed any
+     * @param missed the result of {@link #missed}; empty if no parameter has missed a step
      */
     default void resume(long steps, long[] missed) {
         resume(steps);
     }
 
-    /** Goes on from a checkpoint, after {@link #state} was filled: as if {@code steps} steps had been taken. */
+    /** Resumes from a checkpoint after {@link #state} was filled, as if {@code steps} steps had been performed. */
     void resume(long steps);
 
-    /** Gives the state's memory back; the parameters are left alone. */
+    /** Frees the memory of the state. The parameters stay open. */
     @Override
     void close();
 }

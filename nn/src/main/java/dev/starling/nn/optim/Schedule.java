@@ -2,19 +2,22 @@ package dev.starling.nn.optim;
 
 import dev.starling.tensor.TensorException;
 
-/** The rate of learning as a function of how many steps were taken. A function of nothing else, so resuming is free. */
+/**
+ * The learning rate as a function of the number of steps. It depends on nothing else, so resuming needs no further
+ * state.
+ */
 @FunctionalInterface
 public interface Schedule {
-    /** Returns the rate for the step after {@code steps} steps. */
+    /** Returns the rate of the step that follows {@code steps} steps. */
     double rate(long steps);
 
-    /** One rate throughout. */
+    /** A constant rate. */
     static Schedule constant(double rate) {
         require(rate >= 0 && rate < Double.POSITIVE_INFINITY, "rate must be >= 0 and finite, got " + rate);
         return steps -> rate;
     }
 
-    /** Multiplies by {@code factor} after every {@code every} steps. */
+    /** Multiplies the rate by {@code factor} after every {@code every} steps. */
     static Schedule decay(double rate, long every, double factor) {
         require(every > 0, "every must be > 0, got " + every);
         return steps -> rate * StrictMath.pow(factor, steps / every);
@@ -30,8 +33,8 @@ public interface Schedule {
      * Half a cosine from {@code max/25} up to {@code max}, and another down to {@code max/250,000}. (Smith and Topin,
      * 2017)
      *
-     * @param max the greatest rate
-     * @param total steps, of which the first 30 % rise
+     * @param max the highest rate
+     * @param total number of steps; the rate rises during the first 30 % of them
      */
     static Schedule oneCycle(double max, long total) {
         require(total > 1, "total must be > 1, got " + total);
@@ -40,7 +43,7 @@ public interface Schedule {
                 : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak)));
     }
 
-    /** This schedule, scaled by a line from 0 to 1 over the first {@code length} steps. */
+    /** This schedule, multiplied by a factor that rises linearly from 0 to 1 over the first {@code length} steps. */
     default Schedule warmUp(long length) {
         require(length > 0, "the warm-up must take > 0 steps, got " + length);
         return steps -> steps >= length ? rate(steps) : rate(steps) * (steps + 1) / length;
@@ -52,7 +55,7 @@ public interface Schedule {
 
     private static void require(boolean holds, String relation) {
         if (!holds) {
-            throw TensorException.argument("schedule", relation, "change it");
+            throw TensorException.argument("schedule", relation, "change this argument");
         }
     }
 }

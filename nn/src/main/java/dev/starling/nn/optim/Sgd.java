@@ -9,20 +9,23 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
 
-/** Stochastic gradient descent with momentum, Nesterov's if wanted, and weight decay; see {@link Update.Sgd}. */
+/** Stochastic gradient descent with momentum (optionally Nesterov's) and weight decay; see {@link Update.Sgd}. */
 public final class Sgd implements Optimizer {
     private final Slots slots;
     private final Parameter[] velocities;
-    private final Builder how;
+    private final SgdConfig config;
     private long steps;
 
-    private Sgd(Builder how) {
-        this.how = how;
-        slots = new Slots(how.model, how.wanted, how.exempt);
-        velocities = how.momentum == 0 ? null : slots.add("velocity");
+    private Sgd(Builder builder) {
+        config = builder.config();
+        slots = new Slots(builder.model, builder.selected, builder.exempt);
+        velocities = config.momentum() == 0 ? null : slots.add("velocity");
     }
 
-    /** Begins an optimiser of all parameters of {@code model}; those that are frozen stay as they are meanwhile. */
+    /**
+     * Returns a builder of an optimiser for all parameters of {@code model}. Frozen parameters do not change while
+     * frozen.
+     */
     public static Builder over(Layer model) {
         return new Builder(model);
     }
@@ -34,8 +37,8 @@ public final class Sgd implements Optimizer {
 
     @Override
     public void step(Tensor guard, Tensor[] gradients) {
-        Update.Sgd plain = how.op(rate(), 0);
-        Update.Sgd decaying = how.weightDecay == 0 ? plain : how.op(rate(), how.weightDecay);
+        Update.Sgd plain = config.op(rate(), 0);
+        Update.Sgd decaying = config.weightDecay() == 0 ? plain : config.op(rate(), config.weightDecay());
         slots.step(this, i -> slots.decays[i] ? decaying : plain, guard, gradients);
         steps++;
     }
@@ -47,16 +50,16 @@ public final class Sgd implements Optimizer {
 
     @Override
     public double rate() {
-        return how.schedule.rate(steps);
+        return config.schedule().rate(steps);
     }
 
     @Override
     public Update rule(int parameter) {
-        return how.op(rate(), slots.decays[parameter] ? how.weightDecay : 0);
+        return config.op(rate(), slots.decays[parameter] ? config.weightDecay() : 0);
     }
 
     @Override
-    public List<Parameter> kept(int parameter) {
+    public List<Parameter> stateOf(int parameter) {
         return velocities == null ? List.of() : List.of(velocities[parameter]);
     }
 
@@ -71,8 +74,8 @@ public final class Sgd implements Optimizer {
     }
 
     @Override
-    public boolean refused() {
-        return slots.refused();
+    public boolean skipped() {
+        return slots.skipped();
     }
 
     @Override
@@ -90,58 +93,59 @@ public final class Sgd implements Optimizer {
         slots.close();
     }
 
-    /** Gathers what the optimiser is made of. */
+    /** Collects the settings of the optimiser. */
     public static final class Builder {
         private final Layer model;
         private Schedule schedule = Schedule.constant(0.01);
         private double momentum;
         private double weightDecay;
         private boolean nesterov;
-        private Predicate<String> wanted = path -> true;
+        private Predicate<String> selected = path -> true;
         private Predicate<String> exempt = path -> false;
 
         private Builder(Layer model) {
             this.model = model;
         }
 
-        /** Sets the rate of learning; 0.01 unless told. */
+        /** Sets the learning rate; default 0.01. */
         public Builder rate(double rate) {
             return rate(Schedule.constant(rate));
         }
 
-        /** Sets the rate of learning. */
+        /** Sets the schedule of the learning rate. */
         public Builder rate(Schedule rates) {
             schedule = rates;
             return this;
         }
 
-        /** Sets the momentum, in [0, 1); 0 unless told. */
+        /** Sets the momentum, in [0, 1); default 0. */
         public Builder momentum(double value) {
             if (!(value >= 0 && value < 1)) {
-                throw TensorException.argument("sgd", "0 <= momentum < 1 must hold, got " + value, "change it");
+                throw TensorException.argument("sgd", "0 <= momentum < 1 must hold, got "
+                        + value, "use a value in [0, 1)");
             }
             momentum = value;
             return this;
         }
 
-        /** Looks ahead along the velocity. */
+        /** Uses Nesterov momentum. */
         public Builder nesterov() {
             nesterov = true;
             return this;
         }
 
-        /** Sets the L2 penalty; 0 unless told. */
+        /** Sets the L2 penalty; default 0. */
         public Builder weightDecay(double value) {
             weightDecay = Slots.decay("sgd", value);
             return this;
         }
 
         /**
-         * Chooses parameters by their path; all is the default. The optimiser keeps no state for others and never
-         * changes them: for models of which most is frozen for good.
+         * Selects parameters by their path; default all. The optimiser keeps no state for other parameters and never
+         * changes them. This is meant for models of which most parameters are frozen permanently.
          */
         public Builder only(Predicate<String> paths) {
-            wanted = paths;
+            selected = paths;
             return this;
         }
 
@@ -151,13 +155,13 @@ public final class Sgd implements Optimizer {
             return this;
         }
 
-        /** Makes the optimiser, with its state on the parameters' device. */
+        /** Returns the optimiser, with its state on the parameters' device. */
         public Sgd build() {
             return new Sgd(this);
         }
 
-        private Update.Sgd op(double rate, double decay) {
-            return new Update.Sgd(rate, momentum, 0, decay, nesterov);
+        private SgdConfig config() {
+            return new SgdConfig(momentum, weightDecay, nesterov, schedule);
         }
     }
 }

@@ -6,13 +6,16 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
-/** Running means of loss and metrics, weighted by the size of batches. What a step adds counts when it is complete. */
+/**
+ * Running means of loss and metrics, weighted by the number of examples. The values of a step count once it is
+ * complete.
+ */
 final class Averages {
     final List<Metric> metrics;
-    /** Examples, loss, metrics: over the epoch and over the step under way. */
+    /** Number of examples, sum of losses, sums of metrics: over the epoch, and over the current step. */
     private final double[] sums;
     private final double[] step;
-    /** Of the last batch. */
+    /** Means of the last step. */
     double lastLoss;
     final double[] last;
 
@@ -27,7 +30,7 @@ final class Averages {
         Arrays.fill(sums, 0);
     }
 
-    /** Adds a batch to the step under way. */
+    /** Adds a batch to the current step. */
     void add(double loss, Tensor result, Tensor target, long n) {
         step[0] += n;
         step[1] += loss * n;
@@ -38,7 +41,7 @@ final class Averages {
         }
     }
 
-    /** Counts the step, or forgets it. */
+    /** Adds the current step to the epoch if it counts, and discards it otherwise. */
     void endStep(boolean counts) {
         if (counts && step[0] > 0) {
             lastLoss = step[1] / step[0];
@@ -52,8 +55,11 @@ final class Averages {
         Arrays.fill(step, 0);
     }
 
-    /** Takes over the sums, and the means of the last batch behind them, of a run elsewhere. */
-    void follow(double[] numbers, int at, double loss) {
+    /**
+     * Replaces the sums, and the means of the last step that follow them in the array, by those of a run in another
+     * process.
+     */
+    void copyFrom(double[] numbers, int at, double loss) {
         System.arraycopy(numbers, at, sums, 0, sums.length);
         System.arraycopy(numbers, at + sums.length, last, 0, last.length);
         lastLoss = loss;
@@ -67,12 +73,12 @@ final class Averages {
         return sums[2 + metric] / sums[0];
     }
 
-    /** Returns a copy of all sums: what ranks add up. */
+    /** Returns a copy of all sums, which ranks add up. */
     double[] sums() {
         return sums.clone();
     }
 
-    /** Returns the means that such sums amount to. */
+    /** Returns the means for the given sums. */
     Scores scores(double[] total) {
         double[] means = new double[last.length];
         for (int i = 0; i < means.length; i++) {
@@ -89,7 +95,7 @@ final class Averages {
         }
     }
 
-    /** Takes sums from a checkpoint; what was not measured then starts at 0. */
+    /** Restores sums from a checkpoint. A metric that the checkpoint does not contain starts at 0. */
     void restore(Map<String, String> notes) {
         sums[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
         sums[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));

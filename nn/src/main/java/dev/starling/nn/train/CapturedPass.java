@@ -7,52 +7,56 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.program.Program;
 
 /**
- * Forward and backward pass of a step as a program. A form of batch that comes twice in a row is captured the second
- * time and replayed from then on; others, such as an epoch's last and smaller batch, run as they would without.
+ * Runs the forward and backward pass of a step as a captured program. A form of batch that occurs twice in a row is
+ * captured the second time and replayed from then on. Other forms, such as a smaller last batch of an epoch, run
+ * without capture.
  */
 final class CapturedPass {
     private final Device device;
     private final Generator generator;
     private final Program.Work work;
-    private final Program.MarkListener listener;
+    private final Program.MarkListener markListener;
     private Program program;
     private Form form;
     private Form last;
 
-    /** What must be alike for a program to do. */
+    /** The properties in which a batch must equal the captured one for the program to be replayed. */
     private record Form(Spec input, Spec target, double weight) {
         boolean fits(Tensor otherInput, Tensor otherTarget, double otherWeight) {
             return weight == otherWeight && fits(input, otherInput.spec()) && fits(target, otherTarget.spec());
         }
 
-        /** Inputs may come from any device. */
+        /** Compares type and shape; an input may come from any device. */
         private static boolean fits(Spec spec, Spec other) {
             return spec.dtype() == other.dtype() && spec.shape().equals(other.shape());
         }
     }
 
     /**
-     * Captures nothing yet.
+     * Creates a pass that has not captured anything yet.
      *
      * @param device where the pass runs
-     * @param work the pass, of input and target
-     * @param listener what is told of its marks
+     * @param work the pass, as a function of input and target
+     * @param markListener is notified of the marks of a replayed pass
      */
-    CapturedPass(Device device, Generator generator, Program.Work work, Program.MarkListener listener) {
+    CapturedPass(Device device, Generator generator, Program.Work work, Program.MarkListener markListener) {
         this.device = device;
         this.generator = generator;
         this.work = work;
-        this.listener = listener;
+        this.markListener = markListener;
     }
 
-    /** Runs or captures the pass, and returns its outputs, or {@code null} if it is to run without this. */
+    /**
+     * Replays or captures the pass and returns its outputs. Returns {@code null} if the caller has to run the pass
+     * itself.
+     */
     Tensor[] run(Tensor input, Tensor target, double weight) {
         if (program != null && !program.isCurrent()) {
             close();
         }
         if (program != null && form.fits(input, target, weight)) {
             last = form;
-            return program.run(listener, input, target);
+            return program.run(markListener, input, target);
         }
         if (last == null || !last.fits(input, target, weight)) {
             last = new Form(input.spec(), target.spec(), weight);

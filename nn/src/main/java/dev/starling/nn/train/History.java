@@ -4,14 +4,14 @@ import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The epochs of a run; those before it was resumed are not among them. */
+/** The epochs of a run. It does not contain epochs before the checkpoint from which the run resumed. */
 public final class History {
     private final List<EpochReport> epochs = new ArrayList<>();
 
     History() {
     }
 
-    /** Adds a report; it takes the place of one on the same epoch, which had to be measured again. */
+    /** Adds a report. It replaces a previous report on the same epoch, which exists if the epoch had to be repeated. */
     void add(EpochReport report) {
         if (!epochs.isEmpty() && epochs.getLast().epoch() == report.epoch()) {
             epochs.removeLast();
@@ -27,7 +27,8 @@ public final class History {
     /** Returns the last report. */
     public EpochReport last() {
         if (epochs.isEmpty()) {
-            throw TensorException.argument("history", "the run ended before its first epoch did", "train for longer");
+            throw TensorException.argument("history", "the run ended before its first epoch was complete",
+                    "train for at least one epoch");
         }
         return epochs.getLast();
     }

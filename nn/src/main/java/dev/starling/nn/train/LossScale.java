@@ -9,23 +9,24 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What the loss is multiplied with so that f16 can hold the gradients: as much as goes. It is halved after a step whose
- * gradients overflowed, which changes nothing, and doubled after 2000 steps in a row without.
+ * The factor by which the loss is multiplied so that f16 can represent the gradients. The factor is kept as large as
+ * possible: it is halved after a step whose gradients overflowed, which is skipped, and doubled after 2000 consecutive
+ * steps without overflow.
  */
 final class LossScale {
-    static final int PATIENCE = 2000;
-    private static final double FIRST = 65536;
-    /** Below this it is not f16 that makes gradients infinite. */
-    private static final double LEAST = 0x1p-24;
+    static final int GROWTH_INTERVAL = 2000;
+    private static final double INITIAL = 65536;
+    /** With a smaller scale, f16 is not the reason for infinite gradients. */
+    private static final double MIN_SCALE = 0x1p-24;
     private static final String NOTE = "loss.scale";
 
-    private double scale = FIRST;
-    private int good;
+    private double scale = INITIAL;
+    private int finiteSteps;
     private long skipped;
-    /** The scale and 1/scale on the device: in tensors, so that all steps are the same operations. */
+    /** The scale and 1/scale on the device, stored in tensors so that all steps consist of the same operations. */
     private Tensor factor;
     private Tensor inverse;
-    private double shown;
+    private double uploaded;
 
     double scale() {
         return scale;
@@ -35,22 +36,22 @@ final class LossScale {
         return skipped;
     }
 
-    /** Brings the scale to a device; to be called at the beginning of a step. */
-    void show(Device device) {
+    /** Copies the scale to a device. Must be called at the start of a step. */
+    void upload(Device device) {
         if (factor == null || factor.device() != device) {
             close();
-            factor = made(device);
-            inverse = made(device);
-            shown = 0;
+            factor = scalar(device);
+            inverse = scalar(device);
+            uploaded = 0;
         }
-        if (shown != scale) {
+        if (uploaded != scale) {
             set(factor, scale);
             set(inverse, 1 / scale);
-            shown = scale;
+            uploaded = scale;
         }
     }
 
-    private static Tensor made(Device device) {
+    private static Tensor scalar(Device device) {
         return Scope.detached(() -> Device.with(device, () -> Tensor.scalar(0)));
     }
 
@@ -68,32 +69,32 @@ final class LossScale {
         return gradient.mul(inverse);
     }
 
-    /** Learns whether a step's gradients were finite. */
-    void stepped(boolean finite) {
+    /** Adjusts the scale after a step whose gradients were finite or not. */
+    void adjust(boolean finite) {
         if (!finite) {
             skipped++;
-            good = 0;
+            finiteSteps = 0;
             scale /= 2;
-            if (scale < LEAST) {
+            if (scale < MIN_SCALE) {
                 throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(),
-                        "gradients are infinite or NaN at whatever loss scale, even " + 2 * scale, "find the first "
-                        + "operation that is not finite with Tape.detectAnomalies; weights are as before the step");
+                        "gradients are infinite or NaN at every loss scale down to " + 2 * scale, "find the first "
+                        + "operation that is not finite with Tape.detectAnomalies; weights are those before the step");
             }
-        } else if (++good == PATIENCE) {
-            good = 0;
+        } else if (++finiteSteps == GROWTH_INTERVAL) {
+            finiteSteps = 0;
             scale *= 2;
         }
     }
 
     void save(Map<String, String> notes) {
-        notes.put(NOTE, scale + " " + good + " " + skipped);
+        notes.put(NOTE, scale + " " + finiteSteps + " " + skipped);
     }
 
-    /** Takes what {@link #save} noted; what was trained without a scale begins with the first. */
+    /** Restores the notes of {@link #save}. A run that was trained without a scale starts with the initial scale. */
     void restore(Map<String, String> notes) {
-        String[] note = notes.getOrDefault(NOTE, FIRST + " 0 0").split(" ");
+        String[] note = notes.getOrDefault(NOTE, INITIAL + " 0 0").split(" ");
         scale = Double.parseDouble(note[0]);
-        good = Integer.parseInt(note[1]);
+        finiteSteps = Integer.parseInt(note[1]);
         skipped = Long.parseLong(note[2]);
     }
 

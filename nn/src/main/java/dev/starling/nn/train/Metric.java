@@ -4,7 +4,7 @@ import dev.starling.tensor.Tensor;
 import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
-/** A number per example that a run reports the mean of. Holds no state. */
+/** A value per example whose mean a run reports. Stateless. */
 public interface Metric {
     /** Returns the name, for example {@code accuracy}. */
     String name();
@@ -12,38 +12,43 @@ public interface Metric {
     /** Returns the sum over the examples of a batch. */
     double sumOver(Tensor result, Tensor target);
 
-    /** Returns a mean as text. */
+    /** Formats a mean. */
     default String format(double mean) {
         return String.format(Locale.ROOT, "%.4f", mean);
     }
 
     /**
-     * Makes a metric.
+     * Creates a metric.
      *
-     * @param name what it is called in reports
-     * @param sum the sum over the examples of a batch, given result and target
+     * @param name its name in reports
+     * @param sum the sum over the examples of a batch, as a function of result and target
      */
     static Metric of(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
         return new NamedMetric(name, sum, false);
     }
 
-    /** The share of right answers: the greatest of {@code logits [N, C]} is at the class {@code target [N]}. */
+    /**
+     * The fraction of correct answers, where the largest of {@code logits [N, C]} is at the class {@code target [N]}.
+     */
     static Metric accuracy() {
         return share("accuracy", (logits, target) -> logits.argmax(1).eq(target).sum().item());
     }
 
-    /** The share of targets {@code [N]} among the {@code k} greatest of {@code logits [N, C]}. */
+    /** The fraction of targets {@code [N]} that are among the {@code k} largest of {@code logits [N, C]}. */
     static Metric topAccuracy(int k) {
         return share("top-" + k, (logits, target) ->
                 logits.topk(k, 1, true).indices().eq(target.unsqueeze(1)).sum().item());
     }
 
-    /** The share of right answers where a positive logit says 1; shapes are alike, {@code [N, 1]} or {@code [N]}. */
+    /**
+     * The fraction of correct answers, where a positive logit means 1. Both have one shape, {@code [N, 1]} or
+     * {@code [N]}.
+     */
     static Metric binaryAccuracy() {
         return share("accuracy", (logits, target) -> logits.gt(0).eq(target.gt(0.5)).sum().item());
     }
 
-    /** The mean distance between results and targets of one shape {@code [N, ..]}. */
+    /** The mean absolute difference between results and targets of one shape {@code [N, ..]}. */
     static Metric meanAbsoluteError() {
         return new NamedMetric("mean absolute error", (result, target) ->
                 result.sub(target).abs().sum().item() * result.size(0) / Math.max(1, result.count()), false);

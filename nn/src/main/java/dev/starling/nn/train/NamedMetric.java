@@ -5,11 +5,11 @@ import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
 /**
- * A metric made of its parts.
+ * A metric given by a function.
  *
- * @param name of the metric
- * @param sum over a batch
- * @param share whether it is printed in percent
+ * @param name name of the metric
+ * @param sum sum over a batch
+ * @param share whether the mean is a fraction and printed in percent
  */
 record NamedMetric(String name, ToDoubleBiFunction<Tensor, Tensor> sum, boolean share) implements Metric {
     @Override

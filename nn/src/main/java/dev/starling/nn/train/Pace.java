@@ -1,10 +1,11 @@
 package dev.starling.nn.train;
 
 /**
- * How long an example takes, as far as one can tell what comes from what has been.
+ * Estimates the time per example from past steps.
  *
- * <p>A mean over the last third of the time so far, about, and over a minute at most. So it forgets the first steps,
- * in which code is compiled and caches are filled, however long they take, and follows a machine whose load changes.
+ * <p>The estimate is a weighted mean that covers about the last third of the elapsed time, and at most one minute. It
+ * therefore forgets the first steps, in which code is compiled and caches are filled, and follows a machine whose load
+ * changes.
  */
 final class Pace {
     private static final double MEMORY_S = 60;
@@ -13,7 +14,7 @@ final class Pace {
     private static final double AGREEMENT = 0.2;
 
     private final Mean mean = new Mean(3);
-    /** Of the last tenth: where it differs from the mean, speed still changes. */
+    /** Mean over about the last tenth of the time. If it differs from {@link #mean}, the speed is still changing. */
     private final Mean latest = new Mean(10);
     private double elapsed;
     private long steps;
@@ -29,14 +30,14 @@ final class Pace {
                 && Math.abs(latest.get() - mean.get()) <= AGREEMENT * mean.get();
     }
 
-    /** Returns how many seconds an example takes, NaN while steps still become faster. */
+    /** Returns the seconds per example, or NaN while steps are still becoming faster. */
     double secondsPerExample() {
         return settled ? mean.get() : Double.NaN;
     }
 
     /**
-     * Weighs what is older by an elapsed time {@code n} times as long with a factor of {@code n} to the {@code
-     * power}.
+     * A mean in which a value that is {@code n} times as old has a weight that is smaller by {@code n} to the
+     * {@code power}.
      */
     private static final class Mean {
         private final double power;

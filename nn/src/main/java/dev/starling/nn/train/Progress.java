@@ -2,9 +2,9 @@ package dev.starling.nn.train;
 
 import java.util.List;
 
-/** How far a run is. The one object of the run, which changes as it goes. */
+/** The progress of a run. Each run has one such object, which changes while the run continues. */
 public final class Progress {
-    /** How long the rate of items looks back, in seconds. */
+    /** The time constant of the rate of items, in seconds. */
     private static final double MEMORY_S = 4;
 
     private final int epochs;
@@ -21,7 +21,7 @@ public final class Progress {
     private double rate;
     private double weight;
     private final Pace pace = new Pace();
-    /** Of the pause between the last two epochs, for evaluation and checkpoints. */
+    /** Duration of the last pause between two epochs, for evaluation and checkpoints. */
     private double pauseSeconds;
     private volatile boolean stopped;
 
@@ -30,8 +30,8 @@ public final class Progress {
         this.averages = averages;
     }
 
-    /** Says how much an epoch is; may change with the number of processes. */
-    void measure(int batchesPerEpoch, long examples) {
+    /** Sets the size of an epoch, which may change with the number of processes. */
+    void setEpochSize(int batchesPerEpoch, long examples) {
         batches = batchesPerEpoch;
         examplesPerEpoch = examples;
     }
@@ -45,10 +45,12 @@ public final class Progress {
         resetClock();
     }
 
-    /** Times a step that trained on {@code n} examples; what a listener does in between counts too. */
-    void stepped(long n) {
+    /**
+     * Counts a step that trained on {@code n} examples. Its time includes that of listeners since the previous step.
+     */
+    void onStep(long n) {
         long now = System.nanoTime();
-        took(Math.max(1, now - lastNs), n);
+        addStep(Math.max(1, now - lastNs), n);
         lastNs = now;
     }
 
@@ -56,12 +58,12 @@ public final class Progress {
         return examplesPerEpoch;
     }
 
-    /** Returns how many examples of this epoch were trained on since the clock was started. */
+    /** Returns the number of examples of this epoch that were trained on since the clock was started. */
     long epochExamples() {
         return epochExamples;
     }
 
-    /** Returns how long that took. */
+    /** Returns the time that training took since the clock was started. */
     long epochNs() {
         return epochNs;
     }
@@ -71,8 +73,8 @@ public final class Progress {
         epochExamples = 0;
     }
 
-    /** Counts a step. */
-    void took(long ns, long n) {
+    /** Counts a step of known duration. */
+    void addStep(long ns, long n) {
         double seconds = ns / 1e9;
         epochNs += ns;
         epochExamples += n;
@@ -82,32 +84,32 @@ public final class Progress {
         pace.add(seconds, n);
     }
 
-    /** Returns the number of the epoch, from 0. */
+    /** Returns the number of the current epoch, from 0. */
     public int epoch() {
         return epoch;
     }
 
-    /** Returns how many epochs the run takes. */
+    /** Returns the number of epochs of the run. */
     public int epochs() {
         return epochs;
     }
 
-    /** Returns how many batches of this epoch are done. */
+    /** Returns the number of completed batches of this epoch. */
     public int batch() {
         return batch;
     }
 
-    /** Returns how many batches an epoch has. */
+    /** Returns the number of batches in an epoch. */
     public int batches() {
         return batches;
     }
 
-    /** Returns how many steps were taken in all. */
+    /** Returns the number of steps of the run so far. */
     public long step() {
         return step;
     }
 
-    /** Returns how many of them changed nothing because gradients overflowed in f16; see {@link Trainer}. */
+    /** Returns the number of steps that were skipped because gradients overflowed in f16; see {@link Trainer}. */
     public long skipped() {
         return skipped;
     }
@@ -122,7 +124,7 @@ public final class Progress {
         return averages.loss();
     }
 
-    /** Returns what is measured beside the loss. */
+    /** Returns the metrics that are evaluated in addition to the loss. */
     public List<Metric> metrics() {
         return averages.metrics;
     }
@@ -138,16 +140,17 @@ public final class Progress {
     }
 
     /**
-     * Returns how many examples per second the run trains on, lately, on all ranks that share batches; 0 before the
-     * first step.
+     * Returns the recent number of training examples per second on all ranks that share batches, or 0 before the first
+     * step.
      */
     public double itemsPerSecond() {
         return weight == 0 ? 0 : rate / weight;
     }
 
     /**
-     * Returns how many seconds the run will still take, with evaluation once an epoch has shown what that takes; NaN as
-     * long as there is no basis: in the first seconds, and while steps still become faster.
+     * Returns the estimated seconds until the run ends, including evaluation once an epoch has shown how long it takes.
+     * Returns NaN while there is no basis for an estimate: in the first seconds, and while steps are still becoming
+     * faster.
      */
     public double secondsLeft() {
         double steps = (double) (epochs - epoch) * batches - batch;

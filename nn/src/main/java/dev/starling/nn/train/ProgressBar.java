@@ -8,11 +8,11 @@ import java.util.Locale;
 import java.util.function.IntSupplier;
 
 /**
- * Shows how a run goes: on a terminal a line that is drawn anew, elsewhere a plain line every few seconds; and in both
- * a summary of each epoch.
+ * Shows the progress of a run: on a terminal as a line that is redrawn, elsewhere as a plain line every few seconds,
+ * and in both cases with a summary of each epoch.
  *
- * <p>On a terminal no line is wider than that has columns, from 40 on. The line that is drawn anew leaves out what
- * matters least, and follows the terminal when a user changes its width; a summary takes more lines.
+ * <p>On a terminal with at least 40 columns no line is wider than the terminal. The redrawn line omits the least
+ * important parts and adapts when the user changes the width. A summary may take several lines.
  */
 public final class ProgressBar implements TrainingListener {
     private static final long REDRAW_NS = 100_000_000L;
@@ -20,11 +20,11 @@ public final class ProgressBar implements TrainingListener {
     private static final String INDENT = "  ";
 
     private final PrintStream out;
-    /** {@code null} where there is no terminal. */
+    /** {@code null} if there is no terminal. */
     private final StatusLine status;
     private final String unit;
     private final Glyphs glyphs;
-    private Thread interruption;
+    private Thread shutdownHook;
     private long lastNs;
 
     private ProgressBar(PrintStream out, StatusLine status, String unit) {
@@ -42,18 +42,18 @@ public final class ProgressBar implements TrainingListener {
     /**
      * Shows progress on any stream.
      *
-     * @param interactive whether it ends in {@linkplain Terminal the terminal} of this process
+     * @param interactive whether the stream ends in {@linkplain Terminal the terminal} of this process
      */
     public static ProgressBar on(PrintStream stream, boolean interactive) {
         return on(stream, interactive, Terminal::columns);
     }
 
-    /** Shows progress on a terminal that has as many columns as {@code columns} returns at each drawing. */
+    /** Shows progress on a terminal whose width {@code columns} returns, each time it is drawn. */
     static ProgressBar on(PrintStream stream, boolean interactive, IntSupplier columns) {
         return new ProgressBar(stream, interactive ? new StatusLine(stream, columns) : null, "items");
     }
 
-    /** Names what examples are, for example {@code images}. */
+    /** Sets the plural noun for examples, for example {@code images}. */
     public ProgressBar unit(String plural) {
         return new ProgressBar(out, status, plural);
     }
@@ -62,12 +62,12 @@ public final class ProgressBar implements TrainingListener {
     public void started(Progress progress) {
         lastNs = System.nanoTime();
         if (progress.step() > 0) {
-            out.println("goes on at epoch " + (progress.epoch() + 1) + ", step " + progress.step());
+            out.println("resuming at epoch " + (progress.epoch() + 1) + ", step " + progress.step());
         }
         if (status != null) {
-            // By Ctrl-C the JVM ends while the run goes on: a shell that comes back finds a line of its own.
-            interruption = new Thread(status::leave, "starling-progress-end");
-            Runtime.getRuntime().addShutdownHook(interruption);
+            // Ctrl-C ends the JVM in the middle of the run. The shell's prompt then needs a line of its own.
+            shutdownHook = new Thread(status::leave, "starling-progress-end");
+            Runtime.getRuntime().addShutdownHook(shutdownHook);
         }
     }
 
@@ -81,7 +81,7 @@ public final class ProgressBar implements TrainingListener {
         draw(progress);
     }
 
-    /** Draws the line, whatever the time. */
+    /** Draws the line, however short the time since it was last drawn. */
     void draw(Progress progress) {
         if (status != null) {
             status.draw(ProgressLine.of(progress, unit, glyphs, status.room()));
@@ -107,24 +107,26 @@ public final class ProgressBar implements TrainingListener {
             groups.add(List.of("skipped by overflow: " + progress.skipped()));
         }
         if (status != null) {
-            status.println(folded(groups, status.room()));
+            status.println(fold(groups, status.room()));
         } else {
-            out.println(folded(groups, Integer.MAX_VALUE));
+            out.println(fold(groups, Integer.MAX_VALUE));
         }
         lastNs = System.nanoTime();
     }
 
-    /** Joins groups of numbers, on a new line where {@code room} ends; a group stays together if it fits in a line. */
-    private String folded(List<List<String>> groups, int room) {
+    /**
+     * Joins groups of numbers and breaks lines after {@code room} columns. A group is not split if it fits in one line.
+     */
+    private String fold(List<List<String>> groups, int room) {
         StringBuilder text = new StringBuilder(160);
         int column = 0;
         for (List<String> group : groups) {
             String whole = String.join("  ", group);
-            boolean isTogether = TextWidth.of(whole) + INDENT.length() <= room;
-            for (String part : isTogether ? List.of(whole) : group) {
-                boolean isFirst = isTogether || part.equals(group.getFirst());
+            boolean together = TextWidth.of(whole) + INDENT.length() <= room;
+            for (String part : together ? List.of(whole) : group) {
+                boolean first = together || part.equals(group.getFirst());
                 String shown = TextWidth.cut(TextWidth.printable(part), room - INDENT.length(), glyphs.more());
-                String before = text.isEmpty() ? "" : isFirst ? "  " + glyphs.divider() + " " : "  ";
+                String before = text.isEmpty() ? "" : first ? "  " + glyphs.divider() + " " : "  ";
                 if (column + TextWidth.of(before) + TextWidth.of(shown) > room) {
                     text.append(System.lineSeparator());
                     before = INDENT;
@@ -142,13 +144,13 @@ public final class ProgressBar implements TrainingListener {
         if (status == null) {
             return;
         }
-        if (interruption != null) {
+        if (shutdownHook != null) {
             try {
-                Runtime.getRuntime().removeShutdownHook(interruption);
+                Runtime.getRuntime().removeShutdownHook(shutdownHook);
             } catch (IllegalStateException whileTheJvmEnds) {
                 return;
             }
-            interruption = null;
+            shutdownHook = null;
         }
         status.end();
     }

@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.Locale;
 
 /**
- * The text of a run's progress in a given room. What matters most comes first when room is given out: percent, loss,
- * time left, the metrics in their order, the rate, the bar, the unit; what finds no room is left out.
+ * The text of a run's progress in a given width. Columns are assigned by importance: percent, loss, time left, the
+ * metrics in their order, the rate, the bar, the unit. A part for which no columns remain is omitted.
  */
 final class ProgressLine {
     private static final String GAP = "  ";
@@ -14,7 +14,7 @@ final class ProgressLine {
     private static final int NAME_COLUMNS = 24;
     private static final int SHORT_NAME_COLUMNS = 12;
     private static final int VALUE_COLUMNS = 16;
-    /** Places in the line; those of metrics lie between the loss and the rate. */
+    /** Positions of parts in the line; the metrics are between the loss and the rate. */
     private static final int EPOCH = 0;
     private static final int BAR = 1;
     private static final int PERCENT = 2;
@@ -22,35 +22,38 @@ final class ProgressLine {
 
     private final Glyphs glyphs;
     private final int room;
-    private final String[] places;
+    private final String[] parts;
     private int used;
 
     /**
      * The characters of the drawing.
      *
-     * @param filled the done part of the bar
+     * @param filled the completed part of the bar
      * @param divider between groups of numbers
-     * @param more in place of what is cut off
+     * @param more replaces text that is cut off
      */
     record Glyphs(String filled, String divider, String more) {
         private static final Glyphs LINES = new Glyphs("━", "│", "…");
         private static final Glyphs ASCII = new Glyphs("=", "|", "~");
 
-        /** Chooses those that a terminal shows in one column each; in East Asia lines may take two. */
+        /**
+         * Chooses characters that occupy one column each on the terminal. In East Asian locales, line characters may
+         * take two.
+         */
         static Glyphs of(Charset charset, Locale locale) {
-            boolean isWide = Arrays.asList("ja", "ko", "zh").contains(locale.getLanguage());
-            return !isWide && charset.canEncode() && charset.newEncoder().canEncode("━│…") ? LINES : ASCII;
+            boolean wide = Arrays.asList("ja", "ko", "zh").contains(locale.getLanguage());
+            return !wide && charset.canEncode() && charset.newEncoder().canEncode("━│…") ? LINES : ASCII;
         }
     }
 
     private ProgressLine(Glyphs glyphs, int room, int metrics) {
         this.glyphs = glyphs;
         this.room = room;
-        places = new String[LOSS + metrics + 3];
+        parts = new String[LOSS + metrics + 3];
         used = -GAP.length();
     }
 
-    /** Returns the line of a terminal, in at most {@code room} columns. */
+    /** Returns the line for a terminal, with at most {@code room} columns. */
     static String of(Progress progress, String unit, Glyphs glyphs, int room) {
         ProgressLine line = new ProgressLine(glyphs, room, progress.metrics().size());
         line.numbers(progress, NAME_COLUMNS);
@@ -61,7 +64,7 @@ final class ProgressLine {
         return line.toString();
     }
 
-    /** Returns the line of a file: all numbers, and no bar. */
+    /** Returns the line for a file: all numbers, and no bar. */
     static String of(Progress progress, String unit, Glyphs glyphs) {
         ProgressLine line = new ProgressLine(glyphs, Integer.MAX_VALUE, progress.metrics().size());
         line.numbers(progress, Integer.MAX_VALUE);
@@ -79,7 +82,7 @@ final class ProgressLine {
     }
 
     private void unit(Progress progress, String unit) {
-        put(places.length - 2, rate(progress.itemsPerSecond()) + " " + TextWidth.printable(unit) + "/s");
+        put(parts.length - 2, rate(progress.itemsPerSecond()) + " " + TextWidth.printable(unit) + "/s");
     }
 
     private void numbers(Progress progress, int nameColumns) {
@@ -89,7 +92,7 @@ final class ProgressLine {
         put(LOSS, "loss " + number(progress.meanLoss()));
         double left = progress.secondsLeft();
         if (Double.isFinite(left)) {
-            put(places.length - 1, "ETA " + clock(left));
+            put(parts.length - 1, "ETA " + clock(left));
         }
         put(EPOCH, "epoch " + epoch);
         for (int i = 0; i < progress.metrics().size(); i++) {
@@ -101,24 +104,24 @@ final class ProgressLine {
                 put(LOSS + 1 + i, TextWidth.cut(name, SHORT_NAME_COLUMNS, glyphs.more) + value);
             }
         }
-        put(places.length - 2, rate(progress.itemsPerSecond()) + "/s");
+        put(parts.length - 2, rate(progress.itemsPerSecond()) + "/s");
     }
 
-    /** Puts a text at a place, instead of what was there; returns whether there is room. */
-    private boolean put(int place, String text) {
-        int more = TextWidth.of(text) + (places[place] == null ? GAP.length() : -TextWidth.of(places[place]));
+    /** Replaces the text at a position if there is room for it; returns whether there was. */
+    private boolean put(int position, String text) {
+        int more = TextWidth.of(text) + (parts[position] == null ? GAP.length() : -TextWidth.of(parts[position]));
         if (used + more > room) {
             return false;
         }
         used += more;
-        places[place] = text;
+        parts[position] = text;
         return true;
     }
 
     @Override
     public String toString() {
         StringBuilder line = new StringBuilder(160);
-        for (String text : places) {
+        for (String text : parts) {
             if (text != null) {
                 line.append(line.isEmpty() ? "" : GAP).append(text);
             }
@@ -126,18 +129,18 @@ final class ProgressLine {
         return line.toString();
     }
 
-    /** Returns four places, with an exponent where that says too little or takes too much room. */
+    /** Formats with four decimals, or with an exponent if that would show too few digits or take too many columns. */
     static String number(double value) {
         double size = Math.abs(value);
         return String.format(Locale.ROOT, size > 0 && size < 5e-5 || size >= 1e5 ? "%.3e" : "%.4f", value);
     }
 
-    /** Returns a number of items per second. */
+    /** Formats a number of items per second. */
     static String rate(double value) {
         return String.format(Locale.ROOT, value >= 1e7 ? "%.1e" : value < 10 ? "%.1f" : "%,.0f", value);
     }
 
-    /** Returns minutes and seconds, with hours if there are any, or days from four on. */
+    /** Formats minutes and seconds, with hours if there are any; from four days on, days. */
     static String clock(double seconds) {
         if (!Double.isFinite(seconds)) {
             return "?";

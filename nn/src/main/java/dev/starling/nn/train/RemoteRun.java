@@ -5,9 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A run in another process, as this process's listeners see it: {@link #numbers(Progress)} and
- * {@link #numbers(EpochReport)} turn what a listener there sees into numbers, which travel by whatever way, and this
- * turns them back. Both sides have the same metrics in the same order. Safe for use by several threads.
+ * A run in another process, as the listeners of this process observe it. In the other process,
+ * {@link #numbers(Progress)} and {@link #numbers(EpochReport)} convert what a listener receives to numbers. The
+ * application transports them, and this class converts them back. Both processes must have the same metrics in the same
+ * order. Safe for use by several threads.
  */
 public final class RemoteRun {
     private static final int STEP = 4;
@@ -20,14 +21,14 @@ public final class RemoteRun {
     private boolean started;
     private boolean ended;
 
-    /** Makes a run of which nothing is known yet. */
+    /** Creates a run that has not received any numbers. */
     public RemoteRun(int epochs, List<Metric> metrics, List<TrainingListener> listeners) {
         this.metrics = List.copyOf(metrics);
         this.listeners = List.copyOf(listeners);
         progress = new Progress(epochs, new Averages(this.metrics));
     }
 
-    /** Returns how far a run is. */
+    /** Converts the progress of a run to numbers. */
     public static double[] numbers(Progress from) {
         Averages averages = from.averages;
         double[] sums = averages.sums();
@@ -40,7 +41,7 @@ public final class RemoteRun {
         return numbers;
     }
 
-    /** Returns what came of an epoch. */
+    /** Converts the report of an epoch to numbers. */
     public static double[] numbers(EpochReport report) {
         int metrics = report.training().metrics().size();
         double[] numbers = new double[5 + 2 * (2 + metrics)];
@@ -71,7 +72,9 @@ public final class RemoteRun {
         return Scores.of(metrics, numbers[at + 1], means, (long) numbers[at]);
     }
 
-    /** Takes {@link #numbers(Progress)}; those of a step that is past already change nothing. */
+    /**
+     * Receives the result of {@link #numbers(Progress)}. Numbers of a step that has already been reported are ignored.
+     */
     public synchronized void stepEnded(double[] numbers) {
         requireLength(numbers, SUMS + progress.averages.sums().length + progress.averages.last.length);
         if (ended || numbers[STEP] <= progress.step) {
@@ -83,20 +86,20 @@ public final class RemoteRun {
         start();
         progress.epoch = (int) numbers[0];
         progress.batch = (int) numbers[1];
-        progress.measure((int) numbers[2], (long) numbers[3]);
+        progress.setEpochSize((int) numbers[2], (long) numbers[3]);
         progress.step = (long) numbers[STEP];
         progress.skipped = (long) numbers[5];
         if (!sameEpoch) {
             progress.resetClock();
         }
         if (ns > 0 && rows > 0) {
-            progress.took((long) ns, (long) rows);
+            progress.addStep((long) ns, (long) rows);
         }
-        progress.averages.follow(numbers, SUMS, numbers[6]);
+        progress.averages.copyFrom(numbers, SUMS, numbers[6]);
         listeners.forEach(l -> l.stepEnded(progress));
     }
 
-    /** Takes {@link #numbers(EpochReport)}; a report that is known changes nothing. */
+    /** Receives the result of {@link #numbers(EpochReport)}. A second report on an epoch is ignored. */
     public synchronized void epochEnded(double[] numbers) {
         requireLength(numbers, 5 + 2 * (2 + metrics.size()));
         int epoch = (int) numbers[0];
@@ -113,8 +116,8 @@ public final class RemoteRun {
 
     private static void requireLength(double[] numbers, int length) {
         if (numbers.length != length) {
-            throw TensorException.argument("remote run", "there must be " + length + " numbers, got " + numbers.length,
-                    "give both sides the same metrics");
+            throw TensorException.argument("remote run", "expected " + length + " numbers, got " + numbers.length,
+                    "use the same metrics in both processes");
         }
     }
 
@@ -125,7 +128,7 @@ public final class RemoteRun {
         }
     }
 
-    /** Ends the run; later numbers change nothing. */
+    /** Ends the run. Numbers that arrive later are ignored. */
     public synchronized void ended() {
         if (!ended && started) {
             listeners.forEach(l -> l.ended(progress));
@@ -133,7 +136,7 @@ public final class RemoteRun {
         ended = true;
     }
 
-    /** Returns what is known of epochs, oldest first. */
+    /** Returns the reports received so far, by epoch. */
     public synchronized List<EpochReport> epochs() {
         return reports.stream().sorted((a, b) -> Integer.compare(a.epoch(), b.epoch())).toList();
     }

@@ -22,8 +22,8 @@ import java.util.stream.Stream;
  *
  * @param loss the mean loss
  * @param metrics the means of metrics by name
- * @param text metrics as their {@link Metric#format} writes them, by name
- * @param examples how many there were
+ * @param text the means of metrics by name, formatted by {@link Metric#format}
+ * @param examples number of examples
  */
 public record Scores(double loss, Map<String, Double> metrics, Map<String, String> text, long examples) {
     static Scores of(List<Metric> metrics, double loss, double[] means, long examples) {
@@ -37,7 +37,7 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     }
 
     /**
-     * Measures a model on epoch 0 of some data, without training it, on the device of its parameters, in the
+     * Evaluates a model on epoch 0 of some data, without training it, on the device of its parameters and in the
      * {@link Precision#current} precision.
      */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
@@ -77,7 +77,7 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     public double metric(String name) {
         Double value = metrics.get(name);
         if (value == null) {
-            throw TensorException.argument("scores", "no metric " + name + " was measured", "ask for one of "
+            throw TensorException.argument("scores", "there is no metric " + name, "use one of "
                     + metrics.keySet());
         }
         return value;

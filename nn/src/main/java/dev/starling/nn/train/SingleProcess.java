@@ -3,7 +3,7 @@ package dev.starling.nn.train;
 import dev.starling.nn.data.Share;
 import dev.starling.tensor.Tensor;
 
-/** Trains alone. May be extended by what looks on: nothing here has an effect. */
+/** The strategy of a run with a single process. Its methods have no effect, so that an observer can extend it. */
 public class SingleProcess implements DistributionStrategy {
     @Override
     public int rank() {

@@ -4,17 +4,17 @@ import java.io.PrintStream;
 import java.util.function.IntSupplier;
 
 /**
- * The line of a terminal that is drawn anew, whatever its width is by then. Confined to one thread, but for
- * {@code leave}.
+ * A line of a terminal that can be redrawn, also after the width of the terminal has changed. Confined to one thread,
+ * except for {@code leave}.
  */
 public final class StatusLine {
     private static final String CLEAR_LINE = "\r\u001b[K";
     /**
-     * Also clears the rows below, but some terminals take it for a cleared screen, if the cursor is in its first
-     * row.
+     * Clears the line and the rows below it. Some terminals treat this as clearing the whole screen if the cursor is in
+     * the first row.
      */
     private static final String CLEAR_BELOW = "\r\u001b[J";
-    /** A line that is too wide, because the width changed this very moment, is cut off and not wrapped. */
+    /** Turns wrapping off: if the width changes while a line is drawn, a line that is too wide is cut off. */
     private static final String WRAP_OFF = "\u001b[?7l";
     private static final String WRAP_ON = "\u001b[?7h";
 
@@ -25,24 +25,26 @@ public final class StatusLine {
     private volatile boolean left;
 
     /**
-     * A line at the end of {@code stream}, a terminal that has as many columns as {@code columns} returns each
-     * time.
+     * Creates a line at the end of {@code stream}.
+     *
+     * @param stream a terminal
+     * @param columns returns the current width of the terminal
      */
     public StatusLine(PrintStream stream, IntSupplier columns) {
         out = stream;
         this.columns = columns;
     }
 
-    /** Returns how many columns a text may have: the last one stays empty, since some terminals wrap from there. */
+    /** Returns the columns available for a text. The last column stays empty because some terminals wrap after it. */
     public int room() {
         return Math.max(1, columns.getAsInt() - 1);
     }
 
     /**
-     * Shows a text in place of the one before, cut off where there is no room.
+     * Replaces the text of the line. A text that is too long is cut off.
      *
-     * <p>The cursor waits at its begin. Terminals that wrap a long line anew when they become narrower keep the cursor
-     * in the first row of the line, so that the next text finds all of its rows.
+     * <p>The cursor stays at the start of the line. Terminals that rewrap a long line when they become narrower keep
+     * the cursor in the line's first row, so that the next text replaces all of its rows.
      */
     public void draw(String text) {
         int room = room();
@@ -59,13 +61,13 @@ public final class StatusLine {
         return drawn && room < drawnColumns;
     }
 
-    /** Prints lines that stay, in place of the text. */
+    /** Prints permanent lines in place of the text. */
     public void println(String lines) {
         out.println((!drawn ? "" : isNarrower(room()) ? CLEAR_BELOW : CLEAR_LINE) + lines);
         drawn = false;
     }
 
-    /** Goes below the text, if there is one. */
+    /** Moves the cursor below the text, if there is one. */
     public void end() {
         if (drawn) {
             out.println();
@@ -73,7 +75,10 @@ public final class StatusLine {
         }
     }
 
-    /** Goes below the text and draws no other: the JVM ends. May be called from any thread. */
+    /**
+     * Moves the cursor below the text and stops drawing, because the JVM is shutting down. May be called from any
+     * thread.
+     */
     void leave() {
         left = true;
         end();

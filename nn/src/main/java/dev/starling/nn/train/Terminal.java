@@ -9,32 +9,32 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
 /**
- * The terminal that shows what this process prints on standard error.
+ * The terminal that shows the standard error of this process.
  *
- * <p>The system property {@code starling.terminal} names its device, for example {@code /dev/pts/3}, where standard
- * error is a pipe at whose other end the terminal is; an empty value says that there is no terminal. {@code ./starling}
- * sets it. Without it, standard error is asked itself.
+ * <p>The system property {@code starling.terminal} names the terminal's device, for example {@code /dev/pts/3}, if
+ * standard error is a pipe whose other end writes to the terminal. An empty value means that there is no terminal.
+ * {@code ./starling} sets the property. Without it, standard error itself is examined.
  *
- * <p>The width comes from the operating system (Linux and macOS), from the variable {@code COLUMNS} where that has no
- * answer, and else is {@value #USUAL_COLUMNS}.
+ * <p>The width comes from the operating system (Linux and macOS). If that has no answer, it comes from the variable
+ * {@code COLUMNS}, and by default it is {@value #USUAL_COLUMNS}.
  */
 public final class Terminal {
-    /** The width of a terminal that does not tell its own. */
+    /** The width of a terminal that does not report its width. */
     static final int USUAL_COLUMNS = 80;
     private static final String DEVICE = "starling.terminal";
-    private static final boolean IS_LINUX = "Linux".equals(System.getProperty("os.name"));
-    private static final boolean IS_MAC = System.getProperty("os.name").startsWith("Mac");
-    /** The request for {@code struct winsize}: rows, columns and two more numbers, of 16 bits each. */
-    private static final long GET_WINDOW_SIZE = IS_LINUX ? 0x5413 : 0x40087468;
-    /** Read only, and without becoming the terminal of this session. */
-    private static final int OPEN = IS_LINUX ? 0x100 : 0x20000;
+    private static final boolean LINUX = "Linux".equals(System.getProperty("os.name"));
+    private static final boolean MAC = System.getProperty("os.name").startsWith("Mac");
+    /** The ioctl request for {@code struct winsize}: rows, columns and two more numbers, of 16 bits each. */
+    private static final long GET_WINDOW_SIZE = LINUX ? 0x5413 : 0x40087468;
+    /** Flags of open: read only, without making the device the controlling terminal of this session. */
+    private static final int OPEN = LINUX ? 0x100 : 0x20000;
     private static final int STANDARD_OUTPUT = 1;
     private static final int STANDARD_ERROR = 2;
 
     private Terminal() {
     }
 
-    /** Returns whether standard error ends in a terminal that can redraw a line: not with {@code TERM=dumb}. */
+    /** Returns whether standard error is a terminal that can redraw a line; false with {@code TERM=dumb}. */
     public static boolean isStandardError() {
         String term = System.getenv("TERM");
         String device = System.getProperty(DEVICE);
@@ -53,14 +53,17 @@ public final class Terminal {
         return isNative() && Native.columns(STANDARD_OUTPUT) >= 0;
     }
 
-    /** Returns how many columns the terminal has now; it takes microseconds, and a user may change it at any time. */
+    /**
+     * Returns the current width of the terminal. The call takes microseconds; the user may change the width at any
+     * time.
+     */
     public static int columns() {
         int columns = isNative() ? nativeColumns() : 0;
         return columns > 0 ? columns : usualColumns(System.getenv("COLUMNS"));
     }
 
     /**
-     * Breaks a text between words into lines that leave the last of {@code columns} free, all but the first
+     * Breaks a text between words into lines that leave the last of {@code columns} free. All lines but the first are
      * indented.
      */
     public static String fold(String text, int columns) {
@@ -79,7 +82,7 @@ public final class Terminal {
         return folded.toString();
     }
 
-    /** Returns the width that a variable tells or, where it tells none, the usual one. */
+    /** Returns the width given by a variable, or the usual width if it gives none. */
     static int usualColumns(String variable) {
         return variable != null && variable.matches("[1-9][0-9]{0,3}") ? Integer.parseInt(variable) : USUAL_COLUMNS;
     }
@@ -93,12 +96,12 @@ public final class Terminal {
         return columns;
     }
 
-    /** A module without access gets no warning: kernels have asked for it by then, or the width is not worth one. */
+    /** Avoids a warning of the JVM: a module without native access uses no native calls for the width. */
     private static boolean isNative() {
-        return (IS_LINUX || IS_MAC) && Terminal.class.getModule().isNativeAccessEnabled();
+        return (LINUX || MAC) && Terminal.class.getModule().isNativeAccessEnabled();
     }
 
-    /** The calls of the C library, found when they are first needed. */
+    /** Functions of the C library, looked up on first use. */
     private static final class Native {
         private static final Linker.Option TWO_FIXED = Linker.Option.firstVariadicArg(2);
         private static final MethodHandle IOCTL = function("ioctl", FunctionDescriptor.of(ValueLayout.JAVA_INT,
@@ -113,7 +116,7 @@ public final class Terminal {
             return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), descriptor, options);
         }
 
-        /** Returns the width of the terminal at a device, or -1 if it is none. */
+        /** Returns the width of the terminal at a device path, or -1 if it is not a terminal. */
         static int columns(String device) {
             try (Arena arena = Arena.ofConfined()) {
                 int descriptor = (int) OPEN_FILE.invokeExact(arena.allocateFrom(device), OPEN);
@@ -130,7 +133,10 @@ public final class Terminal {
             }
         }
 
-        /** Returns the width of the terminal behind a descriptor, 0 if it does not tell, or -1 if it is none. */
+        /**
+         * Returns the width of the terminal of a descriptor, 0 if it does not report one, or -1 if it is not a
+         * terminal.
+         */
         static int columns(int descriptor) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment size = arena.allocate(8, 2);

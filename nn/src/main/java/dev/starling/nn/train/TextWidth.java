@@ -1,32 +1,33 @@
 package dev.starling.nn.train;
 
-/** How many columns of a terminal a text takes. */
+/** Computes how many columns of a terminal a text takes. */
 final class TextWidth {
     private static final int EMOJI_SELECTOR = 0xfe0f;
 
     private TextWidth() {
     }
 
-    /** Returns the columns that a printable text takes; not less than a terminal gives it. */
+    /** Returns the columns that a printable text takes. The result may be too large, but never too small. */
     static int of(String text) {
         return text.codePoints().map(TextWidth::of).sum();
     }
 
     /**
-     * Returns 0 for marks that join the character before them, 2 for characters of East Asia and emoji, else 1. A few
-     * above U+2E80 are narrow, such as half-width kana: an empty column does no harm, a missing one does.
+     * Returns 0 for marks that combine with the preceding character, 2 for East Asian characters and emoji, otherwise
+     * 1. A few characters above U+2E80 are narrow, such as half-width kana; an empty column is harmless, a missing one
+     * is not.
      */
     private static int of(int character) {
         int type = Character.getType(character);
         if (type == Character.NON_SPACING_MARK || type == Character.ENCLOSING_MARK) {
             return character == EMOJI_SELECTOR ? 1 : 0;
         }
-        boolean isWide = character >= 0x1100 && character <= 0x115f || character >= 0x2e80
+        boolean wide = character >= 0x1100 && character <= 0x115f || character >= 0x2e80
                 || Character.isEmojiPresentation(character);
-        return isWide ? 2 : 1;
+        return wide ? 2 : 1;
     }
 
-    /** Returns a text on one line, without what moves the cursor or turns the direction of writing. */
+    /** Returns a text on one line, without characters that move the cursor or change the writing direction. */
     static String printable(String text) {
         StringBuilder shown = new StringBuilder(text.length());
         text.codePoints().forEach(c -> {
@@ -39,7 +40,7 @@ final class TextWidth {
         return shown.toString();
     }
 
-    /** Returns a printable text, or its beginning and {@code more} if it takes more than {@code columns}. */
+    /** Returns a printable text, or its beginning followed by {@code more} if it takes more than {@code columns}. */
     static String cut(String text, int columns, String more) {
         if (of(text) <= columns) {
             return text;

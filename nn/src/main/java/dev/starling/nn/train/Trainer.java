@@ -19,8 +19,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Trains a model: epochs of steps, each epoch measured on held-out data, with checkpoints from which a run goes on bit
- * for bit.
+ * Trains a model in epochs of steps, evaluates each epoch on held-out data, and saves checkpoints from which a run
+ * resumes bit for bit.
  *
  * <pre>{@code
  * History history = Trainer.of(model, Loss.crossEntropy(), Adam.over(model).build())
@@ -28,46 +28,46 @@ import java.util.Map;
  *         .listeners(ProgressBar.onStandardError()).checkpoints(directory).build().run();
  * }</pre>
  *
- * <p>Model, optimiser, loaders and strategy stay the caller's to close. Confined to one thread.
+ * <p>The caller closes model, optimiser, loaders and strategy. Confined to one thread.
  */
 public final class Trainer {
-    private final Builder how;
+    private final TrainerConfig config;
     private final DistributionStrategy strategy;
     private final DataLoader data;
     private final Averages averages;
     private final Progress progress;
     private final TrainingState state;
     private final TrainingStep step;
-    /** {@code null} if nothing is saved. */
+    /** {@code null} if no checkpoints are saved. */
     private final CheckpointWriter writer;
 
-    private Trainer(Builder how) {
-        this.how = how;
-        strategy = how.strategy;
-        data = how.data;
-        averages = new Averages(how.metrics);
-        progress = new Progress(how.epochs, averages);
-        progress.measure(data.batches(), data.examples());
-        LossScale scale = how.precision.scalesLoss() ? new LossScale() : null;
-        state = new TrainingState(how.model, how.optimizer, data, how.seed, progress, scale);
+    private Trainer(TrainerConfig config) {
+        this.config = config;
+        strategy = config.strategy;
+        data = config.data;
+        averages = new Averages(config.metrics);
+        progress = new Progress(config.epochs, averages);
+        progress.setEpochSize(data.batches(), data.examples());
+        LossScale scale = config.precision.scalesLoss() ? new LossScale() : null;
+        state = new TrainingState(config.model, config.optimizer, data, config.seed, progress, scale);
         if (strategy.share().isOwn()) {
             state.ownData();
         }
-        state.resumesFrom(how.resume ? how.directory : null);
-        writer = how.directory == null ? null : new CheckpointWriter(how.directory, how.keep);
-        step = new TrainingStep(how.model, how.loss, how.optimizer, Generator.seeded(how.seed), strategy)
-                .precision(how.precision, scale);
-        if (how.captured) {
+        state.resumeFrom(config.resume ? config.directory : null);
+        writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
+        step = new TrainingStep(config.model, config.loss, config.optimizer, Generator.seeded(config.seed), strategy)
+                .precision(config.precision, scale);
+        if (config.captured) {
             step.captured();
         }
     }
 
-    /** Begins a trainer. */
+    /** Returns a builder of a trainer. */
     public static Builder of(Layer model, Loss loss, Optimizer optimizer) {
         return new Builder(model, loss, optimizer);
     }
 
-    /** Returns how far the run is; it can be stopped there. */
+    /** Returns the progress of the run, which can also be used to stop it. */
     public Progress progress() {
         return progress;
     }
@@ -76,8 +76,9 @@ public final class Trainer {
      * Trains until all epochs are done or {@link Progress#stop} is called.
      *
      * @throws dev.starling.tensor.TensorException if a step fails, for example because the loss is not finite
-     * @throws dev.starling.nn.data.LoadException if a batch cannot be made
-     * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read, written or does not fit
+     * @throws dev.starling.nn.data.LoadException if a batch cannot be prepared
+     * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read or written, or does not
+     *     match the run
      */
     public History run() {
         if (strategy.rank() == 0) {
@@ -86,58 +87,58 @@ public final class Trainer {
         strategy.start(state);
         History history = new History();
         Device before = data.device();
-        data.device(how.model.device());
+        data.device(config.model.device());
         try {
-            tell(l -> l.started(progress));
+            notifyListeners(l -> l.started(progress));
             do {
-                // Wherever ranks were when the state was restored, they all go on from here.
-                state.takeRestored();
-                boolean goesOn = true;
-                while (goesOn && progress.epoch < how.epochs && !state.isRestored()) {
-                    goesOn = epoch() && (state.isRestored() || endEpoch(history));
+                // If the state was restored, all ranks continue from here, wherever they were before.
+                state.clearRestored();
+                boolean continues = true;
+                while (continues && progress.epoch < config.epochs && !state.isRestored()) {
+                    continues = epoch() && (state.isRestored() || endEpoch(history));
                 }
                 if (!state.isRestored()) {
                     save();
                 }
             } while (state.isRestored());
             strategy.finish();
-            tellSaved();
+            reportSaved();
         } finally {
             step.close();
             data.device(before);
             if (writer != null) {
                 writer.close();
             }
-            tell(l -> l.ended(progress));
+            notifyListeners(l -> l.ended(progress));
         }
         return history;
     }
 
-    /** Trains on the rest of an epoch; returns whether the run goes on. */
+    /** Trains on the rest of an epoch; returns whether the run continues. */
     private boolean epoch() {
-        tell(l -> l.epochStarted(progress));
+        notifyListeners(l -> l.epochStarted(progress));
         progress.startClock();
         Iterator<Batch> batches = open();
         while (progress.batch < data.batches()) {
             if (!data.share().equals(strategy.share())) {
-                // The epoch may have fewer batches now.
+                // The new share may have fewer batches in this epoch.
                 batches = open();
                 continue;
             }
-            int count = Math.min(how.accumulate, data.batches() - progress.batch);
+            int count = Math.min(config.accumulate, data.batches() - progress.batch);
             long rows = data.rows(progress.batch, count);
             if (!step.run(batches, count, rows, state, averages)) {
                 return true;
             }
-            progress.stepped(rows);
+            progress.onStep(rows);
             progress.skipped = step.skipped();
             if (writer != null && writer.isDone()) {
-                tellSaved();
+                reportSaved();
             }
-            for (int i = 0; i < how.listeners.size(); i++) {
-                how.listeners.get(i).stepEnded(progress);
+            for (int i = 0; i < config.listeners.size(); i++) {
+                config.listeners.get(i).stepEnded(progress);
             }
-            if (how.everySteps > 0 && progress.step % how.everySteps == 0) {
+            if (config.everySteps > 0 && progress.step % config.everySteps == 0) {
                 save();
             }
             boolean stops = !state.isRestored() && strategy.stops(progress.isStopped());
@@ -148,52 +149,54 @@ public final class Trainer {
         return true;
     }
 
-    /** Opens the data at the place where the run is, for the share that is this process's now. */
+    /** Opens the data at the current position of the run, for the current share of this process. */
     private Iterator<Batch> open() {
         data.share(strategy.share());
-        progress.measure(data.batches(), data.examples());
+        progress.setEpochSize(data.batches(), data.examples());
         return data.epoch(progress.epoch, progress.batch).iterator();
     }
 
-    /** Measures the model and reports; returns whether the run goes on. */
+    /** Evaluates the model and reports the epoch; returns whether the run continues. */
     private boolean endEpoch(History history) {
-        if (progress.epoch + 1 == how.epochs) {
+        if (progress.epoch + 1 == config.epochs) {
             strategy.conclude();
         }
         strategy.settle();
-        Scores training = averages.scores(overRanks(averages.sums()));
-        EpochReport report = progress.report(training, how.heldOut == null ? null : heldOut());
+        Scores training = averages.scores(sumOverRanks(averages.sums()));
+        EpochReport report = progress.report(training, config.heldOut == null ? null : heldOut());
         if (state.isRestored()) {
             return true;
         }
         history.add(report);
-        tell(l -> l.epochEnded(progress, report));
+        notifyListeners(l -> l.epochEnded(progress, report));
         progress.epoch++;
         progress.batch = 0;
         averages.reset();
         if (strategy.stops(progress.isStopped())) {
             return state.isRestored();
         }
-        if (how.everySteps == 0 && progress.epoch < how.epochs && !state.isRestored()) {
+        if (config.everySteps == 0 && progress.epoch < config.epochs && !state.isRestored()) {
             save();
         }
         return true;
     }
 
-    /** Measures this rank's part of the held-out data, or all of it on rank 0 if ranks do not wait for each other. */
+    /**
+     * Evaluates this rank's part of the held-out data. If ranks do not wait for each other, rank 0 evaluates all of it.
+     */
     private Scores heldOut() {
         if (state.isRestored() || !strategy.isSynchronous() && strategy.rank() != 0) {
             return null;
         }
-        how.heldOut.share(strategy.share().ofHeldOut());
-        Averages measured = new Averages(how.metrics);
-        double[] sums = how.precision.run(() -> Scores.sums(how.model, how.loss, how.heldOut, measured));
-        how.heldOut.share(Share.WHOLE);
-        return measured.scores(overRanks(sums));
+        config.heldOut.share(strategy.share().ofHeldOut());
+        Averages measured = new Averages(config.metrics);
+        double[] sums = config.precision.run(() -> Scores.sums(config.model, config.loss, config.heldOut, measured));
+        config.heldOut.share(Share.WHOLE);
+        return measured.scores(sumOverRanks(sums));
     }
 
-    /** Adds sums up over ranks that are at the same step; not any more if the state was restored meanwhile. */
-    private double[] overRanks(double[] sums) {
+    /** Adds up sums over ranks that are at the same step, unless the state was restored in the meantime. */
+    private double[] sumOverRanks(double[] sums) {
         if (strategy.isSynchronous() && !state.isRestored()) {
             strategy.sum(sums);
         }
@@ -205,50 +208,50 @@ public final class Trainer {
             return;
         }
         strategy.settle();
-        double[] sums = overRanks(averages.sums());
+        double[] sums = sumOverRanks(averages.sums());
         if (strategy.rank() == 0 && !state.isRestored()) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
-            tellSaved();
-            writer.save(progress.step, state.tensors(), notes, strategy.saveParts(how.directory));
+            reportSaved();
+            writer.save(progress.step, state.tensors(), notes, strategy.saveParts(config.directory));
         }
     }
 
-    /** Waits for a checkpoint that is being written. */
-    private void tellSaved() {
+    /** Waits for a checkpoint in progress and reports it to the listeners. */
+    private void reportSaved() {
         Path manifest = writer == null ? null : writer.await();
         if (manifest != null) {
-            tell(l -> l.checkpointSaved(progress, manifest));
+            notifyListeners(l -> l.checkpointSaved(progress, manifest));
         }
     }
 
-    private interface Message {
+    private interface Notification {
         void to(TrainingListener listener);
     }
 
-    private void tell(Message message) {
-        how.listeners.forEach(message::to);
+    private void notifyListeners(Notification notification) {
+        config.listeners.forEach(notification::to);
     }
 
-    /** Gathers what a run is made of. */
+    /** Collects the settings of a trainer. */
     public static final class Builder {
-        private final Layer model;
-        private final Loss loss;
-        private final Optimizer optimizer;
-        private final List<TrainingListener> listeners = new ArrayList<>();
-        private DataLoader data;
-        private DataLoader heldOut;
-        private int epochs = 1;
-        private int accumulate = 1;
-        private boolean captured;
-        private Precision precision = Precision.of(DType.F32);
-        private long seed;
-        private List<Metric> metrics = List.of();
-        private DistributionStrategy strategy = new SingleProcess();
-        private Path directory;
-        private long everySteps;
-        private int keep = 2;
-        private boolean resume;
+        final Layer model;
+        final Loss loss;
+        final Optimizer optimizer;
+        final List<TrainingListener> listeners = new ArrayList<>();
+        DataLoader data;
+        DataLoader heldOut;
+        int epochs = 1;
+        int accumulate = 1;
+        boolean captured;
+        Precision precision = Precision.of(DType.F32);
+        long seed;
+        List<Metric> metrics = List.of();
+        DistributionStrategy strategy = new SingleProcess();
+        Path directory;
+        long everySteps;
+        int keep = 2;
+        boolean resume;
 
         private Builder(Layer model, Loss loss, Optimizer optimizer) {
             this.model = model;
@@ -256,84 +259,86 @@ public final class Trainer {
             this.optimizer = optimizer;
         }
 
-        /** Sets what is trained on. */
+        /** Sets the training data. */
         public Builder data(DataLoader batches) {
             data = batches;
             return this;
         }
 
-        /** Sets what each epoch is measured on. */
+        /** Sets the held-out data on which each epoch is evaluated. */
         public Builder heldOut(DataLoader batches) {
             heldOut = batches;
             return this;
         }
 
-        /** Sets how often the run goes through the data; 1 unless told. */
+        /** Sets the number of passes over the data; default 1. */
         public Builder epochs(int count) {
             epochs = count;
             return this;
         }
 
         /**
-         * Takes each step along the mean gradient of {@code batches} batches, with the memory of one; 1 unless told.
-         * The loss has to be a mean over rows.
+         * Sets the number of batches whose mean gradient each step uses, with the memory of one batch; default 1. The
+         * loss must be a mean over rows.
          */
         public Builder accumulate(int batches) {
             if (batches < 1) {
-                throw TensorException.argument("trainer", "a step needs a batch or more, got " + batches,
-                        "give 1 or more");
+                throw TensorException.argument("trainer", "a step needs at least one batch, got " + batches,
+                        "use 1 or more");
             }
             accumulate = batches;
             return this;
         }
 
-        /** Captures steps and replays them, with the same results and less work; see {@link TrainingStep#captured}. */
+        /**
+         * Captures steps and replays them, with the same results and less overhead; see {@link TrainingStep#captured}.
+         */
         public Builder captured() {
             captured = true;
             return this;
         }
 
         /**
-         * Sets the type in which layers compute, in training and when the model is measured; f32, as the weights are,
-         * unless told. Checkpoints hold the weights as ever. In f16 the loss is scaled, and a step whose gradients
-         * overflow changes nothing and is counted by {@link Progress#skipped}.
+         * Sets the type in which layers compute in training and evaluation; default f32, the type of the weights.
+         * Checkpoints always contain the weights in their own type. In f16 the loss is scaled; a step whose gradients
+         * overflow is skipped and counted by {@link Progress#skipped}.
          */
-        public Builder precision(Precision computing) {
-            precision = computing;
+        public Builder precision(Precision value) {
+            precision = value;
             return this;
         }
 
-        /** Sets what layers draw random numbers from; 0 unless told. */
+        /** Sets the seed of the random numbers that layers draw; default 0. */
         public Builder seed(long value) {
             seed = value;
             return this;
         }
 
-        /** Sets what is measured beside the loss. */
-        public Builder metrics(Metric... measured) {
-            metrics = List.of(measured);
+        /** Sets the metrics that are evaluated in addition to the loss. */
+        public Builder metrics(Metric... values) {
+            metrics = List.of(values);
             return this;
         }
 
         /** Adds listeners. */
-        public Builder listeners(TrainingListener... told) {
-            listeners.addAll(List.of(told));
+        public Builder listeners(TrainingListener... added) {
+            listeners.addAll(List.of(added));
             return this;
         }
 
         /**
-         * Makes this run one of many processes; the loss has to be a mean over rows. All are given the same batch size,
-         * seeds, number of epochs and interval of checkpoints, which rank 0 alone reads and writes, and the same data,
-         * unless the strategy is for {@linkplain Share#isOwn own data}.
+         * Makes this process one of several that train together. The loss must be a mean over rows. All processes must
+         * have the same batch size, seeds, number of epochs and checkpoint interval, and the same data unless the
+         * strategy is for {@linkplain Share#isOwn own data}. Only rank 0 reads and writes checkpoints.
          */
-        public Builder strategy(DistributionStrategy together) {
-            strategy = together;
+        public Builder strategy(DistributionStrategy value) {
+            strategy = value;
             return this;
         }
 
         /**
-         * Saves a checkpoint in {@code target} after each epoch, and when the run is stopped. Training goes on while it
-         * is written; the state is held in memory twice.
+         * Saves a checkpoint in {@code target} after each epoch and when the run is stopped. Training continues while
+         * it is written, which needs a second copy of the state in memory.
          */
         public Builder checkpoints(Path target) {
             return checkpoints(target, 0);
@@ -346,31 +351,32 @@ public final class Trainer {
             return this;
         }
 
-        /** Sets how many checkpoints are kept, the latest; 2 unless told. */
+        /** Sets how many of the latest checkpoints are kept; default 2. */
         public Builder keep(int count) {
             keep = Math.max(1, count);
             return this;
         }
 
-        /** Goes on from the latest checkpoint of the directory, if there is one. */
+        /** Resumes from the latest checkpoint in the directory, if there is one. */
         public Builder resume() {
             resume = true;
             return this;
         }
 
-        /** Makes the trainer. */
+        /** Returns a trainer with these settings. */
         public Trainer build() {
             if (data == null) {
-                throw TensorException.argument("trainer", "there is nothing to train on", "call data(loader)");
+                throw TensorException.argument("trainer", "there is no training data", "call data(loader)");
             }
             if (resume && directory == null) {
-                throw TensorException.argument("trainer", "there is nothing to resume", "call checkpoints(directory)");
+                throw TensorException.argument("trainer", "there is no directory to resume from",
+                        "call checkpoints(directory)");
             }
             if (captured && accumulate > 1) {
-                throw TensorException.argument("trainer", "a captured step takes one batch",
+                throw TensorException.argument("trainer", "a captured step uses exactly one batch",
                         "leave out captured() or accumulate(" + accumulate + ")");
             }
-            return new Trainer(this);
+            return new Trainer(new TrainerConfig(this));
         }
     }
 }

@@ -2,29 +2,31 @@ package dev.starling.nn.train;
 
 import java.nio.file.Path;
 
-/** Is told how a run goes, on the training thread; what it throws ends the run. */
+/** Receives the events of a run on the training thread. An exception that a listener throws ends the run. */
 public interface TrainingListener {
-    /** The run begins, or goes on from a checkpoint. */
+    /** Called when the run starts or resumes from a checkpoint. */
     default void started(Progress progress) {
     }
 
-    /** An epoch begins, or goes on from a checkpoint or from what a strategy has restored; steps follow. */
+    /**
+     * Called when an epoch starts, or resumes from a checkpoint or from a state that a strategy restored; steps follow.
+     */
     default void epochStarted(Progress progress) {
     }
 
-    /** A step was taken. */
+    /** Called after a step. */
     default void stepEnded(Progress progress) {
     }
 
-    /** An epoch ended and was evaluated. */
+    /** Called when an epoch has ended and was evaluated. */
     default void epochEnded(Progress progress, EpochReport report) {
     }
 
-    /** A checkpoint is on the disk; steps may have been taken while it was written. */
+    /** Called when a checkpoint is on disk. Steps may have been completed while it was written. */
     default void checkpointSaved(Progress progress, Path manifest) {
     }
 
-    /** The run ended, be it by a failure. */
+    /** Called when the run ends, also if it fails. */
     default void ended(Progress progress) {
     }
 }

@@ -19,12 +19,12 @@ import java.util.stream.LongStream;
 import java.util.stream.Stream;
 
 /**
- * All that a run needs to go on as if it had never stopped: tensors and {@link #notes}, which checkpoints hold and
- * which processes send each other. Does not depend on the number of processes, nor on which of them holds it. Confined
- * to the training thread.
+ * Everything that a run needs to continue as if it had never stopped: tensors and {@link #notes}, which are stored in
+ * checkpoints and which processes send to each other. It does not depend on the number of processes or on the rank.
+ * Confined to the training thread.
  */
 public final class TrainingState {
-    /** Leads the names of what strategies keep. */
+    /** Prefix of the names of tensors that strategies keep. */
     private static final String STRATEGY = "strategy.";
     private static final String MISSED = "optimizer.missed";
 
@@ -35,8 +35,8 @@ public final class TrainingState {
     /** {@code null} if the loss is not scaled. */
     private final LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
-    /** {@code null} if this run begins anew. */
-    private Path resumesFrom;
+    /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
+    private Path resumeDirectory;
     private Checkpoint source;
     private long seed;
     private boolean restored;
@@ -54,33 +54,34 @@ public final class TrainingState {
         optimizer.state().forEach((path, p) -> tensors.put("optimizer." + path, p));
     }
 
-    /** Returns the state of a run at its start, for those who take steps without a {@link Trainer}. */
+    /** Returns the state of a run at its start, for callers that perform steps without a {@link Trainer}. */
     public static TrainingState of(Layer model, Optimizer optimizer) {
         return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())), null);
     }
 
-    /** Returns what is trained. */
+    /** Returns the model that is trained. */
     public Layer model() {
         return model;
     }
 
-    /** Returns what trains it, with the parameters in the order of gradients. */
+    /** Returns the optimiser, whose parameters are in the order of gradients. */
     public Optimizer optimizer() {
         return optimizer;
     }
 
     /** Returns the tensors of model and optimiser by path, in an order that is the same in every process. */
     public Map<String, Parameter> tensors() {
-        // Brings what is kept to the types that parameters have now.
+        // Converts the optimiser's state to the current types of the parameters.
         optimizer.state();
         return Collections.unmodifiableMap(tensors);
     }
 
     /**
-     * Adds a tensor that a strategy keeps beside model and optimiser, so that checkpoints hold it. If this run goes on
-     * from a checkpoint that has it, it is filled from there. To be called in {@link DistributionStrategy#start}.
+     * Adds a tensor that a strategy keeps in addition to model and optimiser, so that checkpoints contain it. If this
+     * run resumes from a checkpoint that contains it, it is filled from there. To be called in
+     * {@link DistributionStrategy#start}.
      *
-     * @param tensor the caller's, to be closed when the run is over
+     * @param tensor owned by the caller, which closes it when the run is over
      * @return whether it was filled
      * @throws CheckpointException if the checkpoint has another type or shape
      */
@@ -94,34 +95,35 @@ public final class TrainingState {
         return true;
     }
 
-    /** Returns the checkpoint that this process read to go on from, if it did. */
+    /** Returns the checkpoint from which this process resumed, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
     }
 
-    /** Says that no other process has the same examples. */
+    /** Records that no other process has the same examples. */
     void ownData() {
         ownData = true;
     }
 
-    /** Sets where the checkpoint is that is wanted to be gone on from, if there is one. */
-    void resumesFrom(Path directory) {
-        resumesFrom = directory;
+    /** Sets the directory to resume from if it contains a checkpoint, or {@code null}. */
+    void resumeFrom(Path directory) {
+        resumeDirectory = directory;
     }
 
     /**
-     * Goes on from the latest checkpoint, if that is wanted, there is one, and this process has not read it already.
-     * Trainers have rank 0 do so before the start; strategies have another do so that begins in its place.
+     * Resumes from the latest checkpoint if resuming is configured, a checkpoint exists, and this process has not read
+     * it yet. A trainer calls this on rank 0 before the start; a strategy calls it on another process that starts in
+     * place of rank 0.
      *
-     * @throws CheckpointException if it cannot be read, or does not fit
+     * @throws CheckpointException if the checkpoint cannot be read or does not match the run
      */
     public void resume() {
-        if (resumesFrom != null && source == null) {
-            Checkpoint.latest(resumesFrom).ifPresent(this::restore);
+        if (resumeDirectory != null && source == null) {
+            Checkpoint.latest(resumeDirectory).ifPresent(this::restore);
         }
     }
 
-    /** Returns how many steps were taken. */
+    /** Returns the number of completed steps. */
     public long step() {
         return progress.step;
     }
@@ -131,7 +133,7 @@ public final class TrainingState {
         return progress.epoch;
     }
 
-    /** Returns how many batches of the epoch are done. */
+    /** Returns the number of completed batches of the epoch. */
     public int batch() {
         return progress.batch;
     }
@@ -142,12 +144,12 @@ public final class TrainingState {
         progress.batch += batches;
     }
 
-    /** Sets the stream of this step and rank, which depends on nothing else but the seed. */
+    /** Sets the random stream for this step and rank, which otherwise depends only on the seed. */
     void randomize(Generator generator, int rank) {
         generator.restore(Generator.seeded(seed).split(progress.step).split(rank).state());
     }
 
-    /** Returns all that is not a tensor: the place in the run, the steps of the optimiser, the seed. */
+    /** Returns everything that is not a tensor: the position in the run, the steps of the optimiser, the seed. */
     public Map<String, String> notes() {
         Map<String, String> notes = new LinkedHashMap<>();
         notes.put("step", Long.toString(progress.step));
@@ -166,7 +168,7 @@ public final class TrainingState {
         return notes;
     }
 
-    /** Describes what the place in the data means. */
+    /** Describes the data that a position in the run refers to. */
     private String dataNote() {
         return data == null ? "none" : (ownData ? "rows of each rank's own" : data.size() + " examples")
                 + " in batches of " + data.batchSize() + " with seed " + data.seed();
@@ -178,15 +180,16 @@ public final class TrainingState {
     }
 
     /**
-     * Takes notes of another process or time. Whoever calls this has filled the {@link #tensors} that go with them, or
-     * does so before it returns to the trainer, which goes on from there.
+     * Restores notes of another process or of an earlier time. The caller has filled the corresponding
+     * {@link #tensors}, or fills them before it returns to the trainer, which continues from there.
      *
-     * @throws TensorException if they are not the notes of a run like this; then nothing is changed
+     * @throws TensorException if they are not the notes of a run like this one; then nothing is changed
      */
     public void restore(Map<String, String> notes) {
         if (!dataNote().equals(notes.get("data"))) {
-            throw TensorException.argument("restore", "was made with " + notes.get("data") + ", this run has "
-                    + dataNote(), "build the loader as it was");
+            throw TensorException.argument("restore", "the state was saved with " + notes.get("data")
+                    + ", but this run has "
+                    + dataNote(), "build the loader with the settings of the saved run");
         }
         try {
             long step = Long.parseLong(notes.get("step"));
@@ -206,13 +209,13 @@ public final class TrainingState {
             optimizer.resume(optimizerSteps, missed);
             restored = true;
         } catch (NumberFormatException e) {
-            throw TensorException.argument("restore", "lacks the notes of a training run: " + e.getMessage(),
-                    "give the notes that another process took");
+            throw TensorException.argument("restore", "the notes are not those of a training run: " + e.getMessage(),
+                    "pass the result of TrainingState.notes() of a run");
         }
     }
 
-    /** Tells whether the state was restored since this was last asked. */
-    boolean takeRestored() {
+    /** Returns whether the state was restored since the last call. */
+    boolean clearRestored() {
         boolean was = restored;
         restored = false;
         return was;
@@ -228,9 +231,9 @@ public final class TrainingState {
             restore(notes);
             progress.averages.restore(notes);
         } catch (TensorException e) {
-            throw new CheckpointException(checkpoint.path(), e.getMessage(), "give one that this run has saved", e);
+            throw new CheckpointException(checkpoint.path(), e.getMessage(), "use a checkpoint that this run saved", e);
         }
-        // What a strategy kept is read when a strategy asks for it, and not needed by another.
+        // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them.
         checkpoint.into(tensors, name -> name.startsWith(STRATEGY));
         source = checkpoint;
     }

@@ -25,15 +25,15 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /**
- * One step of training: forward, backward, optimiser. Everything between is freed at its end. A step that fails leaves
- * the weights, and what the optimiser keeps, as they were; running statistics have seen its batch, and random numbers
- * were drawn. A step fails if the loss, or an element of a gradient, is infinite or NaN. Parameters may be replaced,
- * frozen or unfrozen between two steps. Confined to one thread.
+ * One step of training: forward pass, backward pass, optimiser. All intermediate tensors are freed at its end. A step
+ * fails if the loss or an element of a gradient is infinite or NaN. A failed step leaves the weights and the
+ * optimiser's state unchanged, but running statistics include its batch, and random numbers have been drawn. Parameters
+ * may be replaced, frozen or unfrozen between two steps. Confined to one thread.
  */
 public final class TrainingStep implements AutoCloseable {
-    /** The mark of the place where the loss is known; gradients are marked with their numbers. */
+    /** The mark of the point at which the loss is known. The marks of gradients are their indices. */
     private static final int LOSS = -1;
-    /** Where gradients begin in the outputs of a captured pass. */
+    /** The index of the first gradient in the outputs of a captured pass. */
     private static final int FIRST_GRADIENT = 3;
 
     private final Layer model;
@@ -43,13 +43,13 @@ public final class TrainingStep implements AutoCloseable {
     private final DistributionStrategy strategy;
     private final Tape tape = new Tape();
     private final List<Parameter> parameters;
-    /** By parameter, the tensor that a gradient is wanted for; {@code null} where the parameter is frozen. */
-    private final Tensor[] wanted;
+    /** The tensor of each parameter that needs a gradient; {@code null} for frozen parameters. */
+    private final Tensor[] trained;
     private final Tensor[] gradients;
-    private final Map<Tensor, Integer> places = new IdentityHashMap<>();
+    private final Map<Tensor, Integer> indices = new IdentityHashMap<>();
     private Tensor[] watched = {};
     private Device device;
-    // Made once, so that a step makes no closures.
+    // Created once, so that a step allocates no closures.
     private final Supplier<Tensor> forward = this::forward;
     private final Supplier<Tensor> recorded = this::record;
     private final Supplier<Tensor> differentiated = this::forwardAndBackward;
@@ -64,21 +64,21 @@ public final class TrainingStep implements AutoCloseable {
     private Tensor value;
     private double weight;
     /** Whether more batches of this step follow. */
-    private boolean more;
+    private boolean moreBatches;
     private Scope batchScope;
-    /** {@code null} if every step runs anew. */
+    /** {@code null} if steps are not captured. */
     private CapturedPass captured;
 
-    /** Makes a step that runs in this process alone. */
+    /** Creates a step for a single process. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
         this(model, loss, optimizer, generator, new SingleProcess());
     }
 
     /**
-     * Makes a step.
+     * Creates a step.
      *
-     * @param generator what layers in training draw from
-     * @param strategy sees the gradients
+     * @param generator source of the random numbers that layers draw in training
+     * @param strategy receives the gradients
      */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator,
             DistributionStrategy strategy) {
@@ -88,36 +88,36 @@ public final class TrainingStep implements AutoCloseable {
         this.generator = generator;
         this.strategy = strategy;
         parameters = optimizer.parameters();
-        wanted = new Tensor[parameters.size()];
-        gradients = new Tensor[wanted.length];
-        delivered = new boolean[wanted.length];
+        trained = new Tensor[parameters.size()];
+        gradients = new Tensor[trained.length];
+        delivered = new boolean[trained.length];
         device = parameters.getFirst().master().device();
     }
 
-    /** Takes notice of parameters that were replaced, frozen or unfrozen since the step before. */
-    private void look() {
-        boolean isSame = true;
+    /** Detects parameters that were replaced, frozen or unfrozen since the previous step. */
+    private void updateParameters() {
+        boolean unchanged = true;
         int count = 0;
-        for (int i = 0; i < wanted.length; i++) {
+        for (int i = 0; i < trained.length; i++) {
             Parameter p = parameters.get(i);
-            Tensor now = p.requiresGradient() ? p.master() : null;
-            isSame &= now == wanted[i];
-            wanted[i] = now;
-            count += now == null ? 0 : 1;
+            Tensor current = p.requiresGradient() ? p.master() : null;
+            unchanged &= current == trained[i];
+            trained[i] = current;
+            count += current == null ? 0 : 1;
         }
         if (count == 0) {
-            throw TensorException.argument("training step", "all parameters of the optimiser are frozen, one or more "
-                    + "must not be", "unfreeze some");
+            throw TensorException.argument("training step", "all parameters of the optimiser are frozen",
+                    "unfreeze at least one of them");
         }
-        if (isSame) {
+        if (unchanged) {
             return;
         }
-        places.clear();
+        indices.clear();
         watched = new Tensor[count];
-        for (int i = 0, n = 0; i < wanted.length; i++) {
-            if (wanted[i] != null) {
-                places.put(wanted[i], i);
-                watched[n++] = wanted[i];
+        for (int i = 0, n = 0; i < trained.length; i++) {
+            if (trained[i] != null) {
+                indices.put(trained[i], i);
+                watched[n++] = trained[i];
             }
         }
         device = watched[0].device();
@@ -128,18 +128,18 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Captures forward and backward pass: what batches of one type and shape have done twice is replayed from the third
-     * on, without the code of model, loss and tape, in memory that is planned once; on a GPU as one graph. Results are
-     * the same, bit for bit on the CPU, to within rounding on a GPU. The model must compute the same operations for
-     * every batch of a shape, read no element on the host, and draw random numbers from its {@link Mode} alone; else
-     * the second step throws, saying why.
+     * Captures the forward and backward pass. After two batches of one type and shape, further batches of that form
+     * replay the recorded operations without running the code of model, loss and tape, in memory that is planned once,
+     * and on a GPU as one graph. Results are the same: bit for bit on the CPU, to within rounding on a GPU. The model
+     * must compute the same operations for every batch of a shape, read no element on the host, and draw random numbers
+     * only from its {@link Mode}. Otherwise the second step throws an exception with the reason.
      */
     public TrainingStep captured() {
-        captured = new CapturedPass(device, generator, this::pass, this::passed);
+        captured = new CapturedPass(device, generator, this::pass, this::onMark);
         return this;
     }
 
-    /** Gives back the memory of what was captured; the step can be used again. */
+    /** Frees the memory of captured passes. The step can be used again. */
     @Override
     public void close() {
         if (captured != null) {
@@ -151,49 +151,51 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Sets the type in which layers compute; f32, as the weights are, unless told. In f16 the loss is scaled: a step
-     * whose gradients overflow leaves weights and optimiser as they were, and the next uses half the scale. To be
+     * Sets the type in which layers compute; default f32, the type of the weights. In f16 the loss is scaled: a step
+     * whose gradients overflow leaves weights and optimiser unchanged, and the next step uses half the scale. To be
      * called before the first step.
      *
-     * @throws TensorException if the loss is scaled and the strategy takes steps {@linkplain
-     *     DistributionStrategy#stepsElsewhere elsewhere}
+     * @throws TensorException if the loss is scaled and the strategy performs steps
+     *     {@linkplain DistributionStrategy#stepsElsewhere elsewhere}
      */
-    public TrainingStep precision(Precision computing) {
-        return precision(computing, computing.scalesLoss() ? new LossScale() : null);
+    public TrainingStep precision(Precision newPrecision) {
+        return precision(newPrecision, newPrecision.scalesLoss() ? new LossScale() : null);
     }
 
-    TrainingStep precision(Precision computing, LossScale lossScale) {
-        if (computing.scalesLoss() && strategy.stepsElsewhere()) {
-            throw TensorException.argument("precision", computing + " needs steps to be left out when gradients "
-                    + "overflow, but the strategy takes them elsewhere", "use bf16");
+    TrainingStep precision(Precision newPrecision, LossScale lossScale) {
+        if (newPrecision.scalesLoss() && strategy.stepsElsewhere()) {
+            throw TensorException.argument("precision", newPrecision + " must skip steps whose gradients "
+                    + "overflow, but this strategy performs steps in other processes", "use bf16");
         }
-        precision = computing;
+        precision = newPrecision;
         scale = lossScale;
         return this;
     }
 
-    /** Returns how many steps changed nothing because gradients overflowed in f16. */
+    /** Returns the number of steps that were skipped because gradients overflowed in f16. */
     public long skipped() {
         return scale == null ? 0 : scale.skipped();
     }
 
-    /** Returns what the loss is multiplied with so that f16 can hold the gradients; 1 for other types. */
+    /**
+     * Returns the factor by which the loss is multiplied so that f16 can represent the gradients; 1 for other types.
+     */
     public double lossScale() {
         return scale == null ? 1 : scale.scale();
     }
 
     /**
-     * Takes a step.
+     * Performs a step.
      *
-     * @param newInput what the model is given, on any device
-     * @param newTarget what the loss is given
+     * @param newInput the model's input, on any device
+     * @param newTarget the target for the loss
      * @return the loss before the step
      * @throws TensorException if the loss is not finite, among other reasons
      */
     public double run(Tensor newInput, Tensor newTarget) {
         try (Scope scope = Scope.open("step")) {
             differentiate(newInput, newTarget, 1);
-            double loss = end(strategy.beforeStep(gradients), null);
+            double loss = update(strategy.beforeStep(gradients), null);
             strategy.afterStep();
             return loss;
         } finally {
@@ -202,18 +204,18 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Takes a step along the mean gradient of several batches: as one batch of all their rows would, to within
-     * rounding. The loss has to be a mean over rows.
+     * Performs a step along the mean gradient of several batches. The result is that of one batch with all their rows,
+     * to within rounding. The loss must be a mean over rows.
      *
-     * @param count how many batches
-     * @param rows of all of them on all ranks that share them
+     * @param count number of batches
+     * @param rows number of rows of all these batches, on all ranks that share them
      * @return whether the step counts; if not, the strategy has restored the state
      */
     boolean run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
         try (Scope scope = Scope.open("step")) {
             state.randomize(generator, strategy.rank());
             for (int i = 1; i <= count; i++) {
-                more = i < count;
+                moreBatches = i < count;
                 Batch batch = batches.next();
                 double share = batch.size() / (double) rows;
                 if (count == 1) {
@@ -222,7 +224,7 @@ public final class TrainingStep implements AutoCloseable {
                     try (Scope inner = Scope.open("batch")) {
                         batchScope = inner;
                         differentiate(batch.input(), batch.target(), share);
-                        measure(averages);
+                        readLoss(averages);
                     }
                 }
             }
@@ -230,7 +232,7 @@ public final class TrainingStep implements AutoCloseable {
             if (state.isRestored()) {
                 return false;
             }
-            end(local, averages);
+            update(local, averages);
             state.advance(count);
             averages.endStep(true);
             strategy.afterStep();
@@ -241,14 +243,14 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    /** Runs forward and backward on a batch, whose gradients count {@code part} of the step's. */
+    /** Runs the forward and backward pass of a batch, whose gradients have the weight {@code part} in the step. */
     private void differentiate(Tensor newInput, Tensor newTarget, double part) {
-        look();
+        updateParameters();
         strategy.beforeForward(newInput);
         if (newInput.size(0) > 0) {
             weight = part;
             if (scale != null) {
-                scale.show(device);
+                scale.upload(device);
             }
             Tensor[] outputs = captured == null || batchScope != null ? null
                     : captured.run(newInput, newTarget, weight);
@@ -261,8 +263,8 @@ public final class TrainingStep implements AutoCloseable {
                 target = outputs[2];
             }
         }
-        for (int i = 0; !more && i < gradients.length; i++) {
-            // What only earlier batches of this step have contributed to.
+        for (int i = 0; !moreBatches && i < gradients.length; i++) {
+            // Only earlier batches of this step have contributed to this gradient.
             if (gradients[i] != null && !delivered[i]) {
                 strategy.gradient(i, gradients[i]);
             }
@@ -284,7 +286,7 @@ public final class TrainingStep implements AutoCloseable {
         return total;
     }
 
-    /** The pass as a program has it. */
+    /** The pass in the form in which it is captured. */
     private Tensor[] pass(Tensor[] inputs) {
         pass(inputs[0], inputs[1]);
         Tensor[] outputs = Arrays.copyOf(new Tensor[] {value, result, target}, FIRST_GRADIENT + gradients.length);
@@ -292,18 +294,21 @@ public final class TrainingStep implements AutoCloseable {
         return outputs;
     }
 
-    /** What a pass does beside operations, in a replay. */
-    private void passed(int label, Tensor[] outputs) {
+    /** In a replay, does what the pass does in addition to the recorded operations. */
+    private void onMark(int label, Tensor[] outputs) {
         if (label == LOSS) {
             value = outputs[0];
             checkLoss();
         } else {
             gradients[label] = outputs[FIRST_GRADIENT + label];
-            offer(label);
+            deliver(label);
         }
     }
 
-    /** Stops a step before its backward pass where the host need not wait for the loss, or others would be misled. */
+    /**
+     * Checks the loss before the backward pass if reading it does not delay the host, or if other processes receive
+     * gradients.
+     */
     private void checkLoss() {
         if (strategy.sendsGradients() || device.backend().hostVisible()) {
             Interceptor gate = Interceptor.replace(null);
@@ -315,19 +320,19 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    /** Shows the strategy a gradient, whatever is captured. */
-    private void offer(int place) {
-        delivered[place] = true;
+    /** Passes a gradient to the strategy. What the strategy computes is not captured. */
+    private void deliver(int index) {
+        delivered[index] = true;
         Interceptor gate = Interceptor.replace(null);
         try {
-            strategy.gradient(place, gradients[place]);
+            strategy.gradient(index, gradients[index]);
         } finally {
             Interceptor.replace(gate);
         }
     }
 
-    /** Reads the loss of a batch, of which nothing is known then, and returns it: 0 where there is none to read. */
-    private double measure(Averages averages) {
+    /** Reads the loss of a batch, forgets the batch's results, and returns the loss; 0 if there is none. */
+    private double readLoss(Averages averages) {
         if (value == null) {
             return 0;
         }
@@ -341,12 +346,12 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Takes the optimiser's step, which a loss that was not read yet guards; then reads it: the host has queued all of
-     * the step's work by the time that it waits.
+     * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads the loss. When the
+     * host waits for it, all work of the step has been queued.
      *
-     * @param local whether there is a step to take
+     * @param local whether the local optimiser performs the step
      */
-    private double end(boolean local, Averages averages) {
+    private double update(boolean local, Averages averages) {
         long steps = optimizer.steps();
         Tensor guard = value == null || value.rank() == 0 ? value : value.reshape();
         boolean overflows = false;
@@ -357,36 +362,37 @@ public final class TrainingStep implements AutoCloseable {
             }
         }
         try {
-            double loss = measure(averages);
+            double loss = readLoss(averages);
             if (local) {
-                overflows |= scale != null && optimizer.refused();
-                finish(overflows, steps);
+                overflows |= scale != null && optimizer.skipped();
+                completeUpdate(overflows, steps);
             }
             return loss;
         } catch (RuntimeException e) {
-            // The device has left all else as it was.
+            // The device has left weights and optimiser state unchanged.
             optimizer.resume(steps);
             throw e;
         }
     }
 
-    /** Ends a step of which all is known. */
-    private void finish(boolean overflowed, long steps) {
+    /** Completes a step whose outcome is known. */
+    private void completeUpdate(boolean overflowed, long steps) {
         if (overflowed) {
             optimizer.resume(steps);
         } else {
             optimizer.requireFinite();
         }
         if (scale != null) {
-            scale.stepped(!overflowed);
+            scale.adjust(!overflowed);
         }
     }
 
     private void requireFinite(double loss) {
         if (!Double.isFinite(loss)) {
             throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(value.spec()),
-                    "the loss is " + loss, "lower the rate, clip gradients, or find the first operation that is "
-                    + "not finite with Tape.detectAnomalies; weights are as before the step");
+                    "the loss is " + loss,
+                    "lower the learning rate, clip gradients, or find the first operation that is "
+                    + "not finite with Tape.detectAnomalies; weights are those before the step");
         }
     }
 
@@ -399,7 +405,7 @@ public final class TrainingStep implements AutoCloseable {
         result = null;
         value = null;
         batchScope = null;
-        more = false;
+        moreBatches = false;
     }
 
     private Tensor record() {
@@ -413,20 +419,20 @@ public final class TrainingStep implements AutoCloseable {
         return scale == null ? total : scale.multiply(total);
     }
 
-    private void gradient(Tensor of, Tensor gradient) {
-        int place = places.get(of);
-        // Lives until the step's scope closes.
+    private void gradient(Tensor parameter, Tensor gradient) {
+        int index = indices.get(parameter);
+        // This tensor lives until the step's scope closes.
         Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
-        gradients[place] = batchScope == null ? own : accumulated(gradients[place], own);
-        if (!more) {
-            Program.mark(place);
-            offer(place);
+        gradients[index] = batchScope == null ? own : accumulate(gradients[index], own);
+        if (!moreBatches) {
+            Program.mark(index);
+            deliver(index);
         }
     }
 
-    /** Returns the sum of a gradient and those of batches before, in the step's scope. */
-    private Tensor accumulated(Tensor before, Tensor gradient) {
-        // A copy at first, because gradients may share their memory with each other or with the batch.
+    /** Returns the sum of a gradient and those of earlier batches, in the step's scope. */
+    private Tensor accumulate(Tensor before, Tensor gradient) {
+        // The first gradient is copied, because gradients may share memory with each other or with the batch.
         Tensor sum = before == null ? gradient.copy() : before.add(gradient);
         if (before != null) {
             before.close();

@@ -47,7 +47,7 @@ class CheckpointTest {
     }
 
     @Test
-    void theLatestIsFound() {
+    void findsTheLatest() {
         assertThat(Checkpoint.latest(directory.resolve("absent"))).isEmpty();
         assertThat(Checkpoint.latest(directory)).isEmpty();
         Checkpoint.save(directory, 9, Map.of("w", weight), Map.of("epoch", "1"));
@@ -60,7 +60,7 @@ class CheckpointTest {
     }
 
     @Test
-    void savingAStepAgainReplacesIt() {
+    void replacesACheckpointOfTheSameStep() {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
         weight.set(Tensor.of(new float[] {4, 5, 6}));
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
@@ -71,11 +71,11 @@ class CheckpointTest {
     }
 
     @Test
-    void pruningLeavesOtherFilesAlone() throws IOException {
+    void leavesOtherFilesAloneWhenPruning() throws IOException {
         for (int i = 1; i <= 5; i++) {
             Checkpoint.save(directory, i, Map.of("w", weight), Map.of("i", "" + i));
         }
-        Files.writeString(directory.resolve("notes.txt"), "mine");
+        Files.writeString(directory.resolve("notes.txt"), "of the user");
         for (String end : List.of(".safetensors.tmp", ".safetensors.0123abcd.tmp", ".json.0123abcd.tmp",
                 "-0123abcd.safetensors")) {
             Files.writeString(directory.resolve("step-0000000004" + end), "left by a crash");
@@ -85,7 +85,7 @@ class CheckpointTest {
                 "step-0000000005.json");
     }
 
-    /** Writes what another process would have written. */
+    /** Writes files as another process would write them. */
     private Parts parts(long step, int save, String... contents) throws IOException {
         List<Part> parts = new ArrayList<>();
         for (int i = 0; i < contents.length; i++) {
@@ -96,13 +96,13 @@ class CheckpointTest {
     }
 
     @Test
-    void partsBelongToTheirCheckpoint() throws IOException {
+    void deletesPartsWithTheirCheckpoint() throws IOException {
         Parts first = parts(1, 0xabc, "one", "\"two\"");
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), first);
         assertThat(Checkpoint.latest(directory).orElseThrow().parts()).isEqualTo(first.await().orElseThrow())
                 .extracting(Part::file).containsExactly("step-0000000001-00000abc-0.rows",
                 "step-0000000001-00000abc-1.rows");
-        // Saved again with fewer, and with the same weights.
+        // Saved again with fewer parts and the same weights.
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), parts(1, 0xdef, "three"));
         assertThat(Checkpoint.latest(directory).orElseThrow().parts()).hasSize(1);
         assertThat(directory.toFile().list()).hasSize(3);
@@ -119,7 +119,7 @@ class CheckpointTest {
     }
 
     @Test
-    void withoutAllItsPartsACheckpointIsNone() throws IOException {
+    void doesNotExistWithoutAllItsParts() throws IOException {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of(), parts(1, 1, "one"));
         assertThat(Checkpoint.save(directory, 2, Map.of("w", weight), Map.of(), Optional::empty)).isEmpty();
         CheckpointException failure = new CheckpointException(directory, "cannot be written", "do something", null);
@@ -139,36 +139,36 @@ class CheckpointTest {
                 .hasMessageContaining(part.toString()).hasMessageContaining("has 3 bytes, the manifest says 4");
         Files.delete(part);
         assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
-                .hasMessageContaining(part.toString()).hasMessageContaining("is missing; put it back, or delete");
+                .hasMessageContaining(part.toString()).hasMessageContaining("is missing; restore it, or delete");
         Files.writeString(directory.resolve("step-0000000009.json"), "{\"file\": \"f\", \"bytes\": 1, "
                 + "\"sha256\": \"252f10c83610ebca1a059c0bae8255eba2f95be4d1d7bcfa89d7248a82d9f111\", "
                 + "\"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": \"\"}]}");
         Files.writeString(directory.resolve("f"), "f");
         assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
-                .hasMessageContaining("must have file, bytes and checksum of each part");
+                .hasMessageContaining("must contain file, bytes and checksum of each part");
     }
 
-    /** Rank 0 was stopped in its save of step 2, and wakes up while its successor saves step 3. */
+    /** Rank 0 was stopped while it saved step 2, and wakes up while its successor saves step 3. */
     @Test
-    void whoWakesUpLateLeavesTheSuccessorsFilesAlone() throws IOException {
+    void leavesFilesOfItsSuccessorAloneAfterALateWakeUp() throws IOException {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
         Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
-        List<String> inTheMaking = List.of("step-0000000002.safetensors.0123abcd.tmp",
+        List<String> partial = List.of("step-0000000002.safetensors.0123abcd.tmp",
                 "step-0000000002-0123abcd.safetensors", "step-0000000003.safetensors.0123abcd.tmp",
                 "step-0000000003-0123abcd.safetensors", "step-0000000003.json.0123abcd.tmp");
-        for (String name : inTheMaking) {
+        for (String name : partial) {
             Files.writeString(directory.resolve(name), "of the successor");
         }
         Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
         Checkpoint.prune(directory, 1);
-        assertThat(directory.toFile().list()).containsAll(inTheMaking).hasSize(2 + inTheMaking.size());
-        for (String name : inTheMaking) {
+        assertThat(directory.toFile().list()).containsAll(partial).hasSize(2 + partial.size());
+        for (String name : partial) {
             assertThat(directory.resolve(name)).hasContent("of the successor");
         }
     }
 
     @Test
-    void aFullDiskLeavesTheCheckpointBefore() throws IOException {
+    void keepsThePreviousCheckpointOnAFullDisk() throws IOException {
         Path full = Path.of("/dev/full");
         assumeTrue(Files.exists(full), "this machine has no /dev/full, which is a disk without space");
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
@@ -177,7 +177,7 @@ class CheckpointTest {
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("step-0000000002.json")
                 .hasMessageContaining("No space left").hasMessageContaining("free some space");
         assertRestores(1, 2, 3);
-        // The manifest is what cannot be written.
+        // Now the manifest cannot be written.
         Files.createSymbolicLink(AtomicFile.temporary(directory.resolve("step-0000000003.json")), full);
         assertThatThrownBy(() -> Checkpoint.save(directory, 3, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("No space left");
@@ -189,7 +189,7 @@ class CheckpointTest {
     }
 
     @Test
-    void everyFlippedBitIsNoticed() throws IOException {
+    void detectsEveryFlippedBit() throws IOException {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of("epoch", "1"));
         for (String name : directory.toFile().list()) {
             Path file = directory.resolve(name);
@@ -215,31 +215,33 @@ class CheckpointTest {
     }
 
     @Test
-    void aManifestCannotPointElsewhere() throws IOException {
+    void refusesAManifestThatPointsElsewhere() throws IOException {
         Path manifest = Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
         Files.writeString(manifest, Files.readString(manifest).replace("step-", "../step-"));
         assertThatThrownBy(() -> Checkpoint.open(manifest)).isInstanceOf(CheckpointException.class);
     }
 
     @Test
-    void whatDoesNotFitChangesNothing() {
+    void changesNothingIfTheParametersDoNotMatch() {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
         Checkpoint saved = Checkpoint.latest(directory).orElseThrow();
         Parameter other = Parameter.of(Tensor.ones(3));
         Parameter wide = Parameter.of(Tensor.ones(4));
         Parameter precise = Parameter.of(Tensor.full(DType.F64, 1, 3));
-        assertThatThrownBy(() -> saved.into(Map.of("v", other))).hasMessageContaining("\"w\" that the model lacks");
-        assertThatThrownBy(() -> saved.into(Map.of("w", other, "v", other))).hasMessageContaining("lacks \"v\"");
+        assertThatThrownBy(() -> saved.into(Map.of("v",
+                other))).hasMessageContaining("\"w\" that the model does not have");
+        assertThatThrownBy(() -> saved.into(Map.of("w", other, "v",
+                other))).hasMessageContaining("has no tensor \"v\"");
         assertThatThrownBy(() -> saved.into(Map.of("w", wide))).hasMessageContaining("f32[3]")
                 .hasMessageContaining("f32[4]");
         assertThatThrownBy(() -> saved.into(Map.of("w", precise))).hasMessageContaining("f64[3]");
         assertThat(other.value().toFloats()).containsExactly(1, 1, 1);
     }
 
-    // ---- behind the run's back ----
+    // ---- saving in the background ----
 
     @Test
-    void whatChangesAfterASaveIsNotInIt() throws InterruptedException {
+    void savesTheStateAtTheTimeOfTheCall() throws InterruptedException {
         try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
             assertThat(writer.await()).isNull();
             for (int i = 1; i <= 4; i++) {
@@ -253,14 +255,14 @@ class CheckpointTest {
         }
         for (Thread thread : Thread.getAllStackTraces().keySet()) {
             if (thread.getName().equals("starling-checkpoint")) {
-                // It has done all its work; its last moments may outlast what waits for it.
+                // The thread has completed its work, but may still be running when await() returns.
                 assertThat(thread.join(Duration.ofSeconds(5))).isTrue();
             }
         }
     }
 
     @Test
-    void aFailedWriteIsToldToWhoWaits() throws IOException {
+    void reportsAFailedWriteToTheWaitingCaller() throws IOException {
         Path file = Files.createFile(directory.resolve("file"));
         CheckpointWriter writer = new CheckpointWriter(file, 2);
         writer.save(1, Map.of("w", weight), Map.of());

@@ -43,7 +43,7 @@ class SafeTensorsTest {
         return Files.write(directory.resolve("t.safetensors"), bytes.array());
     }
 
-    /** The layout as the format's description gives it, written by hand. */
+    /** Reads a file whose layout was written by hand after the description of the format. */
     @Test
     void readsTheFormat() throws IOException {
         String header = "{\"__metadata__\":{\"format\":\"pt\"},"
@@ -82,10 +82,13 @@ class SafeTensorsTest {
         assertThat(bytes.array()).hasSize(8 + header + 11).endsWith(1, 0, 1);
     }
 
-    /** A file, an array, a channel and memory outside the heap hold the same bytes, which come back as they were. */
+    /**
+     * A file, an array, a channel and off-heap memory contain the same bytes, and reading returns the tensors
+     * unchanged.
+     */
     @ParameterizedTest
     @EnumSource(DType.class)
-    void memoryAndChannelsHoldWhatAFileHolds(DType dtype) throws IOException {
+    void writesTheSameToMemoryAndChannelsAsToAFile(DType dtype) throws IOException {
         Path path = directory.resolve("same.safetensors");
         try (Scope scope = Scope.open(); Arena arena = Arena.ofConfined()) {
             Map<String, Parameter> all = new LinkedHashMap<>();
@@ -112,7 +115,7 @@ class SafeTensorsTest {
 
     @ParameterizedTest
     @EnumSource(DType.class)
-    void everyTypeComesBackAsItWas(DType dtype) {
+    void restoresEveryType(DType dtype) {
         Path path = directory.resolve("all.safetensors");
         try (Scope scope = Scope.open()) {
             Tensor values = Generator.seeded(1).normal(3, 0, 5).to(dtype);
@@ -162,7 +165,7 @@ class SafeTensorsTest {
         "{\"a\":[[[[[[[[[[[[[[[[[[[[[[",
         "{\"a\\x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
     })
-    void aHostileHeaderIsRefused(String header) throws IOException {
+    void refusesAHostileHeader(String header) throws IOException {
         Path path = file(header, 8);
         assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining("t.safetensors").hasMessageContaining("intact copy");
@@ -173,7 +176,7 @@ class SafeTensorsTest {
 
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 1000, 100_000_001, Long.MAX_VALUE, -1, Long.MIN_VALUE})
-    void aHeaderLengthThatCannotBeIsRefused(long length) throws IOException {
+    void refusesAnImpossibleHeaderLength(long length) throws IOException {
         Path path = file("{}", 0);
         byte[] bytes = Files.readAllBytes(path);
         ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).putLong(0, length);
@@ -187,9 +190,9 @@ class SafeTensorsTest {
         assertThatThrownBy(() -> SafeTensors.open(path)).isInstanceOf(CheckpointException.class);
     }
 
-    /** Whatever the header says after random damage, the file is either refused or readable in full. */
+    /** After random damage to the header, the file is either refused or completely readable. */
     @Test
-    void damagedHeadersDoNoHarm() throws IOException {
+    void refusesOrReadsDamagedHeaders() throws IOException {
         String header = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
                 + "\"b\":{\"dtype\":\"U8\",\"shape\":[4,2],\"data_offsets\":[8,16]}}";
         Random random = new Random(1);

@@ -13,7 +13,7 @@ import java.util.Random;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** Crop, flip and normalisation against their definitions, written out pixel by pixel. */
+/** Compares crop, flip and normalisation with their definitions, pixel by pixel. */
 class AugmentTest {
     private static final int C = 3;
     private static final int H = 5;
@@ -58,7 +58,7 @@ class AugmentTest {
     }
 
     @Test
-    void dependsOnSeedEpochAndImageAlone() {
+    void dependsOnlyOnSeedEpochAndImage() {
         Augment augment = augment().randomCrop(2).randomFlip();
         for (int i = 0; i < 50; i++) {
             assertThat(write(augment, 11, 2, i)).isEqualTo(write(augment, 11, 2, i));
@@ -78,7 +78,7 @@ class AugmentTest {
     }
 
     @Test
-    void refusesParametersThatMakeNoSense() {
+    void refusesInvalidParameters() {
         assertThatThrownBy(() -> Augment.normalize(3, 4, 4, new float[3], new float[2]))
             .isInstanceOf(TensorException.class).hasMessageContaining("2 std(s)");
         assertThatThrownBy(() -> Augment.normalize(1, 4, 4, new float[1], new float[1]))

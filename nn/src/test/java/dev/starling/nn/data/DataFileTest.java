@@ -19,13 +19,13 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Readers of IDX and CIFAR files: what they read, and what they say of files that are not as they should be. */
+/** Readers of IDX and CIFAR files: what they read, and their errors for invalid files. */
 class DataFileTest {
     @TempDir
     Path dir;
 
     @Test
-    void readsPlainAndGzippedIdxAlike() throws IOException {
+    void readsPlainAndGzippedIdx() throws IOException {
         byte[] elements = random(3 * 4 * 5);
         byte[] idx = idx(0x08, new int[] {3, 4, 5}, elements);
         for (Path file : List.of(write("plain", idx), write("zipped", gzip(idx)))) {
@@ -36,7 +36,7 @@ class DataFileTest {
     }
 
     @Test
-    void readsAnIdxFileOfNoElements() throws IOException {
+    void readsAnIdxFileWithoutElements() throws IOException {
         IdxFile read = IdxFile.read(write("none", idx(0x08, new int[] {0, 28, 28}, new byte[0])));
         assertThat(read.dims()).containsExactly(0, 28, 28);
         assertThat(read.data()).isEmpty();
@@ -62,7 +62,7 @@ class DataFileTest {
     }
 
     @Test
-    void refusesAnIdxFileOfAnotherLengthThanItSays() throws IOException {
+    void refusesAnIdxFileWhoseLengthDoesNotMatchItsHeader() throws IOException {
         byte[] idx = idx(0x08, new int[] {10, 10}, new byte[100]);
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(idx, 111))), "f", "dimensions [10, 10]");
         refuses(() -> IdxFile.read(write("f", Arrays.copyOf(idx, 7))), "f", "ends early");
@@ -73,7 +73,7 @@ class DataFileTest {
     }
 
     @Test
-    void refusesDimensionsThatCannotFitBeforeAllocatingThem() throws IOException {
+    void refusesDimensionsThatDoNotFitBeforeAllocatingMemory() throws IOException {
         int[][] shapes = {{-1}, {Integer.MAX_VALUE}, {65536, 65536}, {Integer.MAX_VALUE, Integer.MAX_VALUE, 4}};
         for (int[] dims : shapes) {
             byte[] idx = idx(0x08, dims, new byte[10]);
@@ -96,7 +96,7 @@ class DataFileTest {
     }
 
     @Test
-    void refusesAnAbsentFileAndADirectory() {
+    void refusesAMissingFileAndADirectory() {
         refuses(() -> IdxFile.read(dir.resolve("absent")), "absent", "NoSuchFileException");
         refuses(() -> IdxFile.read(dir), dir.getFileName().toString(), "readable");
         refuses(() -> CifarFile.read(List.of(dir.resolve("absent")), 1), "absent", "NoSuchFileException");
@@ -107,7 +107,7 @@ class DataFileTest {
         Path images = write("images", idx(0x08, new int[] {2, 3, 4}, new byte[24]));
         Path three = write("labels", idx(0x08, new int[] {3}, new byte[3]));
         refuses(() -> IdxFile.readImages(images, three, 10), "labels", "3 labels");
-        refuses(() -> IdxFile.readImages(three, images, 10), "labels", "exchanged");
+        refuses(() -> IdxFile.readImages(three, images, 10), "labels", "swapped");
         Path wrong = write("labels", idx(0x08, new int[] {2}, new byte[] {1, 10}));
         refuses(() -> IdxFile.readImages(images, wrong, 10), "labels", "label 10 for image 1");
         Path negative = write("labels", idx(0x08, new int[] {2}, new byte[] {-1, 1}));
@@ -145,7 +145,7 @@ class DataFileTest {
     }
 
     @Test
-    void refusesImagesThatDoNotFitTheirLabels() {
+    void refusesImagesThatDoNotMatchTheirLabels() {
         assertThatThrownBy(() -> new LabelledImages(1, 2, 2, 10, new byte[7], new byte[2]))
             .isInstanceOf(TensorException.class).hasMessageContaining("2x1x2x2").hasMessageContaining("7");
         assertThatThrownBy(() -> new LabelledImages(1, 1, 1, 2, new byte[2], new byte[] {1, 2}))

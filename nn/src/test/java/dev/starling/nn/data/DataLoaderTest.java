@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class DataLoaderTest {
-    /** Example i is (i + epoch/1000, i). */
+    /** The first field of example i is (i, epoch), the second is i. */
     private record Numbers(int size) implements Dataset {
         @Override
         public List<Field> fields() {
@@ -53,7 +53,7 @@ class DataLoaderTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2, 3, 7})
-    void batchesAreTheSameWhateverTheNumberOfWorkers(int workers) {
+    void deliversTheSameBatchesWithAnyNumberOfWorkers(int workers) {
         try (DataLoader loader = DataLoader.of(new Numbers(103)).batchSize(10).workers(workers).seed(5).shuffle()
                 .build();
                 DataLoader plain = DataLoader.of(new Numbers(103)).batchSize(10).workers(0).seed(5).shuffle().build()) {
@@ -66,7 +66,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void eachEpochShowsEveryExampleOnceInAnotherOrder() {
+    void deliversEveryExampleOncePerEpochInANewOrder() {
         try (DataLoader loader = DataLoader.of(new Numbers(50)).batchSize(7).workers(2).shuffle().build()) {
             long[] first = order(loader, 0);
             long[] second = order(loader, 1);
@@ -86,6 +86,18 @@ class DataLoaderTest {
     }
 
     @Test
+    void ignoresChangesOfItsBuilderAfterBuild() {
+        DataLoader.Builder builder = DataLoader.of(new Numbers(103)).batchSize(10).workers(2).seed(5).shuffle();
+        try (DataLoader loader = builder.build();
+                DataLoader plain = DataLoader.of(new Numbers(103)).batchSize(10).workers(0).seed(5).shuffle().build()) {
+            builder.batchSize(7).workers(0).seed(6).dropLast().prefetch(2).deadline(Duration.ofNanos(1));
+            assertThat(run(loader, 3, 0)).isEqualTo(run(plain, 3, 0));
+            assertThat(loader.batches()).isEqualTo(11);
+            assertThat(loader.seed()).isEqualTo(5);
+        }
+    }
+
+    @Test
     void keepsTheOrderOfTheSetWithoutShuffling() {
         try (DataLoader loader = DataLoader.of(new Numbers(5)).batchSize(2).build()) {
             assertThat(order(loader, 3)).containsExactly(0, 1, 2, 3, 4);
@@ -102,7 +114,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void shardsDivideTheExamples() {
+    void dividesTheExamplesIntoShards() {
         List<Long> all = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
             try (DataLoader loader = DataLoader.of(new Numbers(32)).batchSize(4).shuffle().build()
@@ -116,7 +128,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void anAbandonedEpochDisturbsNothing() {
+    void startsANewEpochAfterAnAbandonedOne() {
         try (DataLoader loader = DataLoader.of(new Numbers(100)).batchSize(3).workers(2).build()) {
             for (int i = 0; i < 50; i++) {
                 Iterator<Batch> epoch = loader.epoch(i).iterator();
@@ -131,7 +143,7 @@ class DataLoaderTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 2})
-    void theReaderLearnsWhichExampleFailedAndCanGoOn(int workers) {
+    void reportsTheFailedExampleAndContinuesWithTheNextBatch(int workers) {
         Dataset broken = new Dataset() {
             @Override
             public int size() {
@@ -164,7 +176,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void waitingHasADeadlineAndClosingEndsAllThreads() {
+    void waitsWithADeadlineAndEndsAllThreadsOnClose() {
         CountDownLatch never = new CountDownLatch(1);
         Dataset stuck = new Dataset() {
             @Override
@@ -192,7 +204,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void theSteadyStateAllocatesNextToNothing() {
+    void allocatesAlmostNothingInTheSteadyState() {
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         try (DataLoader loader = DataLoader.of(new Numbers(1 << 16)).batchSize(16).workers(1).shuffle().build()) {
             int batches = 0;
@@ -205,7 +217,7 @@ class DataLoaderTest {
                 }
             }
             assertThat(input).isNotNull();
-            // What is left are the queue nodes of threads that wait for each other.
+            // The remaining allocations are queue nodes of threads that wait for each other.
             assertThat((allocated(threads) - before) / (batches - 1000.0)).isLessThan(200);
         }
     }
@@ -221,7 +233,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void takesRowsOfTensors() {
+    void readsRowsOfTensors() {
         try (Scope scope = Scope.open()) {
             Tensor x = Tensor.of(new float[] {1, 2, 3, 4, 5, 6}, 3, 2);
             Tensor y = Tensor.of(new int[] {7, 8, 9});
@@ -239,7 +251,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void everyExampleIsReadOnce() {
+    void readsEveryExampleOnce() {
         AtomicInteger reads = new AtomicInteger();
         Numbers numbers = new Numbers(500);
         Dataset counted = new Dataset() {
@@ -266,7 +278,7 @@ class DataLoaderTest {
     }
 
     @Test
-    void augmentsImagesAsTheAugmentationSays() {
+    void augmentsImages() {
         byte[] pixels = new byte[6 * 3 * 4 * 4];
         new Random(1).nextBytes(pixels);
         LabelledImages images = new LabelledImages(3, 4, 4, 6, pixels, new byte[] {0, 1, 2, 3, 4, 5});

@@ -24,12 +24,12 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Batches on a device whose memory the host does not see. */
+/** Delivery of batches to a device whose memory the host cannot access. */
 @Timeout(60)
 class DeliveryTest {
     private static final Device FAR = FarProvider.device();
 
-    /** Example i is (i, i²/100) of class i modulo 3. */
+    /** The first field of example i is (i, i²/100), its class is i modulo 3. */
     private record Numbers(int size) implements Dataset {
         @Override
         public List<Field> fields() {
@@ -62,13 +62,13 @@ class DeliveryTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 3})
-    void batchesAreTheSameOnTheDevice(int workers) {
+    void deliversTheSameBatchesOnTheDevice(int workers) {
         try (DataLoader loader = loader(workers); DataLoader plain = loader(0)) {
             for (int epoch = 0; epoch < 5; epoch++) {
                 List<String> expected = run(plain, epoch, Device.cpu());
                 assertThat(expected).hasSize(11);
                 assertThat(run(loader.device(FAR), epoch, FAR)).isEqualTo(expected);
-                // An epoch that is given up in its midst leaves uploads behind.
+                // An epoch that is abandoned after its first batch leaves unfinished uploads behind.
                 loader.epoch(epoch).iterator().next();
                 assertThat(run(loader.device(Device.cpu()), epoch, Device.cpu())).isEqualTo(expected);
             }
@@ -76,7 +76,7 @@ class DeliveryTest {
     }
 
     @Test
-    void memoryOnTheDeviceIsUsedAgainAndGivenBackWithTheLoader() {
+    void reusesMemoryOnTheDeviceAndFreesItOnClose() {
         MemoryUse before = FAR.memory();
         try (DataLoader loader = loader(1).device(FAR)) {
             run(loader, 0, FAR);
@@ -92,14 +92,14 @@ class DeliveryTest {
     }
 
     @Test
-    void trainingThereGivesTheSameBitsAndUploadsBesideTheSteps() {
-        double[] near = train(Device.reference());
+    void trainsToTheSameBitsOnTheDeviceAndUploadsConcurrently() {
+        double[] expected = train(Device.reference());
         FarProvider.UPLOADS.set(0);
         FarProvider.COPIES.set(0);
-        assertThat(train(FAR)).isEqualTo(near);
+        assertThat(train(FAR)).isEqualTo(expected);
         // Two fields of eleven batches in two epochs of training and three evaluations.
         assertThat(FarProvider.COPIES.get()).isEqualTo(2 * 11 * (2 + 3));
-        // What remains are the parameters on their way there, and not one for each step.
+        // The remaining uploads are those of the parameters; there is none for each step.
         assertThat(FarProvider.UPLOADS.get()).isLessThan(20);
         assertThat(FarProvider.OPEN.get()).isZero();
     }
@@ -121,13 +121,13 @@ class DeliveryTest {
     }
 
     @Test
-    void workersThatCannotUploadSaySo() {
+    void reportsAFailedUpload() {
         Batch batch = new Batch(new Numbers(4).fields());
-        batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4), Share.WHOLE), 0, FAR);
+        batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4).config(), Share.WHOLE), 0, FAR);
         batch.receive();
         LoaderWorker.fill(new Numbers(4), batch, new Example(new Numbers(4).fields(), 0));
         assertThat(batch.failure).hasMessageContaining("batch 0 of epoch 0 cannot be uploaded")
-                .hasRootCauseMessage("nobody lent the memory");
+                .hasRootCauseMessage("copy() was called before lend()");
         batch.close();
     }
 }

@@ -28,10 +28,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Downloads over a server on the loopback that behaves and misbehaves. */
+/** Downloads from a loopback server that answers correctly, incorrectly or not at all. */
 @Timeout(30)
 class DownloadTest {
-    private static final Download.Deadlines PATIENT =
+    private static final Download.Deadlines LONG =
         new Download.Deadlines(Duration.ofSeconds(10), Duration.ofSeconds(20), Duration.ofSeconds(20));
     private static final Download.Deadlines SHORT =
         new Download.Deadlines(Duration.ofSeconds(10), Duration.ofMillis(1000), Duration.ofSeconds(20));
@@ -61,22 +61,22 @@ class DownloadTest {
     }
 
     @Test
-    void fetchesAFileAndTellsItsProgress() throws Exception {
+    void downloadsAFileAndReportsItsProgress() throws Exception {
         Path target = dir.resolve("new/folder/file");
-        List<Long> told = new ArrayList<>();
-        download("/good").to(target, PATIENT, (received, total) -> {
+        List<Long> progress = new ArrayList<>();
+        download("/good").to(target, LONG, (received, total) -> {
             assertThat(total).isEqualTo(content.length);
-            told.add(received);
+            progress.add(received);
         });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
-        assertThat(told).isSorted().endsWith((long) content.length);
+        assertThat(progress).isSorted().endsWith((long) content.length);
         assertOnly(target);
     }
 
     @Test
     void replacesAnOldFile() throws Exception {
         Path target = Files.writeString(dir.resolve("file"), "old");
-        download("/good").to(target, PATIENT, (received, total) -> { });
+        download("/good").to(target, LONG, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
         assertOnly(target);
     }
@@ -88,25 +88,25 @@ class DownloadTest {
             answer(exchange, 302, new byte[0], -1);
         });
         Path target = dir.resolve("file");
-        download("/moved").to(target, PATIENT, (received, total) -> { });
+        download("/moved").to(target, LONG, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
     }
 
     @Test
     void triesTheNextMirror() throws Exception {
-        serve("/gone", exchange -> answer(exchange, 404, new byte[10], 10));
+        serve("/missing", exchange -> answer(exchange, 404, new byte[10], 10));
         Path target = dir.resolve("file");
-        download("/gone", "/good").to(target, PATIENT, (received, total) -> { });
+        download("/missing", "/good").to(target, LONG, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
     }
 
     @Test
-    void refusesAWrongChecksumAndKeepsWhatWasThere() throws Exception {
+    void refusesAWrongChecksumAndKeepsTheOldFile() throws Exception {
         byte[] other = content.clone();
         other[content.length / 2] ^= 1;
         serve("/other", exchange -> answer(exchange, 200, other, other.length));
         Path target = Files.writeString(dir.resolve("file"), "old");
-        assertThatThrownBy(() -> download("/other").to(target, PATIENT, (received, total) -> { }))
+        assertThatThrownBy(() -> download("/other").to(target, LONG, (received, total) -> { }))
             .isInstanceOf(DataException.class)
             .hasMessageContaining(sha256(content)).hasMessageContaining(sha256(other));
         assertThat(Files.readString(target)).isEqualTo("old");
@@ -133,13 +133,13 @@ class DownloadTest {
     }
 
     @Test
-    void namesTheStatusOfARefusal() throws Exception {
-        serve("/gone", exchange -> answer(exchange, 404, "no such file".getBytes(), 12));
-        fails("/gone", "HTTP status 404");
+    void namesTheStatusOfAFailedRequest() throws Exception {
+        serve("/missing", exchange -> answer(exchange, 404, "no such file".getBytes(), 12));
+        fails("/missing", "HTTP status 404");
     }
 
     @Test
-    void givesUpOnAServerThatStallsBeforeAndWithinTheBody() throws Exception {
+    void failsIfTheServerStallsBeforeOrWithinTheBody() throws Exception {
         serve("/silent", exchange -> hold());
         fails(SHORT, "/silent", "no byte for 1000 ms, after 0 of 300000 bytes");
         serve("/stall", exchange -> {
@@ -152,7 +152,7 @@ class DownloadTest {
     }
 
     @Test
-    void givesUpOnAServerThatTricklesForever() throws Exception {
+    void failsIfTheServerSendsTooSlowly() throws Exception {
         serve("/trickle", exchange -> {
             exchange.sendResponseHeaders(200, content.length);
             for (byte b : content) {
@@ -169,7 +169,7 @@ class DownloadTest {
     }
 
     @Test
-    void saysThatNobodyAnswers() throws Exception {
+    void reportsThatNoServerAnswers() throws Exception {
         server.stop(0);
         fails("/good", "ConnectException");
     }
@@ -178,14 +178,14 @@ class DownloadTest {
     void stopsWhenInterrupted() {
         serve("/silent", exchange -> hold());
         Thread.currentThread().interrupt();
-        assertThatThrownBy(() -> download("/silent").to(dir.resolve("file"), PATIENT, (received, total) -> { }))
+        assertThatThrownBy(() -> download("/silent").to(dir.resolve("file"), LONG, (received, total) -> { }))
             .isInstanceOf(DataException.class).hasMessageContaining("interrupt");
         assertThat(Thread.interrupted()).isTrue();
         assertThat(dir).isEmptyDirectory();
     }
 
     private void fails(String path, String reason) throws Exception {
-        fails(PATIENT, path, reason);
+        fails(LONG, path, reason);
     }
 
     private void fails(Download.Deadlines deadlines, String path, String reason) throws Exception {

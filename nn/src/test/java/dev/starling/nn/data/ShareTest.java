@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class ShareTest {
-    /** Example i is i. */
+    /** The only field of example i is i. */
     private record Numbers(int size) implements Dataset {
         @Override
         public List<Field> fields() {
@@ -31,10 +31,11 @@ class ShareTest {
         }
     }
 
-    private static DataLoader.Builder how(int size, int batch, Random random) {
-        DataLoader.Builder how = DataLoader.of(new Numbers(size)).batchSize(batch).workers(0).seed(random.nextLong());
-        how = random.nextBoolean() ? how.shuffle() : how;
-        return random.nextBoolean() ? how.dropLast() : how;
+    private static DataLoader.Builder builder(int size, int batch, Random random) {
+        DataLoader.Builder builder = DataLoader.of(new Numbers(size)).batchSize(batch).workers(0)
+                .seed(random.nextLong());
+        builder = random.nextBoolean() ? builder.shuffle() : builder;
+        return random.nextBoolean() ? builder.dropLast() : builder;
     }
 
     private static List<Integer> rows(EpochPlan plan, int batch) {
@@ -43,17 +44,17 @@ class ShareTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 6, 7})
-    void partsMakeUpTheBatchesOfOneProcess(int world) {
+    void dividesTheBatchesOfOneProcessIntoParts(int world) {
         Random random = new Random(world);
         for (int trial = 0; trial < 300; trial++) {
             int epoch = random.nextInt(5);
-            DataLoader.Builder how = how(random.nextInt(200), 1 + random.nextInt(70), random);
+            DataLoaderConfig config = builder(random.nextInt(200), 1 + random.nextInt(70), random).config();
             int[] weights = IntStream.range(0, world).map(r -> random.nextInt(4) == 0 ? 0 : random.nextInt(1000))
                     .toArray();
             weights[random.nextInt(world)]++;
             boolean even = random.nextBoolean();
-            EpochPlan whole = EpochPlan.of(epoch, how, Share.WHOLE);
-            List<EpochPlan> plans = IntStream.range(0, world).mapToObj(r -> EpochPlan.of(epoch, how,
+            EpochPlan whole = EpochPlan.of(epoch, config, Share.WHOLE);
+            List<EpochPlan> plans = IntStream.range(0, world).mapToObj(r -> EpochPlan.of(epoch, config,
                     even ? Share.part(r, world) : Share.part(r, weights))).toList();
             for (int b = 0; b < whole.batches(); b++) {
                 List<Integer> union = new ArrayList<>();
@@ -68,7 +69,7 @@ class ShareTest {
     }
 
     @Test
-    void partsFollowTheirWeights() {
+    void dividesBatchesInProportionToWeights() {
         assertThat(Share.part(0, 3).rows(0, 100)).isEqualTo(33);
         assertThat(Share.part(2, 3).rows(0, 100)).isEqualTo(34);
         int[] weights = {1, 3, 0, 4};
@@ -82,7 +83,7 @@ class ShareTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 5, 8})
-    void ownPartsTakeEachRowOnceAndTheSameFractionOfEach(int world) {
+    void readsEachOwnRowOnceAndTheSameFractionOnEachRank(int world) {
         Random random = new Random(world);
         for (int trial = 0; trial < 200; trial++) {
             List<Integer> sizes = IntStream.range(0, world).mapToObj(r -> random.nextInt(4) == 0 ? random.nextInt(3)
@@ -91,21 +92,22 @@ class ShareTest {
             int all = sizes.stream().mapToInt(i -> i).sum();
             int[] totals = new int[Math.ceilDiv(all, batch)];
             for (int r = 0; r < world; r++) {
-                EpochPlan plan = EpochPlan.of(trial, DataLoader.of(new Numbers(sizes.get(r))).batchSize(batch).shuffle()
-                        .workers(0), new Share.OwnPart(r, sizes));
+                DataLoaderConfig config = DataLoader.of(new Numbers(sizes.get(r))).batchSize(batch).shuffle().workers(0)
+                        .config();
+                EpochPlan plan = EpochPlan.of(trial, config, new Share.OwnPart(r, sizes));
                 assertThat(plan.batches()).isEqualTo(totals.length);
-                List<Integer> taken = new ArrayList<>();
+                List<Integer> read = new ArrayList<>();
                 for (int b = 0; b < totals.length; b++) {
-                    taken.addAll(rows(plan, b));
+                    read.addAll(rows(plan, b));
                     totals[b] += plan.size(b);
                     assertThat(plan.size(b)).isLessThanOrEqualTo(batch);
-                    double due = (double) sizes.get(r) * Math.min(all, (b + 1) * batch) / all;
-                    assertThat((double) taken.size()).isBetween(due - 1, due);
+                    double expected = (double) sizes.get(r) * Math.min(all, (b + 1) * batch) / all;
+                    assertThat((double) read.size()).isBetween(expected - 1, expected);
                 }
-                assertThat(taken).doesNotHaveDuplicates().hasSize(sizes.get(r));
+                assertThat(read).doesNotHaveDuplicates().hasSize(sizes.get(r));
             }
-            EpochPlan first = EpochPlan.of(0, DataLoader.of(new Numbers(sizes.getFirst())).batchSize(batch).workers(0),
-                    new Share.OwnPart(0, sizes));
+            EpochPlan first = EpochPlan.of(0, DataLoader.of(new Numbers(sizes.getFirst())).batchSize(batch).workers(0)
+                    .config(), new Share.OwnPart(0, sizes));
             for (int b = 0; b < totals.length; b++) {
                 assertThat(first.rows(b)).isEqualTo(totals[b]).isBetween(Math.min(batch, all - b * batch) - world,
                         batch + world);
@@ -114,7 +116,7 @@ class ShareTest {
     }
 
     @Test
-    void ownPartsCheckTheirSizes() {
+    void checksTheSizesOfOwnParts() {
         assertThatThrownBy(() -> new Share.OwnPart(2, List.of(1, 2))).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> new Share.OwnPart(0, List.of(1, -2))).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> new Share.OwnPart(0, List.of(Integer.MAX_VALUE, Integer.MAX_VALUE, 7)))
@@ -126,27 +128,27 @@ class ShareTest {
     }
 
     @Test
-    void shardsAreDisjointAndOfOneSize() {
+    void makesDisjointShardsOfEqualSize() {
         Random random = new Random(1);
         for (int trial = 0; trial < 200; trial++) {
             int world = 1 + random.nextInt(7);
-            DataLoader.Builder how = how(random.nextInt(200), 1 + random.nextInt(30), random);
+            DataLoaderConfig config = builder(random.nextInt(200), 1 + random.nextInt(30), random).config();
             List<Integer> all = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
-                EpochPlan plan = EpochPlan.of(3, how, Share.shard(rank, world));
-                assertThat(plan.examples()).isEqualTo(how.dataset.size() / world);
+                EpochPlan plan = EpochPlan.of(3, config, Share.shard(rank, world));
+                assertThat(plan.examples()).isEqualTo(config.dataset().size() / world);
                 for (int b = 0; b < plan.batches(); b++) {
                     all.addAll(rows(plan, b));
                     assertThat(plan.size(b)).isEqualTo(plan.rows(b));
                 }
             }
-            assertThat(all).doesNotHaveDuplicates().hasSizeLessThanOrEqualTo(how.dataset.size());
+            assertThat(all).doesNotHaveDuplicates().hasSizeLessThanOrEqualTo(config.dataset().size());
         }
     }
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 3})
-    void aShareMayChangeInTheMidstOfAnEpoch(int workers) {
+    void changesItsShareWithinAnEpoch(int workers) {
         Random random = new Random(workers);
         try (DataLoader whole = DataLoader.of(new Numbers(103)).batchSize(10).workers(0).seed(5).shuffle().build();
                 DataLoader loader = DataLoader.of(new Numbers(103)).batchSize(10).workers(workers).seed(5).shuffle()
@@ -163,9 +165,9 @@ class ShareTest {
                     assertThat(batch.number()).isEqualTo(expected.number());
                     assertThat(batch.rows()).isEqualTo(expected.size());
                     int from = loader.share().place(0, batch.rows(), 0);
-                    long[] mine = batch.input().toLongs();
-                    assertThat(mine).hasSize(batch.size())
-                            .isEqualTo(Arrays.copyOfRange(expected.input().toLongs(), from, from + mine.length));
+                    long[] own = batch.input().toLongs();
+                    assertThat(own).hasSize(batch.size())
+                            .isEqualTo(Arrays.copyOfRange(expected.input().toLongs(), from, from + own.length));
                 }
                 assertThat(batches.hasNext()).isFalse();
             }

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Extraction from archives that are written here block by block, and from one that the system's tar wrote. */
+/** Extraction from archives that the test writes block by block, and from one that the system's tar wrote. */
 class TarGzTest {
     private static final Set<String> WANTED = Set.of("a.bin", "b.bin");
 
@@ -31,7 +31,7 @@ class TarGzTest {
     }
 
     @Test
-    void extractsOnlyWhatIsWanted() throws IOException {
+    void extractsOnlyTheRequestedFiles() throws IOException {
         member("set/", '5', 0, "");
         member("set/a.bin", '0', 5, "first");
         member("set/readme.html", '0', 700, "x".repeat(700));
@@ -43,7 +43,7 @@ class TarGzTest {
     }
 
     @Test
-    void readsWhatTheSystemsTarWrites() throws Exception {
+    void readsArchivesOfTheSystemsTar() throws Exception {
         Path source = Files.createDirectories(dir.resolve("a-long-folder-name-".repeat(4)).resolve("in"));
         Files.writeString(source.resolve("a.bin"), "x".repeat(100_000));
         Files.writeString(source.resolve("b.bin"), "y");
@@ -67,7 +67,7 @@ class TarGzTest {
     }
 
     @Test
-    void doesNotTakeALinkForAFile() throws IOException {
+    void doesNotExtractLinks() throws IOException {
         member("a.bin", '2', 0, "");
         member("b.bin", '1', 0, "");
         refuses(true, "an archive without");
@@ -116,7 +116,7 @@ class TarGzTest {
     }
 
     @Test
-    void refusesWhatIsNotGzipOrNotThere() throws IOException {
+    void refusesAFileThatIsNotGzipOrIsMissing() throws IOException {
         Path text = Files.writeString(dir.resolve("text"), "not gzip");
         assertThatThrownBy(() -> TarGz.extract(text, target, WANTED, 1000)).isInstanceOf(DataException.class)
             .hasMessageContaining(text.toString()).hasMessageContaining("intact .tar.gz");
@@ -124,17 +124,17 @@ class TarGzTest {
             .isInstanceOf(DataException.class).hasMessageContaining("NoSuchFileException");
     }
 
-    private void refuses(boolean ended, String reason) throws IOException {
-        Path archive = archive(ended);
+    private void refuses(boolean complete, String reason) throws IOException {
+        Path archive = archive(complete);
         assertThatThrownBy(() -> TarGz.extract(archive, target, WANTED, 1000)).isInstanceOf(DataException.class)
             .hasMessageContaining(archive.toString()).hasMessageContaining(reason);
     }
 
-    private Path archive(boolean ended) throws IOException {
+    private Path archive(boolean complete) throws IOException {
         Path archive = dir.resolve("archive.tar.gz");
         try (GZIPOutputStream out = new GZIPOutputStream(Files.newOutputStream(archive))) {
             tar.writeTo(out);
-            out.write(new byte[ended ? 1024 : 0]);
+            out.write(new byte[complete ? 1024 : 0]);
         }
         return archive;
     }

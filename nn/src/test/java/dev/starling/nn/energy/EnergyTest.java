@@ -31,11 +31,11 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Machines so small that all their states can be counted, beside the formulas. */
+/** Compares machines that are small enough to enumerate all their states with the formulas. */
 class EnergyTest {
     private static final int VISIBLE = 4;
     private static final int HIDDEN = 3;
-    /** Of chains, so that means over them have deviations of about 0.007. */
+    /** Number of chains. Means over them have deviations of about 0.007. */
     private static final int ROWS = 10_000;
 
     private final Generator g = Generator.seeded(3);
@@ -57,7 +57,7 @@ class EnergyTest {
         return rbm;
     }
 
-    /** All states of {@code bits} units, {@code [2^bits, bits]}. */
+    /** Returns all states of {@code bits} units, {@code [2^bits, bits]}. */
     private static Tensor states(int bits) {
         float[] all = new float[bits << bits];
         for (int i = 0; i < all.length; i++) {
@@ -88,7 +88,7 @@ class EnergyTest {
     }
 
     @Test
-    void freeEnergyIsTheLogarithmOfTheSumOverHiddenStates() {
+    void computesTheFreeEnergyAsASumOverHiddenStates() {
         for (VisibleUnits units : VisibleUnits.values()) {
             Rbm rbm = machine(units);
             Tensor v = units == VisibleUnits.BERNOULLI ? states(VISIBLE) : g.normal(5, VISIBLE);
@@ -115,7 +115,7 @@ class EnergyTest {
     }
 
     @Test
-    void gibbsSamplingVisitsStatesAsOftenAsTheyAreProbable() {
+    void samplesStatesWithTheirProbabilities() {
         Rbm rbm = machine(VisibleUnits.BERNOULLI);
         Tensor v = g.bernoulli(0.5, 40_000, VISIBLE).to(DType.F32);
         for (int i = 0; i < 30; i++) {
@@ -123,23 +123,23 @@ class EnergyTest {
         }
         Tensor all = states(VISIBLE);
         double[] p = rbm.freeEnergy(all).neg().softmax(0).toDoubles();
-        long[] seen = new long[p.length];
+        long[] visits = new long[p.length];
         double[] samples = v.toDoubles();
         for (int i = 0; i < samples.length; i += VISIBLE) {
             int state = 0;
             for (int k = 0; k < VISIBLE; k++) {
                 state |= (int) samples[i + k] << k;
             }
-            seen[state]++;
+            visits[state]++;
         }
         for (int i = 0; i < p.length; i++) {
             double deviation = Math.sqrt(p[i] * (1 - p[i]) / 40_000);
-            assertThat(seen[i] / 40_000.0).isCloseTo(p[i], within(5 * deviation));
+            assertThat(visits[i] / 40_000.0).isCloseTo(p[i], within(5 * deviation));
         }
     }
 
     @Test
-    void gaussianUnitsHaveTheirMeanAndUnitVariance() {
+    void samplesGaussianUnitsWithTheirMeanAndUnitVariance() {
         Rbm rbm = machine(VisibleUnits.GAUSSIAN);
         Tensor h = Tensor.of(new float[] {1, 0, 1}, 1, HIDDEN).expand(50_000, HIDDEN);
         Tensor v = rbm.sampleVisible(h, g);
@@ -153,9 +153,9 @@ class EnergyTest {
         }
     }
 
-    /** After many steps the samples are the model's, so that the gradient is that of the log-likelihood. */
+    /** After many steps the samples follow the model's distribution, so the gradient is that of the log-likelihood. */
     @Test
-    void gradientIsThatOfTheLikelihoodWhenChainsAreLong() {
+    void approachesTheGradientOfTheLikelihoodWithLongChains() {
         for (VisibleUnits units : VisibleUnits.values()) {
             Rbm rbm = machine(units);
             Tensor data = units == VisibleUnits.BERNOULLI ? g.bernoulli(0.3, ROWS, VISIBLE).to(DType.F32)
@@ -166,9 +166,11 @@ class EnergyTest {
         }
     }
 
-    /** Each call moves the chains by one step, so that after many calls they are the model's, whatever the data are. */
+    /**
+     * Each call advances the chains by one step. After many calls they follow the model's distribution for any data.
+     */
     @Test
-    void persistentChainsReachTheModel() {
+    void samplesTheModelWithPersistentChains() {
         Rbm rbm = machine(VisibleUnits.BERNOULLI);
         Tensor data = Tensor.zeros(10, VISIBLE);
         Layer trained = ContrastiveDivergence.persistent(rbm, 1, ROWS, g);
@@ -179,16 +181,16 @@ class EnergyTest {
                 gradients(rbm, () -> rbm.freeEnergy(data).mean().add(logPartition(rbm))));
     }
 
-    /** The expectation over chains of k steps is known: states are few, and so are the transitions between them. */
+    /** The expectation over chains of k steps can be computed because there are few states and few transitions. */
     @Test
-    void biasShrinksWithTheNumberOfSteps() {
+    void reducesTheBiasWithMoreSteps() {
         Rbm rbm = machine(VisibleUnits.BERNOULLI);
         rbm.weight().set(rbm.weight().master().mul(3));
         Tensor data = Tensor.zeros(ROWS, VISIBLE);
         Tensor exact = gradients(rbm, () -> rbm.freeEnergy(data).mean().add(logPartition(rbm)))[0];
         Tensor all = states(VISIBLE);
         Tensor transitions = transitions(rbm);
-        // All chains begin at state 0.
+        // All chains start at state 0.
         Tensor p = Creation.arange(1 << VISIBLE).eq(0).to(DType.F32).reshape(1 << VISIBLE, 1);
         double before = Double.POSITIVE_INFINITY;
         for (int k = 1; k <= 4; k++) {
@@ -203,19 +205,19 @@ class EnergyTest {
         }
     }
 
-    /** The probability of going from a visible state (column) to another (row) in one Gibbs step. */
+    /** Returns the probability of a transition from a visible state (column) to another (row) in one Gibbs step. */
     private static Tensor transitions(Rbm rbm) {
         return probabilities(rbm.visible(states(HIDDEN)), states(VISIBLE))
                 .matmul(probabilities(rbm.forward(states(VISIBLE)), states(HIDDEN)));
     }
 
-    /** The probability of each state (row) given each row of means of independent units (column). */
+    /** Returns the probability of each state (row) given each row of means of independent units (column). */
     private static Tensor probabilities(Tensor means, Tensor states) {
         return states.matmul(means.log().transpose(0, 1))
                 .add(states.neg().add(1).matmul(means.neg().add(1).log().transpose(0, 1))).exp();
     }
 
-    /** By enumeration; for Gaussian units each hidden state has a closed form, up to a constant. */
+    /** Computes it by enumeration. For Gaussian units each hidden state has a closed form, up to a constant. */
     private static Tensor logPartition(Rbm rbm) {
         if (rbm.units() == VisibleUnits.BERNOULLI) {
             return rbm.freeEnergy(states(VISIBLE)).neg().exp().sum().log();
@@ -231,16 +233,16 @@ class EnergyTest {
                 ContrastiveDivergence.loss().of(trained.forward(data), data)));
     }
 
-    /** With respect to weight, visible and hidden bias. */
+    /** Returns the gradients with respect to weight, visible bias and hidden bias. */
     private static Tensor[] gradients(Rbm rbm, Supplier<Tensor> loss) {
-        Tensor[] of = rbm.parameters().values().stream().map(Parameter::master).toArray(Tensor[]::new);
+        Tensor[] parameters = rbm.parameters().values().stream().map(Parameter::master).toArray(Tensor[]::new);
         Tape tape = new Tape();
-        tape.watch(of);
+        tape.watch(parameters);
         Gradients gradients = tape.backward(tape.record(loss));
-        return Stream.of(of).map(gradients::of).toArray(Tensor[]::new);
+        return Stream.of(parameters).map(gradients::of).toArray(Tensor[]::new);
     }
 
-    /** To within what sampling allows. */
+    /** Compares with a tolerance for the error of sampling. */
     private static void assertClose(Tensor[] sampled, Tensor[] expected) {
         for (int i = 0; i < expected.length; i++) {
             assertThat(sampled[i].sub(expected[i]).abs().max().item()).isLessThan(0.03);
@@ -248,7 +250,7 @@ class EnergyTest {
     }
 
     @Test
-    void trainingRaisesTheLikelihoodWithAndWithoutPersistentChains() {
+    void increasesTheLikelihoodWithAndWithoutPersistentChains() {
         Tensor stripes = stripes();
         for (boolean persistent : new boolean[] {false, true}) {
             Rbm rbm = Rbm.of(VisibleUnits.BERNOULLI, 9, 12, g);
@@ -257,16 +259,18 @@ class EnergyTest {
             double before = logLikelihood(rbm, stripes, 9);
             History history = train(trained, ContrastiveDivergence.loss(), stripes.tile(30, 1), 150);
             assertThat(before).isCloseTo(-9 * Math.log(2), within(0.1));
-            // Fourteen states at best: log(1 / 14) is -2.64.
+            // At best there are fourteen states: log(1 / 14) is -2.64.
             assertThat(logLikelihood(rbm, stripes, 9)).isBetween(-3.6, -2.63);
             assertThat(history.last().training().metric("reconstruction error")).isLessThan(0.12);
             assertThat(trained.state().containsKey("chains")).isEqualTo(persistent);
         }
     }
 
-    /** Two clusters of unit variance around m and -m, whose density is known, and which one hidden unit can tell. */
+    /**
+     * Two clusters of unit variance around m and -m, whose density is known and which one hidden unit can distinguish.
+     */
     @Test
-    void gaussianMachineLearnsAMixture() {
+    void trainsAGaussianMachineOnAMixture() {
         double m = 1.5;
         Tensor data = g.normal(2000, VISIBLE).add(g.bernoulli(0.5, 2000, 1).to(DType.F32).mul(2).sub(1).mul(m));
         Rbm rbm = Rbm.of(VisibleUnits.GAUSSIAN, VISIBLE, HIDDEN, g);
@@ -292,7 +296,7 @@ class EnergyTest {
         }
     }
 
-    /** The fourteen images of 3×3 that consist of whole rows or whole columns. */
+    /** Returns the fourteen images of 3×3 that consist of whole rows or whole columns. */
     private static Tensor stripes() {
         float[] images = new float[14 * 9];
         for (int i = 0; i < 14; i++) {
@@ -310,7 +314,7 @@ class EnergyTest {
     }
 
     @Test
-    void stagesTrainOneMachineEachAndTheClassifierSharesTheirWeights() {
+    void trainsOneMachinePerStageAndSharesWeightsWithTheClassifier() {
         Tensor stripes = stripes();
         DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, g, 9, 12, 6);
         List<Layer> stages = network.stages(1);
@@ -334,7 +338,7 @@ class EnergyTest {
     }
 
     @Test
-    void sizesAndStepsAreChecked() {
+    void checksSizesAndSteps() {
         assertThatThrownBy(() -> Rbm.of(VisibleUnits.GAUSSIAN, 0, 3, g)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("0 visible and 3 hidden");
         assertThatThrownBy(() -> DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, g, 5))

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Two machines for two epochs each, and a classifier: which of them an epoch trains. */
+/** Trains two machines for two epochs each and then a classifier, and checks which of them each epoch trains. */
 class GreedyTrainingTest {
     private static final int EPOCHS = 2;
 
@@ -57,7 +57,7 @@ class GreedyTrainingTest {
         }
     }
 
-    /** Rows of eight bits that begin with their class. */
+    /** Returns rows of eight bits whose first bit is their class. */
     private static DataLoader data() {
         Generator g = Generator.seeded(6);
         Tensor rows = g.bernoulli(0.5, 200, 8).to(DType.F32);
@@ -82,13 +82,13 @@ class GreedyTrainingTest {
             @Override
             public void epochEnded(Progress progress, EpochReport report) {
                 List<String> paths = List.copyOf(model.greedy.parameters().keySet());
-                List<double[]> now = model.weights();
-                StringBuilder which = new StringBuilder();
-                for (int i = 0; i < now.size(); i++) {
-                    which.append(Arrays.equals(before.get(i), now.get(i)) ? "" : paths.get(i) + " ");
+                List<double[]> after = model.weights();
+                StringBuilder names = new StringBuilder();
+                for (int i = 0; i < after.size(); i++) {
+                    names.append(Arrays.equals(before.get(i), after.get(i)) ? "" : paths.get(i) + " ");
                 }
-                changed.add(which.toString().trim());
-                before = now;
+                changed.add(names.toString().trim());
+                before = after;
             }
         };
         try (DataLoader data = data()) {
@@ -106,7 +106,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void goesOnFromACheckpointBitForBit() {
+    void resumesFromACheckpointBitForBit() {
         Model whole = Model.of(EPOCHS);
         Model interrupted = Model.of(EPOCHS);
         Model resumed = Model.of(EPOCHS);
@@ -127,7 +127,7 @@ class GreedyTrainingTest {
     }
 
     @Test
-    void beginsEachStageAtTheStartOfItsSchedule() {
+    void startsEachStageAtTheStartOfItsSchedule() {
         Schedule rates = Model.of(EPOCHS).greedy.schedule(step -> step, step -> 100 + step, 10);
         assertThat(List.of(rates.rate(0), rates.rate(19), rates.rate(20), rates.rate(39), rates.rate(40),
                 rates.rate(55))).containsExactly(0.0, 19.0, 0.0, 19.0, 100.0, 115.0);

@@ -12,10 +12,10 @@ import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Bad arguments that the fuzz found to end in errors of the JDK. */
+/** Invalid arguments for which the fuzzer found errors of the JDK instead of typed errors. */
 class FoundByFuzzTest {
     @Test
-    void aRankWithoutAWeightHasNoShare() {
+    void refusesARankWithoutAWeight() {
         for (int rank : new int[] {-1, 2, Integer.MAX_VALUE}) {
             assertEquals("share", assertThrows(TensorException.class, () -> Share.part(rank, new int[] {1, 2})).op());
         }
@@ -26,12 +26,12 @@ class FoundByFuzzTest {
     }
 
     @Test
-    void noMemoryIsTakenForRecordsThatAreNotThere() {
+    void allocatesNoMemoryForMissingRecords() {
         assertThrows(DataException.class, () -> CifarFile.read(List.of(Path.of("/missing")), 600_000));
     }
 
     @Test
-    void recordsThatNoArrayHoldsAreRefused() {
+    void refusesMoreRecordsThanAnArrayCanHold() {
         for (int records : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, 1_000_000}) {
             assertEquals("cifar", assertThrows(TensorException.class, () -> CifarFile.read(List.of(Path.of("x"),
                     Path.of("y")), records)).op());
@@ -39,7 +39,7 @@ class FoundByFuzzTest {
     }
 
     @Test
-    void imagesOutsideOfTheirArraysAreRefused() {
+    void refusesImagesOutsideOfTheirArrays() {
         Augment augment = Augment.normalize(1, 2, 2, new float[1], new float[] {1});
         for (int[] offsets : new int[][] {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {Integer.MAX_VALUE, 0}}) {
             assertEquals("augment", assertThrows(TensorException.class, () -> augment.write(1, 0, 0, new byte[4],

@@ -12,12 +12,12 @@ import java.util.Map;
 /** {@link ApiFuzz} over autograd and nn. */
 public final class LayerApiFuzz implements Fuzz {
     private static final Map<String, String> EXCLUDED = Map.of(
-            "Download.", "fetches from the network",
+            "Download.", "downloads from the network",
             "DataLoader.", "has threads of its own, which outlive a case",
             "CheckpointWriter.", "has a thread of its own, which outlives a case",
             "TrialTraining.", "has threads of its own, which outlive a case",
-            "Networks.", "the least of them has more weights than a case may have",
-            "Gpt2.", "the least of them has more weights than a case may have");
+            "Networks.", "the smallest network has more weights than a case may have",
+            "Gpt2.", "the smallest model has more weights than a case may have");
 
     private final ApiFuzz fuzz;
 
@@ -26,7 +26,7 @@ public final class LayerApiFuzz implements Fuzz {
         fuzz = new ApiFuzz(EXCLUDED, Tensor.class, Tape.class, Layer.class);
     }
 
-    /** Returns how many constructors and methods are called. */
+    /** Returns the number of constructors and methods that are called. */
     int members() {
         return fuzz.members();
     }

@@ -9,7 +9,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** {@link LayerApiFuzz} over fixed seeds, and over many. */
+/** Runs {@link LayerApiFuzz} with fixed seeds, and with many seeds. */
 class LayerApiFuzzTest {
     private static final Duration DEADLINE = Duration.ofSeconds(60);
     private static final int SHORT = 10_000;
@@ -21,11 +21,11 @@ class LayerApiFuzzTest {
 
     @Test
     void fixedSeedsFindNothing() throws Exception {
-        assertTrue(new LayerApiFuzz().members() > 300, "the search sees few members");
+        assertTrue(new LayerApiFuzz().members() > 300, "the search finds too few members");
         passes(0, SHORT);
     }
 
-    /** Properties {@code fuzz.first} and {@code fuzz.count} choose the seeds. */
+    /** The properties {@code fuzz.first} and {@code fuzz.count} select the seeds. */
     @Test
     @Tag("stress")
     void manySeedsFindNothing() throws Exception {

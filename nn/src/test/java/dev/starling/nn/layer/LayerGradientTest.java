@@ -24,7 +24,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Gradients of inputs and parameters through layers, against central differences in double precision. */
+/** Compares gradients of inputs and parameters through layers with central differences in double precision. */
 class LayerGradientTest {
     private static final double STEP = 1e-6;
 
@@ -99,7 +99,7 @@ class LayerGradientTest {
         }
     }
 
-    /** A fixed random projection of the layer's result; equal numbers are drawn each time. */
+    /** A fixed random projection of the layer's result; the random numbers are equal in each call. */
     private static Tensor loss(Layer layer, Tensor x) {
         return Mode.training(Generator.seeded(9), () -> {
             Tensor y = layer.forward(x);

@@ -36,7 +36,7 @@ class LayerTest {
     }
 
     @Test
-    void batchNormFollowsTheBatchesInTrainingAndUsesThatElsewhere() {
+    void updatesRunningStatisticsInTrainingAndUsesThemInInference() {
         BatchNorm norm = BatchNorm.of(1, 0, 0.5);
         Tensor x = Tensor.of(new float[] {1, 2, 3, 6}, 4, 1);
         // Mean 3, unbiased variance (4 + 1 + 0 + 9)/3; half-way from 0 and 1.
@@ -54,7 +54,7 @@ class LayerTest {
     }
 
     @Test
-    void dropoutDropsInTrainingOnly() {
+    void dropsElementsOnlyInTraining() {
         Dropout dropout = new Dropout(0.25);
         Tensor x = Tensor.ones(100_000);
         assertThat(dropout.forward(x)).isSameAs(x);
@@ -68,15 +68,15 @@ class LayerTest {
     }
 
     @Test
-    void embeddingLooksRowsUp() {
+    void looksUpRowsOfAnEmbedding() {
         Embedding table = Embedding.of(Parameter.of(Tensor.of(new float[] {1, 2, 3, 4, 5, 6}, 3, 2)));
         assertThat(table.forward(Tensor.of(new long[] {2, 0}, 1, 2)).toFloats()).containsExactly(5, 6, 1, 2);
         assertThatThrownBy(() -> table.forward(Tensor.of(new long[] {3}))).isInstanceOf(TensorException.class);
     }
 
-    /** Attention computed number by number from the layer's weights. */
+    /** Computes attention element by element from the layer's weights. */
     @Test
-    void attentionIsThatOfItsPaper() {
+    void computesAttentionAsDefinedInItsPaper() {
         int n = 2;
         int length = 3;
         int width = 4;
@@ -129,7 +129,7 @@ class LayerTest {
     }
 
     @Test
-    void aGraphFusesNothingThatOthersRead() {
+    void doesNotFuseALayerWithSeveralReaders() {
         Linear linear = Linear.of(3, 3, g);
         Layer graph = Graph.of(x -> {
             Graph.Node y = x.then(linear);
@@ -140,13 +140,13 @@ class LayerTest {
         assertThat(graph.forward(x).toFloats()).isEqualTo(y.relu().add(y).toFloats());
         Layer chain = Graph.of(n -> n.then(linear).then(new Relu()));
         assertThat(chain.forward(x).toFloats()).isEqualTo(y.relu().toFloats());
-        Graph.Node[] stolen = new Graph.Node[1];
-        Graph.of(n -> stolen[0] = n);
-        assertThatThrownBy(() -> Graph.of(n -> n.add(stolen[0]))).isInstanceOf(TensorException.class);
+        Graph.Node[] foreign = new Graph.Node[1];
+        Graph.of(n -> foreign[0] = n);
+        assertThatThrownBy(() -> Graph.of(n -> n.add(foreign[0]))).isInstanceOf(TensorException.class);
     }
 
     @Test
-    void initialisersHaveTheMomentsOfTheirPapers() {
+    void drawsInitialWeightsWithTheMomentsOfTheirPapers() {
         long[] shape = {64, 32, 3, 3};
         double in = 32 * 9;
         double out = 64 * 9;
@@ -169,7 +169,7 @@ class LayerTest {
     }
 
     @Test
-    void summaryCountsByHand() {
+    void countsParametersAndFlopsInASummary() {
         Linear shared = Linear.of(8, 8, g);
         Sequential net = Sequential.of(Conv2d.of(3, 8, 3).padding(1).build(g), BatchNorm.of(8), new Relu(),
                 new GlobalAvgPool(), shared, Residual.of(shared), x -> x.mul(2));
@@ -189,7 +189,7 @@ class LayerTest {
     }
 
     @Test
-    void parametersMoveAndConvert() {
+    void movesAndConvertsParameters() {
         Linear linear = Linear.of(2, 2, g);
         float[] before = linear.weight().value().toFloats();
         Tensor old = linear.weight().value();
@@ -206,7 +206,7 @@ class LayerTest {
     }
 
     @Test
-    void parametersOutliveTheScopeThatTheyWereMadeIn() {
+    void keepsParametersAfterTheScopeOfTheirCreation() {
         Linear linear;
         try (Scope inner = Scope.open()) {
             linear = Linear.of(2, 2, g);

@@ -57,7 +57,7 @@ class RecurrentTest {
     }
 
     @Test
-    void parametersAreNamedOrderedAndDrawnAsPyTorchDoes() {
+    void namesOrdersAndDrawsParametersAsPyTorchDoes() {
         Recurrent lstm = Lstm.of(3, 16).layers(2).bidirectional().build(g);
         Map<String, Parameter> all = lstm.parameters();
         assertThat(all.keySet()).containsExactly("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0",
@@ -75,19 +75,19 @@ class RecurrentTest {
                 "weight_hh_l0");
     }
 
-    /** The layers' own composition, from the operations that the conformance suite defines. */
+    /** The expected result is composed of operations that the conformance suite defines. */
     @Test
-    void layersStandUponEachOtherAndWaysSideBySide() {
+    void stacksLayersAndConcatenatesDirections() {
         Recurrent gru = Gru.of(3, 5).layers(2).bidirectional().build(g);
         Tensor x = g.normal(2, 4, 3);
         Tensor y = x.transpose(0, 1);
         Tensor[] ends = new Tensor[4];
         for (int layer = 0; layer < 2; layer++) {
-            Recurrences.States there = Recurrences.gru(y, null, weights(gru, "_l" + layer), false, null);
-            Recurrences.States back = Recurrences.gru(y, null, weights(gru, "_l" + layer + "_reverse"), true, null);
-            y = Shaping.concat(2, there.y(), back.y());
-            ends[2 * layer] = there.h();
-            ends[2 * layer + 1] = back.h();
+            Recurrences.States forward = Recurrences.gru(y, null, weights(gru, "_l" + layer), false, null);
+            Recurrences.States backward = Recurrences.gru(y, null, weights(gru, "_l" + layer + "_reverse"), true, null);
+            y = Shaping.concat(2, forward.y(), backward.y());
+            ends[2 * layer] = forward.h();
+            ends[2 * layer + 1] = backward.h();
         }
         Recurrent.Result result = gru.forward(x, null, null);
         assertClose(result.y(), y.transpose(0, 1));
@@ -95,15 +95,15 @@ class RecurrentTest {
         assertClose(gru.forward(x), result.y());
     }
 
-    private static Recurrences.Weights weights(Layer layer, String which) {
+    private static Recurrences.Weights weights(Layer layer, String suffix) {
         Map<String, Parameter> all = layer.parameters();
-        return new Recurrences.Weights(all.get("weight_ih" + which).value(), all.get("weight_hh" + which).value(),
-                all.get("bias_ih" + which).value(), all.get("bias_hh" + which).value());
+        return new Recurrences.Weights(all.get("weight_ih" + suffix).value(), all.get("weight_hh" + suffix).value(),
+                all.get("bias_ih" + suffix).value(), all.get("bias_hh" + suffix).value());
     }
 
     @ParameterizedTest
     @MethodSource("cells")
-    void aSequenceInPiecesIsTheWhole(Recurrent.Builder cell) {
+    void computesASequencePieceByPiece(Recurrent.Builder cell) {
         Recurrent layer = cell.layers(2).build(g);
         Tensor x = g.normal(4, 7, 3);
         Recurrent.Result whole = layer.forward(x, null, null);
@@ -116,27 +116,27 @@ class RecurrentTest {
         }
     }
 
-    /** Each sequence alone, cut to its length, is the oracle of them all together. */
+    /** The expected result of each sequence is computed separately, cut to its length. */
     @ParameterizedTest
     @MethodSource("cells")
-    void lengthsCutSequencesOff(Recurrent.Builder cell) {
+    void ignoresElementsAfterTheLengthOfASequence(Recurrent.Builder cell) {
         Recurrent layer = cell.layers(2).bidirectional().build(g);
-        Recurrent sums = cell.last().build(Generator.seeded(1));
-        sums.parameters().forEach((name, p) -> p.set(layer.parameters().get(name).value()));
+        Recurrent summary = cell.last().build(Generator.seeded(1));
+        summary.parameters().forEach((name, p) -> p.set(layer.parameters().get(name).value()));
         long[] lengths = {3, 7, 1, 5};
         Tensor x = g.normal(4, 7, 3);
         Tensor y = layer.forward(x, Tensor.of(lengths));
-        Tensor last = sums.forward(x, Tensor.of(lengths));
+        Tensor last = summary.forward(x, Tensor.of(lengths));
         for (int n = 0; n < lengths.length; n++) {
             Tensor alone = x.narrow(0, n, 1).narrow(1, 0, lengths[n]);
             assertClose(y.narrow(0, n, 1).narrow(1, 0, lengths[n]), layer.forward(alone));
             assertThat(y.narrow(0, n, 1).narrow(1, lengths[n], 7 - lengths[n]).abs().sum().item()).isZero();
-            assertClose(last.narrow(0, n, 1), sums.forward(alone));
+            assertClose(last.narrow(0, n, 1), summary.forward(alone));
         }
     }
 
     @Test
-    void timeMayComeFirst() {
+    void acceptsTimeAsTheFirstDimension() {
         Recurrent batchFirst = Lstm.of(3, 5).build(Generator.seeded(2));
         Recurrent timeFirst = Lstm.of(3, 5).timeFirst().build(Generator.seeded(2));
         Tensor x = g.normal(4, 7, 3);
@@ -144,7 +144,7 @@ class RecurrentTest {
     }
 
     @Test
-    void dropoutIsBetweenLayersInTrainingOnly() {
+    void appliesDropoutBetweenLayersOnlyInTraining() {
         Tensor x = g.normal(4, 7, 3);
         Recurrent two = Lstm.of(3, 5).layers(2).dropout(0.5).build(Generator.seeded(2));
         Recurrent one = Lstm.of(3, 5).dropout(0.5).build(Generator.seeded(2));
@@ -154,7 +154,7 @@ class RecurrentTest {
     }
 
     @Test
-    void aSummaryCountsTheProducts() {
+    void countsProductsInASummary() {
         Summary summary = Summary.of(Sequential.of(Lstm.of(3, 5).last().build(g), Linear.of(5, 2, g)), 4, 7, 3);
         Summary.Row row = summary.rows().getFirst();
         assertThat(row.layer()).isEqualTo("Lstm");
@@ -164,7 +164,7 @@ class RecurrentTest {
     }
 
     @Test
-    void mistakesAreNamedWithTheirRemedy() {
+    void namesMistakesWithTheirRemedy() {
         Recurrent lstm = Lstm.of(3, 5).build(g);
         assertThatThrownBy(() -> lstm.forward(g.normal(4, 7, 2))).isInstanceOf(TensorException.class)
                 .hasMessageContaining("[N, T, 3]");
@@ -194,25 +194,25 @@ class RecurrentTest {
     }
 
     /**
-     * The first of ten symbols is to be named at the end: nothing but a state carries it there. Whoever sees the last
-     * symbol alone is right once in four times.
+     * The task is to name the first of ten symbols after the last one, so only the state can carry it there. A model
+     * that reads only the last symbol is right in one of four cases.
      */
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16"})
-    void aStateRemembersTheFirstSymbol(DType type) {
+    void remembersTheFirstSymbolInItsState(DType type) {
         Sequential model = Sequential.of(Embedding.of(4, 8, g), Gru.of(8, 16).last().build(g), Linear.of(16, 4, g));
         assertThat(accuracy(type, model, 250)).isGreaterThan(0.95);
     }
 
     @Test
-    void anLstmDoesAndNoStateMeansNoMemory() {
+    void remembersTheFirstSymbolInAnLstmButNotWithoutState() {
         assertThat(accuracy(DType.F32, Sequential.of(Embedding.of(4, 8, g), Lstm.of(8, 16).bidirectional().last()
                 .build(g), Linear.of(32, 4, g)), 250)).isGreaterThan(0.95);
         assertThat(accuracy(DType.F32, Sequential.of(x -> x.narrow(1, 9, 1).squeeze(1), Embedding.of(4, 8, g),
                 Linear.of(8, 4, g)), 100)).isCloseTo(0.25, within(0.1));
     }
 
-    /** Trains to name the first symbol of sequences and returns how often that succeeds on new ones. */
+    /** Trains a model to name the first symbol of sequences, and returns its accuracy on new sequences. */
     private double accuracy(DType type, Layer model, int steps) {
         try (Adam adam = Adam.over(model).rate(0.02).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), adam, g)
@@ -230,7 +230,7 @@ class RecurrentTest {
     }
 
     @Test
-    void trainingStaysWithinItsMemory() {
+    void trainsInConstantMemory() {
         Sequential model = Sequential.of(Lstm.of(6, 12).layers(2).dropout(0.1).build(g), Gru.of(12, 8).bidirectional()
                 .last().build(g), Linear.of(16, 3, g));
         try (Adam adam = Adam.over(model).build();
@@ -241,12 +241,12 @@ class RecurrentTest {
                 step.run(x, target);
             }
             long live = Device.cpu().memory().live();
-            long asked = Device.cpu().memory().allocations();
+            long allocations = Device.cpu().memory().allocations();
             for (int i = 0; i < 50; i++) {
                 step.run(x, target);
             }
             assertThat(Device.cpu().memory().live()).isLessThanOrEqualTo(live);
-            assertThat(Device.cpu().memory().allocations()).isEqualTo(asked);
+            assertThat(Device.cpu().memory().allocations()).isEqualTo(allocations);
         }
     }
 }

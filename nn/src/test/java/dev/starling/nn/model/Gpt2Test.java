@@ -18,7 +18,7 @@ class Gpt2Test {
     private static final Loss NEXT = Loss.crossEntropyOfLast();
 
     @Test
-    void theSmallOneHasAsManyParametersAsThePublished() {
+    void hasAsManyParametersAsThePublishedSmallModel() {
         try (Gpt2 model = Gpt2.small(50_257, Generator.seeded(1))) {
             long count = model.parameters().values().stream().mapToLong(p -> p.shape().count()).sum();
             assertThat(count).isEqualTo(124_439_808);
@@ -26,7 +26,7 @@ class Gpt2Test {
     }
 
     @Test
-    void aTokenDependsOnThoseBeforeItAlone() {
+    void computesEachTokenFromEarlierTokensOnly() {
         try (Scope scope = Scope.open(); Gpt2 model = tiny()) {
             Tensor text = Tensor.of(new long[] {1, 2, 3, 4, 5, 6}, 1, 6);
             Tensor other = Tensor.of(new long[] {1, 2, 3, 4, 7, 8}, 1, 6);
@@ -49,7 +49,8 @@ class Gpt2Test {
             Tensor text = all.narrow(1, 0, 8).contiguous();
             Tensor next = all.narrow(1, 1, 8).contiguous();
             TrainingStep step = new TrainingStep(model, NEXT, adam, Generator.seeded(2));
-            assertThat(step.run(text, next)).as("a guess among all").isCloseTo(Math.log(VOCABULARY), within(0.2));
+            assertThat(step.run(text, next)).as("an untrained model guesses").isCloseTo(Math.log(VOCABULARY),
+                    within(0.2));
             for (int i = 0; i < 60; i++) {
                 step.run(text, next);
             }
@@ -58,7 +59,7 @@ class Gpt2Test {
     }
 
     @Test
-    void aTextThatIsTooLongIsRefused() {
+    void refusesATextThatIsTooLong() {
         try (Scope scope = Scope.open(); Gpt2 model = tiny()) {
             Tensor text = Tensor.of(new long[9], 1, 9);
             assertThatThrownBy(() -> model.forward(text)).isInstanceOf(TensorException.class)

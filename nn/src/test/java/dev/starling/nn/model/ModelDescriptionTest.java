@@ -20,7 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class ModelDescriptionTest {
-    private static boolean ran;
+    private static boolean initialised;
 
     /** Perceptrons with a hidden layer. */
     public static final class Perceptrons implements ModelFactory {
@@ -31,16 +31,16 @@ class ModelDescriptionTest {
         }
     }
 
-    /** A class that a hostile file may name. */
-    public static final class Innocent {
+    /** A class that is not a factory and that a hostile file may name. */
+    public static final class NotAFactory {
         static {
-            ran = true;
+            initialised = true;
         }
     }
 
-    /** Cannot be made from outside. */
-    public static final class Closed implements ModelFactory {
-        private Closed() { }
+    /** A factory that cannot be instantiated from outside. */
+    public static final class PrivateFactory implements ModelFactory {
+        private PrivateFactory() { }
 
         @Override
         public Layer create(Map<String, String> settings, Generator generator) {
@@ -49,7 +49,7 @@ class ModelDescriptionTest {
     }
 
     @Test
-    void aModelComesBackFromBytes() {
+    void restoresAModelFromBytes() {
         ModelDescription description = ModelDescription.of(Perceptrons.class, Map.of("hidden", "5", "note", "a=b"));
         assertThat(ModelDescription.of(description.metadata())).isEqualTo(description);
         Map<String, String> texts = new HashMap<>(description.metadata());
@@ -64,18 +64,18 @@ class ModelDescriptionTest {
 
     @ParameterizedTest
     @CsvSource({"dev.starling.Absent, there is no class", "java.lang.Runtime, must be public and implement",
-        "dev.starling.nn.model.ModelDescriptionTest$Innocent, must be public and implement",
-        "dev.starling.nn.model.ModelDescriptionTest$Closed, cannot be made",
-        "dev.starling.nn.model.ModelDescriptionTest$Perceptrons, refuses the settings {}",
+        "dev.starling.nn.model.ModelDescriptionTest$NotAFactory, must be public and implement",
+        "dev.starling.nn.model.ModelDescriptionTest$PrivateFactory, cannot be instantiated",
+        "dev.starling.nn.model.ModelDescriptionTest$Perceptrons, rejects the settings {}",
         "'', there is no class", "'[I', must be public"})
-    void whatIsNoFactoryIsRefused(String factory, String message) {
+    void refusesAClassThatIsNotAFactory(String factory, String message) {
         assertThatThrownBy(() -> new ModelDescription(factory, Map.of()).build(Generator.seeded(1)))
                 .isInstanceOf(TensorException.class).hasMessageContaining(message);
-        assertThat(ran).isFalse();
+        assertThat(initialised).isFalse();
     }
 
     @Test
-    void weightsOfAnotherModelAreRefused() {
+    void refusesWeightsOfAnotherModel() {
         try (Layer model = ModelDescription.of(Perceptrons.class, Map.of("hidden", "5")).build(Generator.seeded(1))) {
             Map<String, String> other = ModelDescription.of(Perceptrons.class, Map.of("hidden", "6")).metadata();
             SafeTensors file = SafeTensors.of(SafeTensors.bytes(model.state(), other));

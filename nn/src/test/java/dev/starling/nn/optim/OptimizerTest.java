@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Optimisers against their papers' formulas, one number at a time in double precision. */
+/** Compares optimisers with the formulas of their papers, one number at a time in double precision. */
 class OptimizerTest {
     private static final int STEPS = 20;
     private static final int SIZE = 37;
@@ -39,7 +39,7 @@ class OptimizerTest {
         scope.close();
     }
 
-    /** A weight and a bias of one element fewer. */
+    /** A weight, and a bias with one element fewer. */
     private static final class Pair implements Layer {
         private final Parameter weight = Parameter.of(Generator.seeded(1).normal(SIZE));
         private final Parameter bias = Parameter.of(Generator.seeded(2).normal(SIZE - 1));
@@ -57,7 +57,7 @@ class OptimizerTest {
     }
 
     private interface Rule {
-        /** Returns the new value of a number; state is the number's own. */
+        /** Returns the new value of a number. The state belongs to this number. */
         double next(double p, double g, double[] state, int step);
     }
 
@@ -89,13 +89,13 @@ class OptimizerTest {
     }
 
     @Test
-    void sgd() {
+    void followsTheFormulaOfSgd() {
         Pair pair = new Pair();
         assertFollows(pair, Sgd.over(pair).rate(0.1).build(), (p, g, s, t) -> p - 0.1 * g, (p, g, s, t) -> p - 0.1 * g);
     }
 
     @Test
-    void sgdWithMomentumAndDecayOfWeightsOnly() {
+    void appliesMomentumAndDecaysOnlyWeights() {
         Pair pair = new Pair();
         Rule plain = (p, g, s, t) -> p - 0.1 * (s[0] = 0.9 * s[0] + g);
         assertFollows(pair, Sgd.over(pair).rate(0.1).momentum(0.9).weightDecay(0.01)
@@ -104,7 +104,7 @@ class OptimizerTest {
     }
 
     @Test
-    void sgdOfNesterov() {
+    void followsTheFormulaOfNesterovMomentum() {
         Pair pair = new Pair();
         Rule rule = (p, g, s, t) -> {
             s[0] = 0.8 * s[0] + g;
@@ -125,7 +125,7 @@ class OptimizerTest {
     }
 
     @Test
-    void adamOfItsPaper() {
+    void followsTheFormulaOfAdam() {
         Pair pair = new Pair();
         Rule rule = adam(0.01, 0.8, 0.95, 1e-6, 0.1, 0);
         assertFollows(pair, Adam.over(pair).rate(0.01).betas(0.8, 0.95).epsilon(1e-6).weightDecay(0.1).build(), rule,
@@ -133,14 +133,14 @@ class OptimizerTest {
     }
 
     @Test
-    void adamWOfItsPaper() {
+    void followsTheFormulaOfAdamW() {
         Pair pair = new Pair();
         assertFollows(pair, AdamW.over(pair).rate(0.02).weightDecay(0.1).withoutDecay("bias"::equals).build(),
                 adam(0.02, 0.9, 0.999, 1e-8, 0, 0.1), adam(0.02, 0.9, 0.999, 1e-8, 0, 0));
     }
 
     @Test
-    void clippingScalesAllGradientsTogether() {
+    void scalesAllGradientsByOneFactorWhenClipping() {
         Pair pair = new Pair();
         ClipByNorm sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), 2);
         double[] before = pair.weight.value().toDoubles();
@@ -153,10 +153,10 @@ class OptimizerTest {
         assertThat(sgd.norm()).isCloseTo(norm, within(1e-4));
         assertThat(pair.weight.value().toDoubles()[5]).isCloseTo(before[5] - 0.1 - 6 / norm, within(1e-6));
         assertThat(pair.bias.value().toDoubles()[5]).isCloseTo(biasBefore[5] - 8 / norm, within(1e-6));
-        float[] kept = pair.weight.value().toFloats();
+        float[] unchanged = pair.weight.value().toFloats();
         assertThatThrownBy(() -> sgd.step(Tensor.full(DType.F32, Double.NaN, SIZE), (Tensor) null))
                 .isInstanceOf(TensorException.class).hasMessageContaining("NaN");
-        assertThat(pair.weight.value().toFloats()).isEqualTo(kept);
+        assertThat(pair.weight.value().toFloats()).isEqualTo(unchanged);
         assertThat(sgd.steps()).isEqualTo(2);
     }
 
@@ -177,7 +177,22 @@ class OptimizerTest {
     }
 
     @Test
-    void aGuardThatIsNotFiniteKeepsEverythingButTheCount() {
+    void ignoresChangesOfABuilderAfterBuild() {
+        Pair pair = new Pair();
+        Adam.Builder adam = Adam.over(pair).rate(0.01).betas(0.8, 0.95).epsilon(1e-6).weightDecay(0.1);
+        Optimizer built = adam.build();
+        adam.rate(1).betas(0.1, 0.1).epsilon(1).weightDecay(1).only(path -> false).withoutDecay(path -> true);
+        Rule rule = adam(0.01, 0.8, 0.95, 1e-6, 0.1, 0);
+        assertFollows(pair, built, rule, rule);
+        Pair other = new Pair();
+        Sgd.Builder sgd = Sgd.over(other).rate(0.1);
+        built = sgd.build();
+        sgd.rate(1).momentum(0.9).nesterov().weightDecay(1).only(path -> false).withoutDecay(path -> true);
+        assertFollows(other, built, (p, g, s, t) -> p - 0.1 * g, (p, g, s, t) -> p - 0.1 * g);
+    }
+
+    @Test
+    void changesOnlyTheCountIfTheGuardIsNotFinite() {
         Pair pair = new Pair();
         try (Adam plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
             Tensor[] gradients = {Tensor.ones(SIZE), Tensor.ones(SIZE - 1).to(DType.F32)};
@@ -199,7 +214,7 @@ class OptimizerTest {
     }
 
     @Test
-    void refusesWhatDoesNotFitBeforeAnythingChanges() {
+    void refusesGradientsThatDoNotMatchAndChangesNothing() {
         Pair pair = new Pair();
         Sgd sgd = Sgd.over(pair).build();
         float[] before = pair.weight.value().toFloats();
@@ -211,7 +226,7 @@ class OptimizerTest {
     }
 
     @Test
-    void schedulesHaveTheirShapes() {
+    void followsTheShapesOfSchedules() {
         Schedule cosine = Schedule.cosine(1, 0.2, 100);
         assertThat(cosine.rate(0)).isEqualTo(1);
         assertThat(cosine.rate(50)).isCloseTo(0.6, within(1e-12));

@@ -48,7 +48,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The step without a program is the oracle of the one with it: all weights, state and losses are the same bits. */
+/**
+ * Compares captured steps with steps that are not captured: all weights, state and losses must be equal bit for bit.
+ */
 @Timeout(120)
 class CapturedStepTest {
     private static final int CLASSES = 5;
@@ -78,7 +80,7 @@ class CapturedStepTest {
                 .build(g), Linear.of(6, CLASSES, g));
     }
 
-    /** What a run ends with. */
+    /** The state at the end of a run. */
     private record Run(List<Double> losses, Map<String, Parameter> state, Optimizer optimizer, Generator generator) { }
 
     private static Run train(boolean captured, Precision precision, Supplier<Layer> models,
@@ -95,7 +97,7 @@ class CapturedStepTest {
             }
             for (int i = 0; i < steps; i++) {
                 try (Scope scope = Scope.open()) {
-                    // Now and then a smaller batch, as at the end of an epoch.
+                    // Some batches are smaller, as at the end of an epoch.
                     long[] dims = shape.clone();
                     dims[0] = i % 9 == 8 ? shape[0] - 1 : shape[0];
                     losses.add(step.run(data.normal(dims), data.integers(0, CLASSES, dims[0])));
@@ -128,30 +130,30 @@ class CapturedStepTest {
     }
 
     @Test
-    void anMlpWithMomentum() {
+    void trainsAnMlpWithMomentum() {
         compare(CapturedStepTest::mlp, m -> Sgd.over(m).rate(Schedule.decay(0.1, 7, 0.5)).momentum(0.9).build(), 7, 12);
     }
 
     @Test
-    void aCnnWithDropoutAndRunningStatistics() {
+    void trainsACnnWithDropoutAndRunningStatistics() {
         compare(CapturedStepTest::cnn, m -> Adam.over(m).rate(Schedule.cosine(0.01, 0.001, 50)).build(), 6, 3, 8, 8);
     }
 
     @Test
-    void anAttentionBlockWithClippedGradients() {
+    void trainsAnAttentionBlockWithClippedGradients() {
         compare(CapturedStepTest::transformer, m -> ClipByNorm.of(AdamW.over(m)
                 .rate(Schedule.constant(0.01).warmUp(10)).build(), 0.5), 4, 6, 16);
     }
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
-    void aRecurrentNetwork(DType type) {
+    void trainsARecurrentNetwork(DType type) {
         compare(Precision.of(type), CapturedStepTest::recurrent, m -> ClipByNorm.of(Adam.over(m).rate(0.01).build(),
                 1), 5, 7, 4);
     }
 
     @Test
-    void mixedPrecision() {
+    void trainsInMixedPrecision() {
         for (Precision precision : new Precision[] {Precision.of(DType.BF16),
             Precision.of(DType.F16)}) {
             compare(precision, CapturedStepTest::cnn, m -> Adam.over(m).rate(0.01).build(), 6, 3, 8, 8);
@@ -159,7 +161,7 @@ class CapturedStepTest {
     }
 
     @Test
-    void replayedStepsNeitherGrowNorAllocateOffTheHeap() {
+    void replaysStepsInConstantMemory() {
         Layer model = cnn();
         Generator data = Generator.seeded(6);
         try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
@@ -171,17 +173,17 @@ class CapturedStepTest {
                 step.run(x, target);
             }
             long live = Device.cpu().memory().live();
-            long asked = Device.cpu().memory().allocations();
+            long allocations = Device.cpu().memory().allocations();
             for (int i = 0; i < 20; i++) {
                 step.run(x, target);
             }
             assertThat(Device.cpu().memory().live()).isEqualTo(live);
-            assertThat(Device.cpu().memory().allocations()).isEqualTo(asked);
+            assertThat(Device.cpu().memory().allocations()).isEqualTo(allocations);
         }
     }
 
     @Test
-    void aLossThatIsNotFiniteLeavesTheWeights() {
+    void leavesTheWeightsUnchangedIfTheLossIsNotFinite() {
         Layer model = Sequential.of(Linear.of(12, CLASSES, Generator.seeded(1)));
         Generator data = Generator.seeded(6);
         try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
@@ -207,7 +209,7 @@ class CapturedStepTest {
     }
 
     @Test
-    void replacedParametersAreCapturedAnew() {
+    void capturesAgainAfterParametersWereReplaced() {
         Layer model = mlp();
         Generator data = Generator.seeded(6);
         BatchNorm outside = BatchNorm.of(12);
@@ -227,9 +229,9 @@ class CapturedStepTest {
     }
 
     @Test
-    void whatReadsElementsIsRefusedWithTheReason() {
+    void refusesAModelThatReadsElementsAndGivesTheReason() {
         Layer model = mlp();
-        Layer reads = new Layer() {
+        Layer reading = new Layer() {
             @Override
             public Tensor forward(Tensor x) {
                 return model.forward(x.mul(1 / x.abs().sum().item()));
@@ -240,8 +242,8 @@ class CapturedStepTest {
                 visitor.layer("model", model);
             }
         };
-        try (Optimizer optimizer = Sgd.over(reads).build(); Scope scope = Scope.open();
-                TrainingStep step = new TrainingStep(reads, Loss.crossEntropy(), optimizer, Generator.seeded(5))
+        try (Optimizer optimizer = Sgd.over(reading).build(); Scope scope = Scope.open();
+                TrainingStep step = new TrainingStep(reading, Loss.crossEntropy(), optimizer, Generator.seeded(5))
                         .captured()) {
             Tensor x = Generator.seeded(6).normal(6, 12);
             Tensor target = Generator.seeded(6).integers(0, CLASSES, 6);
@@ -251,18 +253,18 @@ class CapturedStepTest {
         }
     }
 
-    /** Notes what a strategy is shown, and changes gradients as one that averages would. */
-    private static final class Notes extends SingleProcess {
-        private final List<String> seen = new ArrayList<>();
+    /** Records the calls of a strategy, and changes gradients as a strategy that averages them would. */
+    private static final class RecordingStrategy extends SingleProcess {
+        private final List<String> calls = new ArrayList<>();
 
         @Override
         public void beforeForward(Tensor input) {
-            seen.add("forward");
+            calls.add("forward");
         }
 
         @Override
         public void gradient(int index, Tensor gradient) {
-            seen.add(index + " " + gradient.square().sum().item());
+            calls.add(index + " " + gradient.square().sum().item());
         }
 
         @Override
@@ -270,7 +272,7 @@ class CapturedStepTest {
             for (int i = 0; i < gradients.length; i++) {
                 gradients[i] = gradients[i].mul(0.5);
             }
-            seen.add("step");
+            calls.add("step");
             return true;
         }
 
@@ -286,14 +288,14 @@ class CapturedStepTest {
     }
 
     @Test
-    void strategiesSeeTheSameGradientsInTheSameOrder() {
-        List<List<String>> seen = new ArrayList<>();
+    void callsStrategiesWithTheSameGradientsInTheSameOrder() {
+        List<List<String>> calls = new ArrayList<>();
         for (boolean captured : new boolean[] {false, true}) {
             Layer model = cnn();
-            Notes notes = new Notes();
+            RecordingStrategy strategy = new RecordingStrategy();
             try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
                     TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5),
-                            notes)) {
+                            strategy)) {
                 if (captured) {
                     step.captured();
                 }
@@ -302,14 +304,14 @@ class CapturedStepTest {
                     step.run(data.normal(6, 3, 8, 8), data.integers(0, CLASSES, 6));
                 }
             }
-            seen.add(notes.seen);
+            calls.add(strategy.calls);
         }
-        assertThat(seen.get(1)).isEqualTo(seen.get(0));
+        assertThat(calls.get(1)).isEqualTo(calls.get(0));
     }
 
-    /** Epochs end with a smaller batch; random numbers have a stream of their own in every step. */
+    /** Epochs end with a smaller batch, and each step has a random stream of its own. */
     @Test
-    void aTrainersRunIsTheSame() {
+    void trainsTheSameInATrainer() {
         List<Object> results = new ArrayList<>();
         for (boolean captured : new boolean[] {false, true}) {
             Layer model = cnn();

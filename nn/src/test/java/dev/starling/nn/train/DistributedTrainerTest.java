@@ -33,7 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the trainer makes of a strategy, with {@link Crew}s. */
+/** The trainer with strategies of several ranks, run by {@link TrainingThreads}. */
 @Timeout(120)
 class DistributedTrainerTest {
     private static final int EXAMPLES = 330;
@@ -64,7 +64,7 @@ class DistributedTrainerTest {
     private record Outcome(Map<String, float[]> tensors, History history) { }
 
     private static Outcome train(DistributionStrategy strategy, int batch, double dropout,
-            Consumer<Trainer.Builder> more) {
+            Consumer<Trainer.Builder> options) {
         Generator g = Generator.seeded(strategy.rank() + 5);
         try (Sequential net = Sequential.of(Linear.of(4, 16, g), new Relu(), new Dropout(dropout),
                 Linear.of(16, 4, g));
@@ -73,7 +73,7 @@ class DistributedTrainerTest {
                 DataLoader test = DataLoader.of(new Points(100)).batchSize(50).build(); strategy) {
             Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).heldOut(test).epochs(EPOCHS)
                     .seed(9).metrics(Metric.accuracy()).strategy(strategy);
-            more.accept(builder);
+            options.accept(builder);
             History history = builder.build().run();
             Map<String, float[]> tensors = new LinkedHashMap<>();
             net.state().forEach((path, p) -> tensors.put(path, p.value().toFloats()));
@@ -82,15 +82,16 @@ class DistributedTrainerTest {
         }
     }
 
-    private static Outcome alone() {
+    private static Outcome single() {
         return train(new SingleProcess(), BATCH, 0, b -> { });
     }
 
-    private static List<Outcome> together(Crew crew, double dropout, Consumer<Trainer.Builder> more) throws Exception {
-        return crew.run(rank -> () -> train(crew.member(rank), BATCH, dropout, more));
+    private static List<Outcome> together(TrainingThreads threads, double dropout,
+            Consumer<Trainer.Builder> options) throws Exception {
+        return threads.run(rank -> () -> train(threads.member(rank), BATCH, dropout, options));
     }
 
-    private static void assertAlike(Outcome outcome, Outcome expected, float tolerance) {
+    private static void assertEqual(Outcome outcome, Outcome expected, float tolerance) {
         assertThat(outcome.tensors.keySet()).isEqualTo(expected.tensors.keySet());
         expected.tensors.forEach((path, t) -> assertThat(outcome.tensors.get(path)).as(path)
                 .containsExactly(t, within(tolerance)));
@@ -102,60 +103,63 @@ class DistributedTrainerTest {
         assertThat(scores.metric("accuracy")).isCloseTo(expected.metric("accuracy"), within(1e-9));
     }
 
-    // ---- equivalence ----
+    // ---- equal results ----
 
     @ParameterizedTest
     @ValueSource(strings = {"1", "1 1", "1 1 1", "1 1 1 1", "5 2 1", "0 3", "1 1 1 1 1 1 1 1 1 1 1 1"})
-    void ranksTakeTheStepsOfOneProcess(String weights) throws Exception {
-        Outcome alone = alone();
-        List<Outcome> all = together(new Crew(Arrays.stream(weights.split(" ")).mapToInt(Integer::parseInt).toArray()),
+    void computesTheStepsOfASingleProcess(String weights) throws Exception {
+        Outcome single = single();
+        int[] units = Arrays.stream(weights.split(" ")).mapToInt(Integer::parseInt).toArray();
+        List<Outcome> all = together(new TrainingThreads(units),
                 0, b -> { });
-        assertAlike(all.getFirst(), alone, 2e-5f);
+        assertEqual(all.getFirst(), single, 2e-5f);
         for (Outcome each : all) {
-            assertAlike(each, all.getFirst(), 0);
+            assertEqual(each, all.getFirst(), 0);
             assertThat(each.history.epochs()).hasSize(EPOCHS);
             assertThat(each.history.last().step()).isEqualTo(STEPS);
             for (int e = 0; e < EPOCHS; e++) {
-                assertSameScores(each.history.epochs().get(e).training(), alone.history.epochs().get(e).training());
-                assertSameScores(each.history.epochs().get(e).heldOut(), alone.history.epochs().get(e).heldOut());
+                List<EpochReport> expected = single.history.epochs();
+                assertSameScores(each.history.epochs().get(e).training(), expected.get(e).training());
+                assertSameScores(each.history.epochs().get(e).heldOut(), expected.get(e).heldOut());
             }
         }
-        assertThat(alone.history.last().heldOut().metric("accuracy")).isGreaterThan(0.85);
+        assertThat(single.history.last().heldOut().metric("accuracy")).isGreaterThan(0.85);
     }
 
     @Test
-    void accumulatedBatchesAreALargeBatch() throws Exception {
-        Outcome large = alone();
+    void accumulatesBatchesToTheStepOfALargeBatch() throws Exception {
+        Outcome large = single();
         Outcome accumulated = train(new SingleProcess(), BATCH / 4, 0, b -> b.accumulate(4));
         assertThat(accumulated.history.last().step()).isEqualTo(STEPS);
-        assertAlike(accumulated, large, 2e-5f);
+        assertEqual(accumulated, large, 2e-5f);
         assertSameScores(accumulated.history.last().training(), large.history.last().training());
-        Crew crew = new Crew(2, 1);
-        List<Outcome> both = crew.run(rank -> () -> train(crew.member(rank), BATCH / 4, 0, b -> b.accumulate(4)));
-        assertAlike(both.get(0), large, 2e-5f);
-        assertAlike(both.get(1), both.get(0), 0);
+        TrainingThreads threads = new TrainingThreads(2, 1);
+        List<Outcome> both = threads.run(
+                rank -> () -> train(threads.member(rank), BATCH / 4, 0, b -> b.accumulate(4)));
+        assertEqual(both.get(0), large, 2e-5f);
+        assertEqual(both.get(1), both.get(0), 0);
     }
 
     @Test
-    void ranksWithoutRowsTakePartInTheStep() throws Exception {
-        Crew crew = new Crew(0, 1);
-        List<Crew.Member> members = List.of(crew.member(0), crew.member(1));
-        crew.run(rank -> () -> train(members.get(rank), BATCH, 0, b -> b.epochs(1)));
-        assertThat(members.get(0).seen).containsOnly(0).hasSize(11);
-        assertThat(members.get(1).seen).startsWith(32, 32).endsWith(10).hasSize(11);
+    void includesRanksWithoutRowsInTheStep() throws Exception {
+        TrainingThreads threads = new TrainingThreads(0, 1);
+        List<TrainingThreads.Member> members = List.of(threads.member(0), threads.member(1));
+        threads.run(rank -> () -> train(members.get(rank), BATCH, 0, b -> b.epochs(1)));
+        assertThat(members.get(0).batchSizes).containsOnly(0).hasSize(11);
+        assertThat(members.get(1).batchSizes).startsWith(32, 32).endsWith(10).hasSize(11);
     }
 
-    // ---- losing and taking up the state ----
+    // ---- losing and restoring the state ----
 
     @Test
-    void aRankThatMissedAStepTakesTheStateOfOneThatDidNot() throws Exception {
-        Outcome undisturbed = together(new Crew(1, 1), 0.2, b -> { }).getFirst();
-        // In the midst of an epoch, at its last step, at the very last.
+    void restoresARankThatMissedAStep() throws Exception {
+        Outcome undisturbed = together(new TrainingThreads(1, 1), 0.2, b -> { }).getFirst();
+        // In the middle of an epoch, at its last step, and at the last step of the run.
         for (long step : new long[] {0, 15, 10, STEPS - 1}) {
-            Crew crew = new Crew(1, 1);
-            crew.missedStep = step;
-            for (Outcome each : together(crew, 0.2, b -> { })) {
-                assertAlike(each, undisturbed, 0);
+            TrainingThreads threads = new TrainingThreads(1, 1);
+            threads.missedStep = step;
+            for (Outcome each : together(threads, 0.2, b -> { })) {
+                assertEqual(each, undisturbed, 0);
                 assertThat(each.history.epochs()).extracting(EpochReport::epoch).startsWith(0, 1, 2).hasSize(EPOCHS)
                         .doesNotHaveDuplicates();
                 assertThat(each.history.last().step()).isEqualTo(STEPS);
@@ -164,8 +168,8 @@ class DistributedTrainerTest {
     }
 
     @Test
-    void aCheckpointGoesOnWithAnotherNumberOfRanks(@TempDir Path directory) throws Exception {
-        Outcome alone = alone();
+    void resumesFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) throws Exception {
+        Outcome single = single();
         TrainingListener stop = new TrainingListener() {
             @Override
             public void stepEnded(Progress progress) {
@@ -174,22 +178,23 @@ class DistributedTrainerTest {
                 }
             }
         };
-        List<Outcome> first = together(new Crew(1, 1, 1), 0, b -> b.checkpoints(directory, 10).listeners(stop));
+        List<Outcome> first = together(new TrainingThreads(1, 1, 1), 0, b -> b.checkpoints(directory,
+                10).listeners(stop));
         assertThat(first.getFirst().history.epochs()).hasSize(3);
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(38);
-        List<Outcome> second = together(new Crew(1, 2), 0, b -> b.checkpoints(directory, 0).resume());
-        assertAlike(second.get(1), second.get(0), 0);
-        assertAlike(second.get(0), alone, 2e-5f);
-        // The fourth epoch was trained by three and then by two, and measured as a whole.
+        List<Outcome> second = together(new TrainingThreads(1, 2), 0, b -> b.checkpoints(directory, 0).resume());
+        assertEqual(second.get(1), second.get(0), 0);
+        assertEqual(second.get(0), single, 2e-5f);
+        // Three ranks and then two ranks trained the fourth epoch. Its report covers the whole epoch.
         EpochReport fourth = second.get(1).history.epochs().getFirst();
         assertThat(fourth.epoch()).isEqualTo(3);
-        assertSameScores(fourth.training(), alone.history.epochs().get(3).training());
+        assertSameScores(fourth.training(), single.history.epochs().get(3).training());
     }
 
     @Test
-    void oneWhoStopsStopsAll() throws Exception {
-        Crew crew = new Crew(1, 1, 1);
-        List<Outcome> all = crew.run(rank -> () -> train(crew.member(rank), BATCH, 0, b -> b.listeners(
+    void stopsAllRanksIfOneStops() throws Exception {
+        TrainingThreads threads = new TrainingThreads(1, 1, 1);
+        List<Outcome> all = threads.run(rank -> () -> train(threads.member(rank), BATCH, 0, b -> b.listeners(
                 new TrainingListener() {
                     @Override
                     public void stepEnded(Progress progress) {
@@ -200,22 +205,22 @@ class DistributedTrainerTest {
                 })));
         for (Outcome each : all) {
             assertThat(each.history.epochs()).hasSize(2);
-            assertAlike(each, all.getFirst(), 0);
+            assertEqual(each, all.getFirst(), 0);
         }
     }
 
     @Test
-    void aStrategyThatFailsEndsTheRunAndLeavesTheWeights() {
-        List<String> told = new ArrayList<>();
+    void endsTheRunAndKeepsTheWeightsIfAStrategyFails() {
+        List<String> events = new ArrayList<>();
         List<float[]> weights = new ArrayList<>();
         DistributionStrategy failing = new Failing(weights);
         assertThatThrownBy(() -> train(failing, BATCH, 0, b -> b.listeners(new TrainingListener() {
             @Override
             public void ended(Progress progress) {
-                told.add("ended at " + progress.step());
+                events.add("ended at " + progress.step());
             }
-        }))).isInstanceOf(IllegalStateException.class).hasMessage("rank 3 is gone");
-        assertThat(told).containsExactly("ended at 7");
+        }))).isInstanceOf(IllegalStateException.class).hasMessage("rank 3 was lost");
+        assertThat(events).containsExactly("ended at 7");
         assertThat(weights.get(1)).isEqualTo(weights.get(0));
         assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-loader"));
     }
@@ -237,7 +242,7 @@ class DistributedTrainerTest {
         @Override
         public boolean beforeStep(Tensor[] gradients) {
             if (state.step() == 7) {
-                throw new IllegalStateException("rank 3 is gone");
+                throw new IllegalStateException("rank 3 was lost");
             }
             return true;
         }
@@ -256,7 +261,7 @@ class DistributedTrainerTest {
     }
 
     @Test
-    void ranksWithShardsGoTheirOwnWay() {
+    void trainsRanksWithShardsIndependently() {
         List<Integer> sizes = new ArrayList<>();
         DistributionStrategy shard = new DistributionStrategy() {
             @Override
@@ -294,7 +299,7 @@ class DistributedTrainerTest {
 
             @Override
             public void sum(double[] values) {
-                throw new AssertionError("nobody waits for anybody");
+                throw new AssertionError("ranks with shards do not wait for each other");
             }
 
             @Override

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 
-/** Memory over a long run, in a process of its own: other tests would be measured, too. */
+/** Memory over a long run, measured in a process of its own so that other tests do not influence it. */
 @Tag("stress")
 class FlatMemoryTest {
     private static final int STEPS = 100_000;
@@ -25,11 +25,11 @@ class FlatMemoryTest {
     @Test
     @Timeout(value = 60, unit = TimeUnit.MINUTES)
     @EnabledOnOs(value = OS.LINUX, disabledReason = "resident memory is read from /proc")
-    void residentMemoryStaysWithinOnePerCent() throws IOException, InterruptedException {
+    void keepsResidentMemoryWithinOnePerCent() throws IOException, InterruptedException {
         List<Reading> readings = soak(STEPS);
         Reading warm = readings.getFirst();
         Reading last = readings.getLast();
-        assertThat(warm.step()).isEqualTo(MlpSoak.WARM);
+        assertThat(warm.step()).isEqualTo(MlpSoak.WARM_UP_STEPS);
         assertThat(last.step()).isEqualTo(STEPS);
         assertThat(last.residentKib()).isCloseTo(warm.residentKib(), within(warm.residentKib() / 100));
         assertThat(last.systemAllocations()).isEqualTo(warm.systemAllocations());

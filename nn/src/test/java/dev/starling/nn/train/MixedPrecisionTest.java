@@ -54,11 +54,11 @@ class MixedPrecisionTest {
         return new TrainingStep(model, loss, optimizer, Generator.seeded(1)).precision(Precision.of(type));
     }
 
-    // ---- learning ----
+    // ---- training ----
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
-    void aNetworkLearnsAsWellInEveryType(DType type) {
+    void trainsANetworkToTheSameAccuracyInEveryType(DType type) {
         try (Sequential net = network(1); Adam adam = Adam.over(net).rate(0.005).build();
                 DataLoader train = TrainerTest.loader(TrainerTest.bars(600, 1), 1);
                 DataLoader test = TrainerTest.loader(TrainerTest.bars(300, 2), 1)) {
@@ -72,7 +72,7 @@ class MixedPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void stepsStayNearThoseOfF32(DType type) {
+    void computesStepsCloseToThoseOfF32(DType type) {
         float[][] weights = new float[2][];
         double[] losses = new double[2];
         for (int i = 0; i < 2; i++) {
@@ -91,10 +91,12 @@ class MixedPrecisionTest {
         assertThat(weights[1]).isNotEqualTo(weights[0]).containsExactly(weights[0], within(1e-2f));
     }
 
-    /** The last stage of a network that halves its images: of a 3×3 kernel only the middle tap sees the one pixel. */
+    /**
+     * The last stage of a network that halves its images: only the middle tap of a 3×3 kernel covers the single pixel.
+     */
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void tapsThatSeeOnlyPaddingKeepTheirWeights(DType type) {
+    void keepsWeightsOfTapsThatCoverOnlyPadding(DType type) {
         try (Scope scope = Scope.open()) {
             Generator g = Generator.seeded(1);
             Sequential net = Sequential.of(Conv2d.of(16, 32, 3).stride(2).padding(1).build(g), new Relu(),
@@ -117,7 +119,7 @@ class MixedPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void capturedStepsAreTheSameBits(DType type) {
+    void computesTheSameBitsCaptured(DType type) {
         float[][] weights = new float[2][];
         for (int i = 0; i < 2; i++) {
             try (Scope scope = Scope.open(); Sequential net = network(2); Adam adam = Adam.over(net).build();
@@ -136,7 +138,7 @@ class MixedPrecisionTest {
     }
 
     @Test
-    void batchesOfOneStepAddUp() {
+    void accumulatesBatchesOfOneStep() {
         float[][] weights = new float[2][];
         for (int i = 0; i < 2; i++) {
             try (Sequential net = Sequential.of(new Flatten(), Linear.of(64, 3, Generator.seeded(1)));
@@ -154,19 +156,19 @@ class MixedPrecisionTest {
 
     // ---- the scale of the loss ----
 
-    /** The gradient of this loss is {@code slope} for each element of the result. */
+    /** A loss whose gradient is {@code slope} for each element of the result. */
     private static Loss slope(double slope) {
         return (result, target) -> result.sum().mul(slope);
     }
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void anOverflowIsSkippedAndHalvesTheScale(boolean clipped) {
+    void skipsAnOverflowAndHalvesTheScale(boolean clipped) {
         try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
                 Optimizer adam = clipped ? ClipByNorm.of(Adam.over(line).build(), 1) : Adam.over(line).build();
                 TrainingStep step = step(DType.F16, line, slope(3), adam)) {
             float[] before = line.weight().value().toFloats();
-            // 3·65536 is beyond f16's 65504, and so is half of it; a quarter is not.
+            // 3·65536 exceeds f16's maximum of 65504, and so does half of it; a quarter does not.
             for (int i = 1; i <= 2; i++) {
                 assertThat(step.run(Tensor.ones(1, 2), Tensor.zeros(1, 1))).isFinite();
                 assertThat(step.lossScale()).isEqualTo(65536 >> i);
@@ -183,9 +185,9 @@ class MixedPrecisionTest {
     }
 
     @Test
-    void aGradientTooSmallForF16Arrives() {
+    void keepsAGradientThatIsTooSmallForF16() {
         double slope = 1e-8;
-        assertThat(Tensor.scalar(slope).to(DType.F16).item()).as("alone it is 0").isZero();
+        assertThat(Tensor.scalar(slope).to(DType.F16).item()).as("without a scale it is 0").isZero();
         try (Scope scope = Scope.open(); Linear line = Linear.of(1, 1, Generator.seeded(1));
                 Sgd sgd = Sgd.over(line).rate(1e6).build();
                 TrainingStep step = step(DType.F16, line, slope(slope), sgd)) {
@@ -196,37 +198,37 @@ class MixedPrecisionTest {
     }
 
     @Test
-    void theScaleDoublesAfterTwoThousandGoodSteps() {
+    void doublesTheScaleAfterTwoThousandFiniteSteps() {
         LossScale scale = new LossScale();
         for (int i = 0; i < 1999; i++) {
-            scale.stepped(true);
+            scale.adjust(true);
         }
         assertThat(scale.scale()).isEqualTo(65536);
         Map<String, String> notes = new HashMap<>();
         scale.save(notes);
         LossScale resumed = new LossScale();
         resumed.restore(notes);
-        resumed.stepped(true);
+        resumed.adjust(true);
         assertThat(resumed.scale()).isEqualTo(2 * 65536);
-        resumed.stepped(false);
+        resumed.adjust(false);
         assertThat(resumed.scale()).isEqualTo(65536);
         resumed.restore(Map.of());
         assertThat(resumed.skipped()).isZero();
     }
 
     @Test
-    void gradientsThatNoScaleMakesFiniteEndTheRun() {
+    void endsTheRunIfNoScaleMakesGradientsFinite() {
         LossScale scale = new LossScale();
         assertThatThrownBy(() -> {
             for (int i = 0; i < 100; i++) {
-                scale.stepped(false);
+                scale.adjust(false);
             }
         }).isInstanceOf(TensorException.class).hasMessageContaining("loss scale");
     }
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void aLossThatIsNotFiniteStillThrows(DType type) {
+    void throwsIfTheLossIsNotFinite(DType type) {
         try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
                 Adam adam = Adam.over(line).build();
                 TrainingStep step = step(type, line, Loss.meanSquared(), adam)) {
@@ -240,7 +242,7 @@ class MixedPrecisionTest {
     }
 
     @Test
-    void stepsThatOthersTakeCannotBeLeftOut() {
+    void refusesF16IfStepsArePerformedElsewhere() {
         try (Linear line = Linear.of(2, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).build()) {
             TrainingStep step = new TrainingStep(line, Loss.meanSquared(), sgd, Generator.seeded(1),
                     new SingleProcess() {
@@ -262,7 +264,7 @@ class MixedPrecisionTest {
     private static Outcome run(DType type, Path directory, boolean resume, long stopAfter) {
         try (Sequential net = network(resume ? 99 : 5); Adam adam = Adam.over(net).rate(0.01).build();
                 DataLoader data = TrainerTest.loader(TrainerTest.bars(200, 1), 1)) {
-            Trainer.Builder builder = Trainer.of(net, slopes(), adam).data(data).epochs(3).seed(11)
+            Trainer.Builder builder = Trainer.of(net, steepLoss(), adam).data(data).epochs(3).seed(11)
                     .precision(Precision.of(type)).listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
@@ -285,14 +287,14 @@ class MixedPrecisionTest {
         }
     }
 
-    /** A loss steep enough to overflow f16 at first. */
-    private static Loss slopes() {
+    /** A loss with gradients large enough to overflow f16 at first. */
+    private static Loss steepLoss() {
         return (result, target) -> Loss.crossEntropy().of(result, target).mul(100);
     }
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void aRunThatWasStoppedGoesOnBitForBit(DType type, @TempDir Path directory) {
+    void resumesAStoppedRunBitForBit(DType type, @TempDir Path directory) {
         Outcome whole = run(type, null, false, -1);
         run(type, directory, false, 9);
         Outcome resumed = run(type, directory, true, -1);
@@ -303,20 +305,20 @@ class MixedPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void aRunInF32TakesOverTheWeights(DType type, @TempDir Path directory) {
+    void loadsTheWeightsIntoARunInF32(DType type, @TempDir Path directory) {
         Outcome trained = run(type, directory, false, -1);
-        // All epochs are done: what it has is what the checkpoint holds.
+        // All epochs are done, so its weights are those of the checkpoint.
         Outcome loaded = run(DType.F32, directory, true, -1);
         trained.weights.forEach((path, w) -> assertThat(loaded.weights.get(path)).as(path).isEqualTo(w));
     }
 
     // ---- memory ----
 
-    private static final int WARM = 400;
-    private static final int MEASURED = 100;
+    private static final int WARM_UP_STEPS = 400;
+    private static final int MEASURED_STEPS = 100;
     private static final int READINGS = 10;
 
-    /** Returns how many bytes a step allocates on the heap for each operation, with one thread at work. */
+    /** Returns the bytes that a step allocates on the heap per operation, using one thread. */
     private static double heapBytesPerOperation(DType type) {
         return Threads.with(1, () -> {
             try (Scope scope = Scope.open();
@@ -325,37 +327,38 @@ class MixedPrecisionTest {
                     TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
                 Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
                 Tensor y = Generator.seeded(2).integers(0, 3, 16);
-                for (int i = 0; i < WARM; i++) {
+                for (int i = 0; i < WARM_UP_STEPS; i++) {
                     step.run(x, y);
                 }
                 var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
-                long asked = Device.cpu().memory().allocations();
+                long allocations = Device.cpu().memory().allocations();
                 long live = Device.cpu().memory().live();
                 long bytes = Long.MAX_VALUE;
-                // The least of some readings: until all is compiled, the compiler's probes and boxes count too.
+                // The minimum of several readings: until all code is compiled, interpreter and compiler allocate
+                // objects, too.
                 for (int reading = 0; reading < READINGS; reading++) {
                     long before = threads.getCurrentThreadAllocatedBytes();
-                    for (int i = 0; i < MEASURED; i++) {
+                    for (int i = 0; i < MEASURED_STEPS; i++) {
                         step.run(x, y);
                     }
                     bytes = Math.min(bytes, threads.getCurrentThreadAllocatedBytes() - before);
                 }
-                assertThat(Device.cpu().memory().allocations()).isEqualTo(asked);
+                assertThat(Device.cpu().memory().allocations()).isEqualTo(allocations);
                 assertThat(Device.cpu().memory().live()).isLessThanOrEqualTo(live);
                 AtomicLong operations = new AtomicLong();
                 Recorder.with((op, in, out) -> operations.incrementAndGet(), () -> step.run(x, y));
-                return (double) bytes / MEASURED / operations.get();
+                return (double) bytes / MEASURED_STEPS / operations.get();
             }
         });
     }
 
     /**
-     * There are more operations in bf16, casts; each costs its few small objects, and nothing comes to them: values are
-     * 32 KiB and more. How small differs from one compilation to the next.
+     * Mixed precision has more operations, for casts. Each operation allocates a few small objects, whose size depends
+     * on the compilation; tensors are not on the heap and would be 32 KiB and more.
      */
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
-    void aSteadyStepAsksForNoMemory(DType type) {
+    void allocatesNoMemoryForTensorsInASteadyStep(DType type) {
         assertThat(heapBytesPerOperation(type)).isLessThan(4096);
     }
 }

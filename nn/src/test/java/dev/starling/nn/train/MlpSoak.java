@@ -24,14 +24,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Trains a perceptron 784-1024-1024-10 with the loader and the trainer, batches of 4, and tells what memory it takes
- * after step 1,000, after every tenth part of the run, and at its end. Linux only.
+ * Trains a perceptron 784-1024-1024-10 with the loader and the trainer in batches of 4, and prints its memory use after
+ * step 1,000, after every tenth of the run, and at its end. Linux only.
  *
- * <p>The argument is the number of steps. The heap should be of one size and touched at start ({@code -Xms256m -Xmx256m
- * -XX:+AlwaysPreTouch}), so that resident memory tells of what is outside it.
+ * <p>The argument is the number of steps. The heap should have a fixed size and be touched at start ({@code -Xms256m
+ * -Xmx256m -XX:+AlwaysPreTouch}), so that changes of the resident memory are changes of the memory outside the heap.
  */
 final class MlpSoak implements TrainingListener {
-    static final int WARM = 1_000;
+    static final int WARM_UP_STEPS = 1_000;
     private static final int BATCH = 4;
     private static final int PIXELS = 784;
     private static final int QUIET_MS = 6_000;
@@ -44,10 +44,10 @@ final class MlpSoak implements TrainingListener {
     /**
      * A reading.
      *
-     * @param step after which it was taken
+     * @param step step after which it was made
      * @param residentKib resident memory of the process, after a garbage collection
-     * @param heapBytesPerStep what all threads together allocated on the heap per step since the last reading
-     * @param systemAllocations how often off-heap memory was asked of the system since the start
+     * @param heapBytesPerStep bytes that all threads together allocated on the heap per step since the last reading
+     * @param systemAllocations number of allocations of off-heap memory from the system since the start
      */
     record Reading(long step, long residentKib, long heapBytesPerStep, long systemAllocations) {
         private static final String FORMAT = "step %d: resident %d KiB, heap %d bytes per step, %d system allocations";
@@ -72,13 +72,13 @@ final class MlpSoak implements TrainingListener {
         int steps = Integer.parseInt(arguments[0]);
         Sequential model = Networks.mlp(Generator.seeded(1), PIXELS, 1024, 1024, 10);
         try (Sgd sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
-                DataLoader noise = DataLoader.of(noise(WARM * BATCH)).batchSize(BATCH).workers(1).build()) {
-            Trainer.of(model, Loss.crossEntropy(), sgd).data(noise).epochs(Math.ceilDiv(steps, WARM))
+                DataLoader noise = DataLoader.of(noise(WARM_UP_STEPS * BATCH)).batchSize(BATCH).workers(1).build()) {
+            Trainer.of(model, Loss.crossEntropy(), sgd).data(noise).epochs(Math.ceilDiv(steps, WARM_UP_STEPS))
                     .metrics(Metric.accuracy()).listeners(new MlpSoak(steps)).build().run();
         }
     }
 
-    /** Labels are noise, too, and new in every epoch: nothing can be learned by heart, gradients never vanish. */
+    /** Noise whose labels are noise, too, and new in every epoch: it cannot be memorised, so gradients never vanish. */
     private static Dataset noise(int size) {
         return new Dataset() {
             @Override
@@ -107,7 +107,7 @@ final class MlpSoak implements TrainingListener {
 
     @Override
     public void stepEnded(Progress progress) {
-        if (progress.step() == WARM || progress.step() % (steps / 10) == 0 || progress.step() == steps) {
+        if (progress.step() == WARM_UP_STEPS || progress.step() % (steps / 10) == 0 || progress.step() == steps) {
             System.out.println(read(progress.step()));
         }
         if (progress.step() == steps) {
@@ -126,7 +126,7 @@ final class MlpSoak implements TrainingListener {
         return reading;
     }
 
-    /** Waits until the JVM has compiled nothing for so long that its compiler has given its working memory back. */
+    /** Waits until the JVM has not compiled code for so long that its compiler has freed its working memory. */
     private static void awaitCompiler() {
         CompilationMXBean compiler = ManagementFactory.getCompilationMXBean();
         long before;

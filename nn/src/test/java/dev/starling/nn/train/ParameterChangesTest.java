@@ -41,7 +41,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Parameters that are replaced, frozen or unfrozen between steps, and gradients that must not enter a weight. */
+/** Parameters that are replaced, frozen or unfrozen between steps, and gradients that must not change a weight. */
 @Timeout(60)
 class ParameterChangesTest {
     private static final int FROZEN = 3;
@@ -62,11 +62,11 @@ class ParameterChangesTest {
         return Sequential.of(Linear.of(6, 9, g), new Relu(), Linear.of(9, 3, g));
     }
 
-    /** All bits of a model and its optimiser after a run, with a change before each step. */
-    private static Map<String, double[]> train(Function<Layer, Optimizer> how, boolean captured, DType precision,
+    /** Returns all bits of a model and its optimiser after a run in which {@code changes} are made before each step. */
+    private static Map<String, double[]> train(Function<Layer, Optimizer> optimizers, boolean captured, DType precision,
             int steps, Function<Sequential, Consumer<Integer>> changes) {
         Map<String, double[]> bits = new LinkedHashMap<>();
-        try (Scope run = Scope.open("run"); Sequential net = mlp(); Optimizer optimizer = how.apply(net);
+        try (Scope run = Scope.open("run"); Sequential net = mlp(); Optimizer optimizer = optimizers.apply(net);
                 TrainingStep step = new TrainingStep(net, Loss.crossEntropy(), optimizer, Generator.seeded(2))) {
             step.precision(Precision.of(precision));
             if (captured) {
@@ -100,7 +100,7 @@ class ParameterChangesTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aReplacedParameterTrainsAsIfItHadNotBeen(boolean captured) {
+    void trainsAReplacedParameterLikeTheOriginal(boolean captured) {
         for (DType precision : new DType[] {DType.F32, DType.BF16, DType.F16}) {
             Map<String, double[]> expected = train(ParameterChangesTest::adamW, captured, precision, 8,
                     net -> i -> { });
@@ -118,11 +118,11 @@ class ParameterChangesTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aFrozenParameterAndWhatIsKeptOfItStayAsTheyAre(boolean captured) {
-        for (Function<Layer, Optimizer> how : List.<Function<Layer, Optimizer>>of(
+    void keepsAFrozenParameterAndItsState(boolean captured) {
+        for (Function<Layer, Optimizer> optimizer : List.<Function<Layer, Optimizer>>of(
                 ParameterChangesTest::adamW, ParameterChangesTest::momentum)) {
-            Map<String, double[]> before = train(how, captured, DType.F32, FROZEN, net -> i -> { });
-            Map<String, double[]> after = train(how, captured, DType.F32, FROZEN + 4, net -> i -> {
+            Map<String, double[]> before = train(optimizer, captured, DType.F32, FROZEN, net -> i -> { });
+            Map<String, double[]> after = train(optimizer, captured, DType.F32, FROZEN + 4, net -> i -> {
                 if (i == FROZEN) {
                     net.state().get("2.weight").freeze();
                 }
@@ -134,7 +134,7 @@ class ParameterChangesTest {
                     assertThat(bits).as(path).isNotEqualTo(before.get(path));
                 }
             });
-            Map<String, double[]> thawed = train(how, captured, DType.F32, FROZEN + 5, net -> i -> {
+            Map<String, double[]> thawed = train(optimizer, captured, DType.F32, FROZEN + 5, net -> i -> {
                 if (i == FROZEN) {
                     net.state().get("2.weight").freeze();
                 } else if (i == FROZEN + 4) {
@@ -147,22 +147,22 @@ class ParameterChangesTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aParameterThatWasFrozenBeforeTheOptimizerWasMadeTrainsOnceUnfrozen(boolean captured) {
+    void trainsAParameterThatWasFrozenBeforeTheOptimizerWasBuilt(boolean captured) {
         Map<String, double[]> untrained = train(ParameterChangesTest::adamW, captured, DType.F32, 0, net -> i -> { });
-        Function<Layer, Optimizer> how = net -> {
+        Function<Layer, Optimizer> optimizer = net -> {
             net.state().get("0.weight").freeze();
             return adamW(net);
         };
-        Map<String, double[]> frozen = train(how, captured, DType.F32, 4, net -> i -> { });
+        Map<String, double[]> frozen = train(optimizer, captured, DType.F32, 4, net -> i -> { });
         assertThat(frozen.get("0.weight")).isEqualTo(untrained.get("0.weight"));
         assertThat(frozen.get("state 0.weight.mean")).containsOnly(0);
-        Map<String, double[]> trained = train(how, captured, DType.F32, 4,
+        Map<String, double[]> trained = train(optimizer, captured, DType.F32, 4,
                 net -> i -> net.state().get("0.weight").unfreeze());
         assertSameBits(trained, train(ParameterChangesTest::adamW, captured, DType.F32, 4, net -> i -> { }));
     }
 
     @Test
-    void whatIsKeptFollowsAParameterToAnotherType() {
+    void convertsTheStateOfAParameterToItsNewType() {
         Map<String, double[]> actual = train(ParameterChangesTest::adamW, false, DType.F32, 6, net -> i -> {
             if (i == 3) {
                 net.state().values().forEach(p -> p.to(DType.F64));
@@ -179,7 +179,7 @@ class ParameterChangesTest {
     }
 
     @Test
-    void aStepNeedsAParameterThatIsNotFrozen() {
+    void refusesAStepIfAllParametersAreFrozen() {
         assertThatThrownBy(() -> train(ParameterChangesTest::adamW, false, DType.F32, 1,
                 net -> i -> net.state().values().forEach(Parameter::freeze)))
                 .isInstanceOf(TensorException.class).hasMessageContaining("all parameters").hasMessageContaining(
@@ -188,17 +188,18 @@ class ParameterChangesTest {
     }
 
     @Test
-    void anOptimizerKeepsNothingOfParametersThatItIsNotToChange() {
-        Function<Layer, Optimizer> how = net -> Adam.over(net).only(path -> path.startsWith("2.")).build();
-        Map<String, double[]> trained = train(how, false, DType.F32, 2, net -> i -> { });
+    void keepsNoStateOfParametersThatAreNotSelected() {
+        Function<Layer, Optimizer> optimizer = net -> Adam.over(net).only(path -> path.startsWith("2.")).build();
+        Map<String, double[]> trained = train(optimizer, false, DType.F32, 2, net -> i -> { });
         assertThat(trained).containsKey("state 2.weight.mean").doesNotContainKey("state 0.weight.mean");
-        assertThat(trained.get("0.weight")).isEqualTo(train(how, false, DType.F32, 0, n -> i -> { }).get("0.weight"));
+        assertThat(trained.get("0.weight")).isEqualTo(train(optimizer, false, DType.F32, 0,
+                n -> i -> { }).get("0.weight"));
         assertThatThrownBy(() -> Sgd.over(mlp()).only(path -> false).build()).isInstanceOf(TensorException.class)
                 .hasMessageContaining("only(..)");
     }
 
     @Test
-    void clippingCountsParametersThatAreNotFrozen() {
+    void ignoresFrozenParametersInTheNorm() {
         try (Sequential net = mlp(); ClipByNorm clip = ClipByNorm.of(Sgd.over(net).build(), 1)) {
             net.state().forEach((path, p) -> {
                 if (!path.equals("2.bias")) {
@@ -212,20 +213,20 @@ class ParameterChangesTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aRunWithFrozenParametersResumesBitForBit(boolean frozenInSecondHalf, @TempDir Path directory) {
+    void resumesARunWithFrozenParametersBitForBit(boolean frozenInSecondHalf, @TempDir Path directory) {
         try (Sequential whole = mlp(); Sequential halves = mlp()) {
-            trainer(whole, directory.resolve("a"), 1, frozenInSecondHalf);
-            trainer(whole, directory.resolve("a"), 2, frozenInSecondHalf);
+            runTrainer(whole, directory.resolve("a"), 1, frozenInSecondHalf);
+            runTrainer(whole, directory.resolve("a"), 2, frozenInSecondHalf);
             try (Sequential first = mlp()) {
-                trainer(first, directory.resolve("b"), 1, frozenInSecondHalf);
+                runTrainer(first, directory.resolve("b"), 1, frozenInSecondHalf);
             }
-            trainer(halves, directory.resolve("b"), 2, frozenInSecondHalf);
+            runTrainer(halves, directory.resolve("b"), 2, frozenInSecondHalf);
             whole.state().forEach((path, p) -> assertThat(halves.state().get(path).value().toFloats()).as(path)
                     .isEqualTo(p.value().toFloats()));
         }
     }
 
-    private static void trainer(Sequential net, Path directory, int epochs, boolean frozenInSecondHalf) {
+    private static void runTrainer(Sequential net, Path directory, int epochs, boolean frozenInSecondHalf) {
         Parameter first = net.state().get("0.weight");
         if (epochs == 2 == frozenInSecondHalf) {
             first.freeze();
@@ -242,27 +243,27 @@ class ParameterChangesTest {
 
     // ---- gradients that are not finite ----
 
-    /** The loss of 0 is 0; the gradient is 0/0. */
+    /** A loss whose value at 0 is 0 and whose gradient there is 0/0. */
     private static Tensor root(Tensor y, Tensor target) {
         return y.sub(target).sqrt().mean();
     }
 
-    private static Function<Layer, Optimizer> clipped(Function<Layer, Optimizer> how) {
-        return net -> ClipByNorm.of(how.apply(net), 1);
+    private static Function<Layer, Optimizer> clipped(Function<Layer, Optimizer> optimizer) {
+        return net -> ClipByNorm.of(optimizer.apply(net), 1);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"cpu", "cpu captured", "cpu clipped", "far", "far clipped", "cpu f64"})
-    void aGradientThatIsNotFiniteLeavesAllAsItWasAndIsNamed(String where) {
+    void namesAGradientThatIsNotFiniteAndChangesNothing(String where) {
         Device device = where.startsWith("far") ? FarProvider.device() : Device.cpu();
-        Function<Layer, Optimizer> how = where.endsWith("clipped") ? clipped(ParameterChangesTest::adamW)
+        Function<Layer, Optimizer> optimizer = where.endsWith("clipped") ? clipped(ParameterChangesTest::adamW)
                 : ParameterChangesTest::adamW;
         try (Linear net = Linear.of(2, 1, Generator.seeded(1))) {
             net.to(device);
             net.to(where.endsWith("f64") ? DType.F64 : DType.F32);
             net.state().get("bias").set(Tensor.zeros(1));
             net.state().get("bias").freeze();
-            try (Optimizer adam = how.apply(net); TrainingStep step = new TrainingStep(net,
+            try (Optimizer adam = optimizer.apply(net); TrainingStep step = new TrainingStep(net,
                     ParameterChangesTest::root, adam, Generator.seeded(1))) {
                 if (where.endsWith("captured")) {
                     step.captured();
@@ -292,7 +293,7 @@ class ParameterChangesTest {
     }
 
     @Test
-    void oneBadElementIsFoundWhereverItLies() {
+    void findsASingleElementThatIsNotFinite() {
         for (DType dtype : new DType[] {DType.F64, DType.F32, DType.BF16, DType.F16}) {
             for (int n : new int[] {1, 2, 3, 5, 31, 64, 333}) {
                 for (double bad : new double[] {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY}) {

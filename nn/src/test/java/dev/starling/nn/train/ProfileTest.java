@@ -33,7 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What a profile says of a training, beside what was counted in another way. */
+/** Compares the figures of a profile of a training with figures that were counted independently. */
 class ProfileTest {
     private static final int STEPS = 25;
 
@@ -59,7 +59,7 @@ class ProfileTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void theFiguresAreThoseOfTheTraining(boolean captured) throws IOException {
+    void countsTheOperationsOfATraining(boolean captured) throws IOException {
         Path file = directory.resolve("run.jfr");
         long before = System.nanoTime();
         try (Profiler profiler = Profiler.start(file)) {
@@ -69,16 +69,16 @@ class ProfileTest {
         assertThat(profile.duration()).isBetween(Duration.ofNanos(1), Duration.ofNanos(System.nanoTime() - before));
         Map<String, Long> calls = new HashMap<>();
         profile.operations().forEach(t -> calls.merge(t.name(), t.calls(), Long::sum));
-        // Two layers, four parameters that one call changes, one loss.
+        // Two layers, four parameters that one call updates, one loss.
         assertThat(calls).containsEntry("linear", 2L * STEPS).containsEntry("4 × sgd", (long) STEPS)
                 .containsEntry("crossEntropy", (long) STEPS);
         assertThat(profile.operations().stream().mapToLong(Total::amount).sum()).isPositive();
         assertThat(profile.highWater()).containsEntry("cpu", Device.cpu().memory().peak());
     }
 
-    /** An operation for an operation: the recorder is told by the same gate. */
+    /** The expected counts come from a recorder, which sees operations at the same place as the profiler. */
     @Test
-    void everyOperationIsSeenOnce() throws IOException {
+    void countsEveryOperationOnce() throws IOException {
         Map<String, Long> expected = new HashMap<>();
         Path file = directory.resolve("run.jfr");
         try (Profiler profiler = Profiler.start(file); Scope scope = Scope.open()) {
@@ -96,7 +96,7 @@ class ProfileTest {
     }
 
     @Test
-    void thePageShowsTheFigures() throws IOException {
+    void showsTheFiguresOnThePage() throws IOException {
         Path recording = directory.resolve("run.jfr");
         try (Profiler profiler = Profiler.start(recording)) {
             train(false);
@@ -117,12 +117,12 @@ class ProfileTest {
         long operations = profile.operations().stream().mapToLong(Total::calls).sum();
         assertThat(html).contains(String.format("%,d operations in", operations)).contains("Memory of cpu")
                 .contains("stroke-dasharray").doesNotContain("http");
-        // Every operation's share of the overview's columns is drawn, and 300 of them one by one.
+        // The columns of the overview contain the share of every operation; 300 operations are also drawn one by one.
         assertThat(Pattern.compile("<title>").matcher(html).results().count()).isEqualTo(1 + Math.min(300, operations));
     }
 
     @Test
-    void nothingIsAllocatedWhileNobodyRecords() {
+    void allocatesNothingIfNothingIsRecorded() {
         assertThat(OperationEvent.isOn()).isFalse();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         boolean any = false;

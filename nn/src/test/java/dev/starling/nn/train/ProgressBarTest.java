@@ -28,7 +28,7 @@ class ProgressBarTest {
     private static final double[] ODD_LOSSES = {Double.NaN, Double.POSITIVE_INFINITY, -1e300, 1e-30, 1e30, 0, -0.0,
         99_999.99999, 1e-4};
 
-    /** A metric that tells always the same. */
+    /** A metric with a constant text. */
     private record Constant(String name, String text) implements Metric {
         @Override
         public double sumOver(Tensor result, Tensor target) {
@@ -41,11 +41,11 @@ class ProgressBarTest {
         }
     }
 
-    /** Returns a run that has taken {@code done} of 100 steps of the first of three epochs, in 100 ms each. */
+    /** Returns a run that has completed {@code done} of 100 steps of the first of three epochs, in 100 ms each. */
     private static Progress run(List<Metric> metrics, int done, double loss) {
         Averages averages = new Averages(metrics);
         Progress progress = new Progress(3, averages);
-        progress.measure(100, 10_000);
+        progress.setEpochSize(100, 10_000);
         progress.startClock();
         for (int i = 0; i < done; i++) {
             step(progress, loss);
@@ -59,7 +59,7 @@ class ProgressBarTest {
         averages.endStep(true);
         progress.batch++;
         progress.step++;
-        progress.took(100_000_000, 100);
+        progress.addStep(100_000_000, 100);
     }
 
     private static EpochReport report(Progress progress) {
@@ -89,13 +89,13 @@ class ProgressBarTest {
     }
 
     @Test
-    void fitsEveryWidthWhateverItSays() {
+    void fitsEveryWidth() {
         for (double loss : ODD_LOSSES) {
             for (long ns : new long[] {1, 20_000_000_000L, Long.MAX_VALUE / 400}) {
                 Progress progress = run(ODD_METRICS, 3, loss);
                 progress.epoch = 999_999_997;
-                progress.measure(Integer.MAX_VALUE, Long.MAX_VALUE);
-                IntStream.range(0, 4).forEach(i -> progress.took(ns, 1));
+                progress.setEpochSize(Integer.MAX_VALUE, Long.MAX_VALUE);
+                IntStream.range(0, 4).forEach(i -> progress.addStep(ns, 1));
                 for (int room = 39; room < 200; room += room < 60 ? 1 : 7) {
                     String line = ProgressLine.of(progress, "картинок в обработке 画像", LINES, room);
                     TerminalScreen screen = new TerminalScreen(room + 1);
@@ -110,7 +110,7 @@ class ProgressBarTest {
 
     @ParameterizedTest
     @ValueSource(ints = {40, 41, 60, 79, 80, 81, 100, 120, 200})
-    void redrawsInPlaceAndLeavesASummaryForEachEpoch(int columns) {
+    void redrawsInPlaceAndPrintsASummaryOfEachEpoch(int columns) {
         for (int metrics = 0; metrics <= METRICS.size(); metrics++) {
             TerminalScreen screen = new TerminalScreen(columns);
             ProgressBar bar = ProgressBar.on(screen.stream(), true, screen::columns).unit("images");
@@ -165,7 +165,7 @@ class ProgressBarTest {
     }
 
     @Test
-    void isCutOffAndNotWrappedWhereTheWidthIsNotKnown() {
+    void cutsOffInsteadOfWrappingIfTheWidthIsWrong() {
         TerminalScreen screen = new TerminalScreen(40);
         ProgressBar bar = ProgressBar.on(screen.stream(), true, () -> 80);
         Progress progress = run(METRICS, 0, 0);
@@ -191,7 +191,7 @@ class ProgressBarTest {
     }
 
     @Test
-    void aFileSeesPlainLinesNowAndThen() {
+    void writesPlainLinesToAFile() {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         ProgressBar bar = ProgressBar.on(new PrintStream(bytes, true, StandardCharsets.UTF_8), false).unit("images");
         Progress progress = run(METRICS, 0, 0);
@@ -212,7 +212,7 @@ class ProgressBarTest {
     }
 
     @Test
-    void takesPlainCharactersWhereOthersWouldNotBeShownInOneColumn() {
+    void usesPlainCharactersIfOthersMayTakeTwoColumns() {
         Glyphs plain = Glyphs.of(StandardCharsets.US_ASCII, Locale.ROOT);
         assertThat(plain.filled() + plain.divider() + plain.more()).isEqualTo("=|~");
         assertThat(Glyphs.of(StandardCharsets.UTF_8, Locale.JAPAN)).isEqualTo(plain);
@@ -239,45 +239,45 @@ class ProgressBarTest {
     }
 
     @Test
-    void theRateIsThatOfTheLastSeconds() throws InterruptedException {
+    void reportsTheRateOfTheLastSeconds() throws InterruptedException {
         Progress progress = new Progress(2, new Averages(List.of()));
-        progress.measure(10, 100);
+        progress.setEpochSize(10, 100);
         assertThat(progress.itemsPerSecond()).isZero();
         progress.startClock();
         long start = System.nanoTime();
         for (int i = 0; i < 5; i++) {
             Thread.sleep(20);
             progress.batch++;
-            progress.stepped(10);
+            progress.onStep(10);
         }
         double seconds = (System.nanoTime() - start) / 1e9;
         assertThat(progress.itemsPerSecond()).isBetween(0.5 * 50 / seconds, 2 * 50 / seconds);
     }
 
-    /** Returns what a run says at each step: the time it has taken so far and, unless NaN, how long it will take. */
+    /** Returns the estimates of a run at each step: the elapsed time and the estimated time left, which may be NaN. */
     private static List<double[]> estimates(double[] seconds) {
         Progress progress = new Progress(1, new Averages(List.of()));
-        progress.measure(seconds.length, seconds.length * 10L);
-        List<double[]> said = new ArrayList<>();
+        progress.setEpochSize(seconds.length, seconds.length * 10L);
+        List<double[]> estimates = new ArrayList<>();
         double elapsed = 0;
         for (double each : seconds) {
-            progress.took((long) (each * 1e9), 10);
+            progress.addStep((long) (each * 1e9), 10);
             progress.batch++;
             elapsed += each;
-            said.add(new double[] {elapsed, progress.secondsLeft()});
+            estimates.add(new double[] {elapsed, progress.secondsLeft()});
         }
-        return said;
+        return estimates;
     }
 
     @Test
-    void theTimeLeftDoesNotTakeWarmUpForThePaceOfTheRun() {
-        // A second of loading, and steps that take 300 ms at first, and 20 ms from the third second on.
+    void excludesWarmUpFromTheTimeLeft() {
+        // A second of loading, then steps of 300 ms at first and of 20 ms from the third second on.
         double[] steps = IntStream.range(0, 2000).mapToDouble(i -> i == 0 ? 1 : Math.max(0.02, 0.3 / (1 + i / 4.0)))
                 .toArray();
         double total = IntStream.range(0, steps.length).mapToDouble(i -> steps[i]).sum();
-        List<double[]> said = estimates(steps);
-        assertThat(said.getFirst()[1]).isNaN();
-        List<double[]> shown = said.stream().filter(each -> !Double.isNaN(each[1])).toList();
+        List<double[]> estimates = estimates(steps);
+        assertThat(estimates.getFirst()[1]).isNaN();
+        List<double[]> shown = estimates.stream().filter(each -> !Double.isNaN(each[1])).toList();
         assertThat(shown.getFirst()[0]).as("seconds until there is an estimate").isBetween(2.0, 12.0);
         assertThat(shown).allSatisfy(each -> {
             double left = total - each[0];
@@ -286,15 +286,15 @@ class ProgressBarTest {
     }
 
     @Test
-    void theTimeLeftFollowsAMachineThatSlowsDown() {
+    void adjustsTheTimeLeftIfTheMachineSlowsDown() {
         double[] steps = IntStream.range(0, 3000).mapToDouble(i -> i < 1000 ? 0.1 : 0.2).toArray();
-        List<double[]> said = estimates(steps);
-        assertThat(said.get(999)[1]).isBetween(199.0, 201.0);
-        assertThat(said.get(1900)[1]).as("three minutes later").isBetween(0.9 * 1099 * 0.2, 1099 * 0.2 + 0.1);
+        List<double[]> estimates = estimates(steps);
+        assertThat(estimates.get(999)[1]).isBetween(199.0, 201.0);
+        assertThat(estimates.get(1900)[1]).as("three minutes later").isBetween(0.9 * 1099 * 0.2, 1099 * 0.2 + 0.1);
     }
 
     @Test
-    void theTimeLeftIsTheSameBeforeAndAfterTheEndOfAnEpoch() {
+    void estimatesTheSameTimeLeftAcrossTheEndOfAnEpoch() {
         Progress progress = run(List.of(), 99, 1);
         double before = progress.secondsLeft();
         step(progress, 1);

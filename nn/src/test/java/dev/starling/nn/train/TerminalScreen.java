@@ -9,15 +9,16 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A terminal as tmux and most others are: a line that is too long wraps, lines wrap anew when the width changes, and
- * the cursor stays at its character. It understands line ends and the three sequences that the progress bar uses.
+ * A terminal that behaves like tmux and most others: a line that is too long wraps, lines are rewrapped when the width
+ * changes, and the cursor stays at its character. It understands line ends and the three escape sequences that the
+ * progress bar uses.
  */
 final class TerminalScreen {
     private static final Pattern SEQUENCE = Pattern.compile("\u001b\\[([?0-9]*)([a-zA-Z])");
 
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     private final PrintStream stream = new PrintStream(bytes, true, StandardCharsets.UTF_8);
-    /** Lines of cells; a wide character has an empty one behind it. */
+    /** Lines of cells. A wide character is followed by an empty cell. */
     private final List<List<String>> lines = new ArrayList<>(List.of(new ArrayList<>()));
     private int columns;
     private int line;
@@ -43,7 +44,9 @@ final class TerminalScreen {
         columns = width;
     }
 
-    /** Returns whether a text reached the last column since this was last asked: some terminals wrap from there. */
+    /**
+     * Returns whether a text has reached the last column since the last call; some terminals wrap after that column.
+     */
     boolean reachedLastColumn() {
         show();
         boolean answer = wrapped;
@@ -51,13 +54,16 @@ final class TerminalScreen {
         return answer;
     }
 
-    /** Returns how often all was cleared from the first cell on, for which tmux moves the screen into its history. */
+    /**
+     * Returns how often everything from the first cell on was cleared, which makes tmux move the screen into its
+     * history.
+     */
     int clearedScreens() {
         show();
         return clearedScreens;
     }
 
-    /** Returns the rows that one sees. */
+    /** Returns the visible rows. */
     List<String> rows() {
         show();
         List<String> rows = new ArrayList<>();
@@ -92,7 +98,9 @@ final class TerminalScreen {
         }
     }
 
-    /** A cursor behind the last column of a full row is still in that row. */
+    /**
+     * Returns the first cell of the cursor's row. A cursor after the last column of a full row is still in that row.
+     */
     private int rowStart() {
         return cell > 0 && cell == lines.get(line).size() ? (cell - 1) / columns * columns : cell / columns * columns;
     }
@@ -126,14 +134,14 @@ final class TerminalScreen {
             cells.set(cell - 1, cells.get(cell - 1) + shown);
             return;
         }
-        boolean isWide = Character.UnicodeScript.of(character) == Character.UnicodeScript.HAN
+        boolean wide = Character.UnicodeScript.of(character) == Character.UnicodeScript.HAN
                 || Character.UnicodeScript.of(character) == Character.UnicodeScript.HANGUL
                 || Character.isEmojiPresentation(character);
         int start = rowStart();
-        if (!wraps && cell + (isWide ? 2 : 1) > start + columns) {
-            cell = start + columns - (isWide ? 2 : 1);
+        if (!wraps && cell + (wide ? 2 : 1) > start + columns) {
+            cell = start + columns - (wide ? 2 : 1);
         }
-        for (String each : isWide ? List.of(shown, "") : List.of(shown)) {
+        for (String each : wide ? List.of(shown, "") : List.of(shown)) {
             if (cell < cells.size()) {
                 cells.set(cell, each);
             } else {

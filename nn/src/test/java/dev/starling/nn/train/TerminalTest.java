@@ -24,7 +24,7 @@ class TerminalTest {
 
     @Test
     @EnabledOnOs(OS.LINUX)
-    void asksARealTerminalEachTime() throws Throwable {
+    void readsTheWidthOfARealTerminalEachTime() throws Throwable {
         FunctionDescriptor ofDescriptor = FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
         MethodHandle setSize = function("ioctl", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
                 ValueLayout.JAVA_LONG, ValueLayout.ADDRESS), Linker.Option.firstVariadicArg(2));
@@ -54,7 +54,7 @@ class TerminalTest {
     }
 
     @Test
-    void takesTheUsualWidthWhereNothingTellsOne() {
+    void usesTheUsualWidthIfTheVariableGivesNone() {
         assertThat(Terminal.usualColumns(null)).isEqualTo(80);
         assertThat(Terminal.usualColumns("")).isEqualTo(80);
         assertThat(Terminal.usualColumns("-3")).isEqualTo(80);

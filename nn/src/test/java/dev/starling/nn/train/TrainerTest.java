@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.Augment;
@@ -25,6 +26,7 @@ import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -47,21 +49,21 @@ import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(120)
 class TrainerTest {
-    /** Images of 8×8 with a bright bar, horizontal, vertical or diagonal, in noise. */
+    /** Images of 8×8 with a bright bar, horizontal, vertical or diagonal, on noise. */
     static LabelledImages bars(int count, long seed) {
         Random random = new Random(seed);
         byte[] pixels = new byte[count * 64];
         byte[] labels = new byte[count];
         for (int i = 0; i < count; i++) {
             labels[i] = (byte) random.nextInt(3);
-            int place = 1 + random.nextInt(6);
+            int position = 1 + random.nextInt(6);
             for (int k = 0; k < 64; k++) {
                 pixels[i * 64 + k] = (byte) random.nextInt(100);
             }
             for (int k = 0; k < 8; k++) {
                 int at = switch (labels[i]) {
-                    case 0 -> place * 8 + k;
-                    case 1 -> k * 8 + place;
+                    case 0 -> position * 8 + k;
+                    case 1 -> k * 8 + position;
                     default -> k * 8 + k;
                 };
                 pixels[i * 64 + at] = (byte) 250;
@@ -82,7 +84,7 @@ class TrainerTest {
     }
 
     @Test
-    void aConvolutionalNetworkLearnsImages() {
+    void trainsAConvolutionalNetwork() {
         Generator g = Generator.seeded(1);
         try (Sequential net = Sequential.of(Conv2d.of(1, 8, 3).padding(1).build(g), new Relu(), MaxPool2d.of(2),
                 new Flatten(), Linear.of(8 * 16, 3, g));
@@ -152,27 +154,27 @@ class TrainerTest {
     }
 
     @Test
-    void aRunStoppedInTheMidstOfAnEpochGoesOnBitForBit(@TempDir Path directory) {
+    void resumesInTheMiddleOfAnEpochBitForBit(@TempDir Path directory) {
         assertResumes(directory, 0, 17, true);
     }
 
     @Test
-    void aRunStoppedAtTheLastStepOfAnEpochGoesOnBitForBit(@TempDir Path directory) {
+    void resumesAtTheLastStepOfAnEpochBitForBit(@TempDir Path directory) {
         assertResumes(directory, 0, 20, false);
     }
 
     @Test
-    void aRunThatDiedGoesOnFromItsLastCheckpointBitForBit(@TempDir Path directory) throws IOException {
+    void resumesAFailedRunFromItsLastCheckpointBitForBit(@TempDir Path directory) throws IOException {
         Outcome whole = run(null, 0, false, -1, 1, true);
         run(directory, 7, false, 25, 1, true);
-        // As if the run had died after step 21, before it saved what it was asked to at its end.
+        // Simulates a run that was killed after step 21, before it saved its last checkpoint.
         Files.delete(directory.resolve("step-0000000025.json"));
         Outcome second = run(directory, 7, true, -1, 1, true);
         whole.weights.forEach((path, w) -> assertThat(second.weights.get(path)).as(path).isEqualTo(w));
     }
 
     @Test
-    void aCheckpointOfOtherDataIsRefused(@TempDir Path directory) {
+    void refusesACheckpointOfOtherData(@TempDir Path directory) {
         run(directory, 0, false, 3, 1, false);
         try (Sequential net = mlp(1); Sgd sgd = Sgd.over(net).momentum(0.9).build();
                 DataLoader other = loader(bars(301, 1), 1)) {
@@ -193,10 +195,10 @@ class TrainerTest {
         }
     }
 
-    // ---- what a step promises ----
+    // ---- guarantees of a step ----
 
     @Test
-    void aLossThatIsNotFiniteLeavesTheWeights() {
+    void leavesTheWeightsUnchangedIfTheLossIsNotFinite() {
         try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
                 Adam adam = Adam.over(line).build()) {
             float[] before = line.weight().value().toFloats();
@@ -212,14 +214,15 @@ class TrainerTest {
     }
 
     @Test
-    void aBadBatchDoesNotSpoilRunningStatistics() {
+    void keepsRunningStatisticsFiniteAfterABadBatch() {
         try (Scope scope = Scope.open(); Sequential net = Sequential.of(BatchNorm.of(2), Linear.of(2, 1,
                 Generator.seeded(1))); Sgd sgd = Sgd.over(net).build()) {
             TrainingStep step = new TrainingStep(net, Loss.meanSquared(), sgd, Generator.seeded(1));
             step.run(Tensor.of(new float[] {1, 2, 3, 5}, 2, 2), Tensor.zeros(2, 1));
             Tensor poison = Tensor.of(new float[] {1, Float.NaN, 3, Float.POSITIVE_INFINITY}, 2, 2);
             assertThatThrownBy(() -> step.run(poison, Tensor.zeros(2, 1))).isInstanceOf(TensorException.class);
-            // Means 2 and 3.5, unbiased variances 2 and 4.5, a tenth each; the sound channel moves on, the other stays.
+            // Means 2 and 3.5, unbiased variances 2 and 4.5, a tenth each; the finite channel is updated, the other is
+            // not.
             assertThat(net.state().get("0.running_mean").value().toFloats()).containsExactly(new float[] {0.38f, 0.35f},
                     within(1e-5f));
             assertThat(net.state().get("0.running_var").value().toFloats()).containsExactly(new float[] {1.19f, 1.35f},
@@ -228,7 +231,7 @@ class TrainerTest {
     }
 
     @Test
-    void aStepFreesWhatItMade() {
+    void freesTheTensorsOfAStep() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1); Adam adam = Adam.over(net).build()) {
             Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
             Tensor y = Generator.seeded(2).integers(0, 3, 16);
@@ -244,8 +247,8 @@ class TrainerTest {
         }
     }
 
-    /** Notes what it is told, doubles gradients, and can keep the optimiser from stepping. */
-    private static final class Spy extends SingleProcess {
+    /** Records its calls, doubles gradients, and can prevent the optimiser's step. */
+    private static final class RecordingStrategy extends SingleProcess {
         private final List<String> calls = new ArrayList<>();
         private boolean steps = true;
 
@@ -273,27 +276,27 @@ class TrainerTest {
     }
 
     @Test
-    void aStrategySeesGradientsAndMayChangeThem() {
+    void passesGradientsToTheStrategyThatMayChangeThem() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1);
                 Linear line = Linear.of(1, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).rate(0.5).build()) {
-            Spy spy = new Spy();
-            TrainingStep step = new TrainingStep(line, (x, y) -> x.sum(), sgd, Generator.seeded(1), spy);
+            RecordingStrategy strategy = new RecordingStrategy();
+            TrainingStep step = new TrainingStep(line, (x, y) -> x.sum(), sgd, Generator.seeded(1), strategy);
             double weight = line.weight().value().item();
             double bias = line.bias().value().item();
             // d(3w + b)/dw = 3, d/db = 1; doubled, times 0.5.
             step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
-            assertThat(spy.calls.subList(0, 2)).containsExactlyInAnyOrder("gradient 0", "gradient 1");
-            assertThat(spy.calls.subList(2, 4)).containsExactly("before", "after");
+            assertThat(strategy.calls.subList(0, 2)).containsExactlyInAnyOrder("gradient 0", "gradient 1");
+            assertThat(strategy.calls.subList(2, 4)).containsExactly("before", "after");
             assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
             assertThat(line.bias().value().item()).isCloseTo(bias - 1, within(1e-5));
-            spy.steps = false;
+            strategy.steps = false;
             step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
             assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
         }
     }
 
     @Test
-    void frozenParametersStay() {
+    void doesNotChangeFrozenParameters() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1)) {
             Parameter first = net.state().get("1.weight").freeze();
             try (Sgd sgd = Sgd.over(net).rate(1).build()) {
@@ -308,15 +311,15 @@ class TrainerTest {
     }
 
     @Test
-    void twoThreadsTrainTwoModelsAtOnceAsOneAfterTheOther() throws Exception {
+    void trainsTwoModelsConcurrentlyAsSequentially() throws Exception {
         Callable<float[]> one = () -> lastLayer(5);
         Callable<float[]> two = () -> lastLayer(6);
-        List<float[]> alone = List.of(one.call(), two.call());
+        List<float[]> sequential = List.of(one.call(), two.call());
         try (ExecutorService threads = Executors.newFixedThreadPool(2)) {
             var first = threads.submit(one);
             var second = threads.submit(two);
-            assertThat(first.get()).isEqualTo(alone.get(0));
-            assertThat(second.get()).isEqualTo(alone.get(1));
+            assertThat(first.get()).isEqualTo(sequential.get(0));
+            assertThat(second.get()).isEqualTo(sequential.get(1));
         }
     }
 
@@ -329,7 +332,29 @@ class TrainerTest {
     }
 
     @Test
-    void scoresAreMeansOverExamples() {
+    void ignoresChangesOfItsBuilderAfterBuild(@TempDir Path directory) {
+        try (Sequential net = mlp(1); Sgd sgd = Sgd.over(net).build(); DataLoader data = loader(bars(64, 1), 0)) {
+            Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).epochs(2)
+                    .metrics(Metric.accuracy());
+            Trainer trainer = builder.build();
+            builder.data(null).heldOut(data).epochs(5).accumulate(2).captured().metrics().strategy(null)
+                    .precision(Precision.of(DType.BF16)).checkpoints(directory).listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            throw new AssertionError("this listener was added after build()");
+                        }
+                    });
+            History history = trainer.run();
+            assertThat(history.epochs()).hasSize(2);
+            assertThat(history.last().step()).isEqualTo(4);
+            assertThat(history.last().training().metrics()).containsOnlyKeys("accuracy");
+            assertThat(history.last().heldOut()).isNull();
+            assertThat(directory).isEmptyDirectory();
+        }
+    }
+
+    @Test
+    void computesScoresAsMeansOverExamples() {
         try (Scope scope = Scope.open();
                 DataLoader data = DataLoader.of(TensorDataset.of(Tensor.of(new float[] {1, 2, 6}, 3, 1),
                         Tensor.of(new float[] {0, 0, 0}, 3, 1))).batchSize(2).build()) {

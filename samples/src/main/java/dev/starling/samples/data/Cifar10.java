@@ -14,8 +14,8 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * CIFAR-10 (Krizhevsky 2009): 50,000 photographs of ten kinds of things to learn from and 10,000 to be judged by,
- * red-green-blue, 32x32.
+ * CIFAR-10 (Krizhevsky 2009): 50,000 training images and 10,000 test images of ten kinds of objects, red-green-blue,
+ * 32x32.
  */
 public final class Cifar10 {
     /** Names of the classes, by label. */
@@ -33,26 +33,26 @@ public final class Cifar10 {
 
     private static final float[] MEAN = {0.4914f, 0.4822f, 0.4465f};
     private static final float[] STD = {0.2470f, 0.2435f, 0.2616f};
-    private static final long MAXIMUM_MEMBER_BYTES = 31_000_000;
+    private static final long MAX_MEMBER_BYTES = 31_000_000;
 
     private Cifar10() { }
 
-    /** Mean of each channel of the training pixels, scaled to [0, 1]. */
+    /** Returns the mean of each channel of the training pixels, scaled to [0, 1]. */
     public static float[] mean() {
         return MEAN.clone();
     }
 
-    /** Standard deviation of the same. */
+    /** Returns the standard deviation of each channel of the training pixels, scaled to [0, 1]. */
     public static float[] std() {
         return STD.clone();
     }
 
     /**
-     * Reads the set from its six {@code .bin} files; where they are not all there, they are taken from the archive
-     * {@code cifar-10-binary.tar.gz}, which is downloaded if it is absent too, and removed again afterwards.
+     * Reads the set from its six {@code .bin} files. If some of them are missing, they are extracted from the archive
+     * {@code cifar-10-binary.tar.gz}. If that is missing, too, it is downloaded, and deleted after extraction.
      *
-     * @param directory holds the files itself or in a folder {@code cifar10} or {@code cifar-10-batches-bin}
-     * @throws DataException if they are absent and cannot be downloaded, or are not what they should be
+     * @param directory contains the files directly or in a folder {@code cifar10} or {@code cifar-10-batches-bin}
+     * @throws DataException if the files are missing and cannot be downloaded, or are not valid
      */
     public static Split load(DataDirectory directory) {
         return load(directory, ARCHIVE, CifarFile.OFFICIAL_RECORDS);
@@ -69,18 +69,18 @@ public final class Cifar10 {
     }
 
     private static void unpack(DataDirectory directory, Download archive) {
-        Optional<Path> given = directory.find(FOLDERS, archive.fileName());
+        Optional<Path> existing = directory.find(FOLDERS, archive.fileName());
         Path file = directory.require(FOLDERS, List.of(archive)).getFirst();
         Path folder = directory.root().resolve(FOLDERS.getFirst());
         directory.log().printf("Unpacking %s to %s%n", file, folder);
         Set<String> names = new HashSet<>(TRAIN);
         names.add(TEST);
-        TarGz.extract(file, folder, names, MAXIMUM_MEMBER_BYTES);
-        if (given.isEmpty()) {
+        TarGz.extract(file, folder, names, MAX_MEMBER_BYTES);
+        if (existing.isEmpty()) {
             try {
                 Files.deleteIfExists(file);
             } catch (IOException e) {
-                directory.log().printf("%s is no longer needed, but could not be removed: %s%n", file, e);
+                directory.log().printf("%s is no longer needed, but could not be deleted: %s%n", file, e);
             }
         }
     }

@@ -11,15 +11,17 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /**
- * Where data sets lie on this machine. What is absent is downloaded from its official place, after saying so.
+ * The location of data sets on this machine. Missing files are downloaded from their official location, after a
+ * message.
  *
- * @param root the directory that holds one directory a data set, or the files of one set themselves
+ * @param root the directory that contains one directory per data set, or the files of one set directly
  * @param log where downloads are announced and their progress is shown
- * @param deadlines how long a download may take
+ * @param deadlines timeouts of a download
  */
 public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadlines) {
     /**
-     * The directory that the user gave, else {@code $XDG_CACHE_HOME/starling}, else {@code ~/.cache/starling}.
+     * Returns the directory chosen by the user, or else {@code $XDG_CACHE_HOME/starling}, or else
+     * {@code ~/.cache/starling}.
      *
      * @param given the user's choice, or null
      * @param log where downloads are announced
@@ -36,10 +38,10 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
     }
 
     /**
-     * Looks for a file, compressed or not.
+     * Finds a file, compressed or not.
      *
-     * @param folders where to look, relative to the root, in this order
-     * @param name the file's name; one that ends in {@code .gz} is also found without it
+     * @param folders folders to search, relative to the root, in this order
+     * @param name the file's name; a file whose name ends in {@code .gz} is also found without that ending
      */
     Optional<Path> find(List<String> folders, String name) {
         String plain = name.endsWith(".gz") ? name.substring(0, name.length() - 3) : name;
@@ -49,22 +51,22 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
     }
 
     /**
-     * Finds files, and downloads those that are absent into the first folder.
+     * Finds files, and downloads missing ones into the first folder.
      *
-     * @param folders where to look, relative to the root
+     * @param folders folders to search, relative to the root
      * @param downloads the files
      * @return their paths, in the same order
-     * @throws DataException if a file is absent and cannot be downloaded; the message says which files to put where
+     * @throws DataException if a file is missing and cannot be downloaded; the message says which files to put where
      */
     List<Path> require(List<String> folders, List<Download> downloads) {
         List<Path> paths = new ArrayList<>();
         for (Download download : downloads) {
-            paths.add(find(folders, download.fileName()).orElseGet(() -> fetch(folders, downloads, download)));
+            paths.add(find(folders, download.fileName()).orElseGet(() -> download(folders, downloads, download)));
         }
         return paths;
     }
 
-    private Path fetch(List<String> folders, List<Download> all, Download download) {
+    private Path download(List<String> folders, List<Download> all, Download download) {
         Path folder = root.resolve(folders.getFirst());
         Path target = folder.resolve(download.fileName());
         log.printf("Downloading %s to %s%n", download.mirrors().getFirst(), target);
@@ -72,8 +74,9 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
             download.to(target, deadlines, bar);
         } catch (DataException e) {
             String names = all.stream().map(Download::fileName).collect(Collectors.joining(", "));
-            throw new DataException(folder, names, download.fileName() + " is absent and " + e.found(),
-                "without a network put " + names + " into " + folder + ", or say where they are with --data DIR", e);
+            throw new DataException(folder, names, download.fileName() + " is missing and " + e.found(),
+                "without a network connection put " + names + " into " + folder
+                + ", or pass their directory with --data DIR", e);
         }
         return target;
     }

@@ -9,13 +9,13 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * MNIST (LeCun, Cortes and Burges 1998): 60,000 handwritten digits to learn from and 10,000 to be judged by, grey,
+ * MNIST (LeCun, Cortes and Burges 1998): 60,000 training images and 10,000 test images of handwritten digits, grey,
  * 28x28.
  */
 public final class Mnist {
     /** Mean of the training pixels, scaled to [0, 1]. */
     public static final float MEAN = 0.1307f;
-    /** Standard deviation of the same. */
+    /** Standard deviation of the training pixels, scaled to [0, 1]. */
     public static final float STD = 0.3081f;
     /** Rows and columns of an image. */
     public static final int SIDE = 28;
@@ -36,10 +36,10 @@ public final class Mnist {
     private Mnist() { }
 
     /**
-     * Reads the set, after downloading what is absent of its four files.
+     * Reads the set, after downloading those of its four files that are missing.
      *
-     * @param directory holds them, compressed or not, itself or in a folder {@code mnist}
-     * @throws DataException if a file is absent and cannot be downloaded, or is not what it should be
+     * @param directory contains the files, compressed or not, directly or in a folder {@code mnist}
+     * @throws DataException if a file is missing and cannot be downloaded, or is not valid
      */
     public static Split load(DataDirectory directory) {
         return load(directory, FILES);
@@ -54,7 +54,7 @@ public final class Mnist {
         LabelledImages images = IdxFile.readImages(pixels, labels, CLASSES);
         if (images.height() != SIDE || images.width() != SIDE) {
             throw new DataException(pixels, "images of 28x28", "images of " + images.height() + "x" + images.width(),
-                "replace the file with the one of MNIST");
+                "replace the file with the original of MNIST");
         }
         return images;
     }

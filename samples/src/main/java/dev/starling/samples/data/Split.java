@@ -3,9 +3,9 @@ package dev.starling.samples.data;
 import dev.starling.nn.data.LabelledImages;
 
 /**
- * A data set in its two parts.
+ * The two parts of a data set.
  *
- * @param train what a model learns from
- * @param test what it is judged by, and never sees in training
+ * @param train training images
+ * @param test test images, which are never used for training
  */
 public record Split(LabelledImages train, LabelledImages test) { }

@@ -7,14 +7,14 @@ import java.io.PrintStream;
 import java.util.Locale;
 import java.util.function.IntSupplier;
 
-/** Shows on one line of a terminal how far a download has come; where there is no terminal, only its end. */
+/** Shows the progress of a download on one line of a terminal, or only its end if there is no terminal. */
 final class TransferBar implements Download.Progress, AutoCloseable {
     private static final int WIDTH = 30;
-    /** Columns that the numbers take beside the bar. */
+    /** Columns that the numbers take in addition to the bar. */
     private static final int NUMBERS = 31;
 
     private final PrintStream out;
-    /** {@code null} where there is no terminal. */
+    /** {@code null} if there is no terminal. */
     private final StatusLine status;
     private String shown = "";
 
@@ -22,9 +22,9 @@ final class TransferBar implements Download.Progress, AutoCloseable {
         this(out, Terminal.isStandardError(), Terminal::columns);
     }
 
-    TransferBar(PrintStream out, boolean live, IntSupplier columns) {
+    TransferBar(PrintStream out, boolean interactive, IntSupplier columns) {
         this.out = out;
-        status = live ? new StatusLine(out, columns) : null;
+        status = interactive ? new StatusLine(out, columns) : null;
     }
 
     @Override

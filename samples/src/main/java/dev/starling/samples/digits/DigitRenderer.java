@@ -5,13 +5,14 @@ import java.util.Arrays;
 import java.util.SplittableRandom;
 
 /**
- * Draws digits that look handwritten, so that there is something to learn without any file. An image is a function of
- * the seed and its index alone: which variant of the digit is written, a smooth distortion of its strokes, slant,
- * rotation, size and place, the pen's width and darkness, specks and noise are all drawn from one stream that begins
- * anew for each index. Image {@code i} shows the digit {@code i % 10}.
+ * Draws digits that look handwritten, so that training needs no file. An image is a function of only the seed and its
+ * index. The variant of the digit, a smooth distortion of its strokes, slant, rotation, size and position, the pen's
+ * width and darkness, specks and noise are all drawn from one random stream that starts anew for each index. Image
+ * {@code i} shows the digit {@code i % 10}.
  *
- * <p>A stroke is a Catmull-Rom spline through its points, cut into short segments; a pixel's ink is how far it lies
- * inside the pen's width of the nearest segment. Confined to one thread; make one renderer per thread.
+ * <p>A stroke is a Catmull-Rom spline through its points, divided into short segments. The ink of a pixel depends on
+ * how far it lies inside the pen's width around the nearest segment. Confined to one thread; create one renderer per
+ * thread.
  */
 public final class DigitRenderer {
     /** Rows and columns of an image. */
@@ -23,7 +24,7 @@ public final class DigitRenderer {
 
     /** Mean of the pixels of many images, scaled to [0, 1]. */
     public static final float MEAN = 0.1035f;
-    /** Standard deviation of the same. */
+    /** Standard deviation of the pixels of many images, scaled to [0, 1]. */
     public static final float STD = 0.2375f;
 
     private static final int SEGMENTS_PER_SPAN = 5;
@@ -31,20 +32,20 @@ public final class DigitRenderer {
 
     private final long origin;
     private final Handwriting hand = new Handwriting();
-    /** Distance of each pixel's centre to the nearest stroke's edge, negative inside the stroke. */
+    /** Distance of each pixel's centre to the edge of the nearest stroke, negative inside the stroke. */
     private final float[] distance = new float[PIXELS];
 
     /**
-     * A renderer of the images of one seed.
+     * Creates a renderer.
      *
-     * @param seed the same seed and index draw the same image
+     * @param seed the same seed and index produce the same image
      */
     public DigitRenderer(long seed) {
         this.origin = new SplittableRandom(seed).nextLong();
     }
 
     /**
-     * The digit that an image shows.
+     * Returns the digit that an image shows.
      *
      * @param index the image's index, 0 or above
      */
@@ -71,9 +72,10 @@ public final class DigitRenderer {
     /**
      * Draws one image.
      *
-     * @param index which image, 0 or above
-     * @param target receives {@code [28, 28]} unsigned bytes, 0 background to 255 ink, from {@code offset} on
-     * @param offset where in {@code target}
+     * @param index the image's index, 0 or above
+     * @param target receives {@code [28, 28]} unsigned bytes, from 0 for background to 255 for ink, from {@code offset}
+     *     on
+     * @param offset index of the first byte written
      */
     public void draw(int index, byte[] target, int offset) {
         SplittableRandom random = new SplittableRandom(origin + index * 0xbf58476d1ce4e5b9L);
@@ -107,7 +109,10 @@ public final class DigitRenderer {
         }
     }
 
-    /** A point between {@code b} (t = 0) and {@code c} (t = 1) on the uniform Catmull-Rom spline through all four. */
+    /**
+     * Returns a point between {@code b} (t = 0) and {@code c} (t = 1) on the uniform Catmull-Rom spline through all
+     * four.
+     */
     private static float spline(float a, float b, float c, float d, float t) {
         return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
     }
@@ -120,7 +125,7 @@ public final class DigitRenderer {
         segment(x, y, x + dx, y + dy, uniform(random, 0.1f, 0.5f));
     }
 
-    /** Brings the distances of the pixels near a round-ended segment up to date. */
+    /** Updates the distances of the pixels near a segment with round ends. */
     private void segment(float x0, float y0, float x1, float y1, float radius) {
         float reach = radius + 1;
         int left = Math.clamp((int) Math.floor(Math.min(x0, x1) - reach), 0, SIDE);
@@ -143,14 +148,14 @@ public final class DigitRenderer {
         }
     }
 
-    /** Turns distances into ink, over a width of one pixel, and adds noise that is stronger where there is ink. */
+    /** Converts distances to ink with an edge of one pixel, and adds noise that is stronger where there is ink. */
     private void ink(SplittableRandom random, byte[] target, int offset) {
         float dark = uniform(random, 150, 255);
         float noise = uniform(random, 0, 24);
         for (int i = 0; i < PIXELS; i++) {
             float covered = Math.clamp(0.5f - distance[i], 0f, 1f);
             long bits = random.nextLong();
-            // The sum of four uniform 16-bit numbers, centred: close enough to a normal one of deviation 1.
+            // The sum of four uniform 16-bit numbers, centred, approximates a normal distribution of deviation 1.
             float grain = ((bits & 0xffff) + (bits >>> 16 & 0xffff) + (bits >>> 32 & 0xffff) + (bits >>> 48)
                 - 2 * 65535) * (1.732f / 65536);
             target[offset + i] = (byte) Math.clamp(dark * covered + noise * (0.5f + covered) * grain, 0f, 255f);

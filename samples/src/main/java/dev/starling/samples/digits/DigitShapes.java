@@ -3,9 +3,9 @@ package dev.starling.samples.digits;
 import java.util.Arrays;
 
 /**
- * How people write the ten digits: for each digit a few variants, each a list of strokes, each a list of points that
- * the pen passes through. Points are {@code x,y} in percent of the digit's box, x to the right, y downwards; strokes
- * that end in the same point meet there, however the points are moved about afterwards.
+ * Ways of writing the ten digits: for each digit a few variants, each a list of strokes, each a list of points that the
+ * pen passes through. Points are {@code x,y} in percent of the digit's box, x to the right, y downwards. Strokes that
+ * end in the same point still meet there after all points have been distorted.
  */
 final class DigitShapes {
     /** {@code SHAPES[digit][variant][stroke]} is {@code x0, y0, x1, y1, …} in units of the box. */

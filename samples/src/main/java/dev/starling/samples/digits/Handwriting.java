@@ -3,16 +3,16 @@ package dev.starling.samples.digits;
 import java.util.SplittableRandom;
 
 /**
- * The way one image's digit is written: where each point of a shape comes to lie on the paper, and how wide the pen is.
- * The distortion is a sum of a few random plane waves, so that points which are near each other move alike and strokes
- * that meet still meet.
+ * The handwriting of one image's digit: the position of each point of a shape on the paper, and the width of the pen.
+ * The distortion is a sum of a few random plane waves, so that points near each other move by nearly the same amount
+ * and strokes that meet still meet.
  */
 final class Handwriting {
     private static final int WAVES = 3;
     /** Pixels between the ink and the edge of the paper. */
     private static final float MARGIN = 1;
 
-    /** Wave vector and phase, then the displacement's amplitude, of each wave. */
+    /** For each wave: wave vector and phase, then the amplitude of the displacement. */
     private final float[] waves = new float[WAVES * 5];
     private float xx;
     private float xy;
@@ -21,13 +21,13 @@ final class Handwriting {
     private float centerX;
     private float centerY;
     private float penRadius;
-    /** Extent of the points placed so far. */
+    /** Bounds of the points placed so far. */
     private float left;
     private float right;
     private float top;
     private float bottom;
 
-    /** Draws another handwriting. */
+    /** Draws new random parameters. */
     void vary(SplittableRandom random) {
         for (int w = 0; w < waves.length; w += 5) {
             waves[w] = uniform(random, -7, 7);
@@ -51,13 +51,13 @@ final class Handwriting {
         penRadius = uniform(random, 0.6f, 1.7f);
     }
 
-    /** Half the pen's width in pixels. */
+    /** Returns half of the pen's width in pixels. */
     float penRadius() {
         return penRadius;
     }
 
     /**
-     * Places the points of a shape on the paper, and moves all of them alike as far as it takes to keep them there.
+     * Places the points of a shape on the paper, and shifts all of them by one vector if they would leave it.
      *
      * @param shape strokes, each {@code x, y} of its points in units of the shape's box
      * @return the same strokes in pixels
@@ -102,11 +102,13 @@ final class Handwriting {
         return placed;
     }
 
-    /** The smallest move that brings an extent between the margins; one that is too large is centred. */
+    /**
+     * Returns the smallest shift that brings an interval between the margins. An interval that is too large is centred.
+     */
     private float shift(float low, float high) {
-        float least = MARGIN + penRadius - low;
-        float most = DigitRenderer.SIDE - MARGIN - penRadius - high;
-        return least <= most ? Math.clamp(0, least, most) : (least + most) / 2;
+        float min = MARGIN + penRadius - low;
+        float max = DigitRenderer.SIDE - MARGIN - penRadius - high;
+        return min <= max ? Math.clamp(0, min, max) : (min + max) / 2;
     }
 
     private static float uniform(SplittableRandom random, float low, float high) {

@@ -12,16 +12,18 @@ import dev.starling.transport.TransportException;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** How processes find each other. */
+/** Connects the processes of a group. */
 public final class Clusters {
-    /** After this long without a sign of life a process counts as lost. */
-    public static final Duration SILENCE = Duration.ofSeconds(10);
+    /** A process that sends no heartbeat for this long counts as lost. */
+    public static final Duration LIVENESS_TIMEOUT = Duration.ofSeconds(10);
 
-    /** Data sets are read, drawn or copied before a process joins, and not everywhere as fast. */
-    private static final Duration JOINING = Duration.ofMinutes(5);
+    /** Timeout of joining: before that, each process reads, draws or copies data sets, some more slowly than others. */
+    private static final Duration JOIN_TIMEOUT = Duration.ofMinutes(5);
 
-    /** After this long without the others, or a server, training ends even if nobody counts as lost. */
-    static final Duration PATIENCE = Duration.ofMinutes(2);
+    /**
+     * Timeout of waiting for other processes or a server. After that training ends even if no process counts as lost.
+     */
+    static final Duration TIMEOUT = Duration.ofMinutes(2);
 
     private static final String FILE = "file:";
     private static final int MAX_PORT = 65_535;
@@ -29,28 +31,34 @@ public final class Clusters {
     private Clusters() {
     }
 
-    /** Returns what opens a coordinator on this host. */
-    public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss, Duration silence) {
+    /** Returns a factory of coordinators on this host. */
+    public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss,
+    Duration livenessTimeout) {
         return (secret, directory, processes) -> CoordinatorThread.start(Coordinator.open(
-                TransportConfig.of(transport, secret).directory(directory).silence(silence), processes, onLoss, 1,
-                JOINING));
+                TransportConfig.of(transport, secret).directory(directory).silence(livenessTimeout), processes, onLoss,
+                1,
+                JOIN_TIMEOUT));
     }
 
-    /** What ends without a checked exception. */
-    interface Ending extends AutoCloseable {
+    /** A resource whose {@code close} throws no checked exception. */
+    interface Resource extends AutoCloseable {
         @Override
         void close();
     }
 
-    /** Starts the coordinator if it is this process's to do so. It ends after the members have left. */
-    static Ending coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
-            Duration silence) {
+    /**
+     * Starts the coordinator if this process is the one that runs it. Closing the result waits for the members to
+     * leave.
+     */
+    static Resource coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
+            Duration livenessTimeout) {
         if (!me.runsCoordinator() || me.coordinator() == null) {
             return () -> { };
         }
-        CoordinatorThread coordinator = open(me.coordinator(), config(me, transport, silence), me.world(), onLoss, 1);
+        CoordinatorThread coordinator = open(me.coordinator(), config(me, transport, livenessTimeout), me.world(),
+                onLoss, 1);
         return () -> {
-            coordinator.awaitDone(silence);
+            coordinator.awaitDone(livenessTimeout);
             coordinator.close();
         };
     }
@@ -58,24 +66,24 @@ public final class Clusters {
     /**
      * Opens a coordinator.
      *
-     * @param address {@code host:port} to listen at, or {@code file:PATH} to which the address is written
-     * @param config of the transport
-     * @param world number of members that the group begins with
-     * @param fewest members that it may go on with, if it re-forms
-     * @throws IllegalArgumentException if the address is neither
+     * @param address {@code host:port} to listen on, or {@code file:PATH} to which the address is written
+     * @param config configuration of the transport
+     * @param world number of members with which the group starts
+     * @param fewest minimum number of members with which it may continue, if it re-forms
+     * @throws IllegalArgumentException if the address has neither form
      */
     public static CoordinatorThread open(String address, TransportConfig config, int world, Coordinator.OnLoss onLoss,
             int fewest) {
         boolean file = address.startsWith(FILE);
         CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
-                : listening(config, address), world, onLoss, fewest, JOINING));
+                : listening(config, address), world, onLoss, fewest, JOIN_TIMEOUT));
         if (file) {
             Rendezvous.publish(Path.of(address.substring(FILE.length())), coordinator.address());
         }
         return coordinator;
     }
 
-    /** Returns a configuration that listens where the others look for the coordinator. */
+    /** Returns a configuration that listens on the coordinator's address. */
     private static TransportConfig listening(TransportConfig config, String coordinator) {
         try {
             int port = Rendezvous.port(coordinator);
@@ -83,28 +91,29 @@ public final class Clusters {
                 return config.at(Rendezvous.host(coordinator), port);
             }
         } catch (TransportException e) {
-            throw wrong(coordinator, e);
+            throw badAddress(coordinator, e);
         }
-        throw wrong(coordinator, null);
+        throw badAddress(coordinator, null);
     }
 
-    private static IllegalArgumentException wrong(String coordinator, Exception cause) {
+    private static IllegalArgumentException badAddress(String coordinator, Exception cause) {
         return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be "
-                + "host:port, the port between 1 and "
+                + "host:port with a port from 1 to "
                 + MAX_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
     /** Joins the group of all launched processes. */
-    static Group join(LaunchedProcess me, String transport, Duration silence) {
+    static Group join(LaunchedProcess me, String transport, Duration livenessTimeout) {
         if (me.coordinator() == null) {
-            throw new IllegalArgumentException("STARLING_COORDINATOR must be host:port of the coordinator where "
-                    + "STARLING_RANK is set, got nothing");
+            throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
+                    + "it to the host:port of the coordinator");
         }
-        return Group.join(GroupConfig.of(config(me, transport, silence), me.coordinator()).wish(me.rank())
-                .joining(JOINING).patience(PATIENCE));
+        return Group.join(GroupConfig.of(config(me, transport, livenessTimeout), me.coordinator()).wish(me.rank())
+                .joining(JOIN_TIMEOUT).patience(TIMEOUT));
     }
 
-    private static TransportConfig config(LaunchedProcess me, String transport, Duration silence) {
-        return TransportConfig.of(transport, me.secret()).at(me.host(), 0).directory(me.directory()).silence(silence);
+    private static TransportConfig config(LaunchedProcess me, String transport, Duration livenessTimeout) {
+        return TransportConfig.of(transport, me.secret()).at(me.host(),
+                0).directory(me.directory()).silence(livenessTimeout);
     }
 }

@@ -24,19 +24,20 @@ final class DbnOptions {
                     + "draws itself).")
     Path data;
 
-    @Option(names = "--layers", paramLabel = "N", split = ",", description = "Hidden units of each machine, the one "
-            + "that sees the images first (default: 500,500,2000 for MNIST, 256,256 for drawn digits).")
+    @Option(names = "--layers", paramLabel = "N", split = ",",
+            description = "Hidden units of each machine, starting with the one "
+            + "that reads the images (default: 500,500,2000 for MNIST, 256,256 for drawn digits).")
     long[] layers;
 
     @Option(names = "--pretraining-epochs", paramLabel = "N",
-            description = "Epochs of each machine (default: 5 for MNIST, 2 for drawn digits).")
+            description = "Training epochs of each machine (default: 5 for MNIST, 2 for drawn digits).")
     Integer pretrainingEpochs;
 
     @Option(names = "--pretraining-rate", paramLabel = "R", defaultValue = "5e-3",
             description = "Learning rate at the start of each machine (default: ${DEFAULT-VALUE}).")
     double pretrainingRate;
 
-    @Option(names = "--no-pretraining", description = "Train the same network by backpropagation alone, from "
+    @Option(names = "--no-pretraining", description = "Train the same network only by backpropagation, from "
             + "Glorot and Bengio's initial weights.")
     boolean withoutPretraining;
 
@@ -45,21 +46,21 @@ final class DbnOptions {
     int steps;
 
     @Option(names = "--labels", paramLabel = "N",
-            description = "Fine-tune on so many images, drawn by --seed; pre-training takes all (default: all).")
+            description = "Fine-tune on N images, chosen by --seed; pre-training uses all (default: all).")
     int labels;
 
     @Option(names = "--dropout", paramLabel = "P", defaultValue = "0.2",
             description = "Share of hidden units dropped in fine-tuning (default: ${DEFAULT-VALUE}).")
     double dropout;
 
-    /** Returns what does not fit, or {@code null}. */
+    /** Returns the message on an invalid option, or {@code null}. */
     String problem(TrainOptions options) {
         if (layers != null && Arrays.stream(layers).anyMatch(units -> units < 1)) {
             return "--layers must be positive, got " + Arrays.toString(layers);
         }
         if (pretrainingEpochs != null && pretrainingEpochs < 1) {
-            return "--pretraining-epochs must be positive, got " + pretrainingEpochs + "; --no-pretraining leaves it "
-                    + "out";
+            return "--pretraining-epochs must be positive, got " + pretrainingEpochs + "; to skip pre-training use "
+                    + "--no-pretraining";
         }
         if (!(pretrainingRate > 0 && pretrainingRate < 1)) {
             return "--pretraining-rate must be between 0 and 1, got " + pretrainingRate;
@@ -71,26 +72,26 @@ final class DbnOptions {
             return "--dropout must be at least 0 and less than 1, got " + dropout;
         }
         if (options.precision != null && options.precision != DType.F32) {
-            return "--precision " + options.precision + ": the free energies of dbn need f32";
+            return "--precision " + options.precision + ": dbn computes free energies, which need f32";
         }
-        return Boolean.TRUE.equals(options.captured) ? "--captured replays one kind of step, but each machine of dbn "
-                + "has its own" : null;
+        return Boolean.TRUE.equals(options.captured) ? "--captured replays one kind of step, but dbn trains each "
+                + "machine with another" : null;
     }
 
     /** Returns the sample that these options describe. */
     Sample sample() {
         boolean drawn = data == null;
         int epochs = withoutPretraining ? 0 : pretrainingEpochs != null ? pretrainingEpochs : drawn ? 2 : 5;
-        // Bernoulli units take pixels from 0 to 1.
+        // Bernoulli units need pixels from 0 to 1.
         Augment pixels = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {0}, new float[] {1});
         return new Sample("dbn", drawn ? Sample.digits().data() : Mnist::load, !drawn, pixels, pixels,
                 generator -> network(epochs, drawn ? new long[] {256, 256} : new long[] {500, 500, 2000}, generator),
                 drawn ? 4 : 15, 100, drawn ? 5e-3 : 2e-3, DType.F32, false, null, labels, pretrainingRate);
     }
 
-    private Layer network(int epochs, long[] usual, Generator generator) {
+    private Layer network(int epochs, long[] defaults, Generator generator) {
         long[] sizes = LongStream.concat(LongStream.of(Mnist.SIDE * Mnist.SIDE),
-                LongStream.of(layers != null ? layers : usual)).toArray();
+                LongStream.of(layers != null ? layers : defaults)).toArray();
         DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, generator, sizes);
         if (withoutPretraining) {
             for (Rbm machine : network.machines()) {

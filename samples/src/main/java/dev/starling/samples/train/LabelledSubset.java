@@ -7,14 +7,14 @@ import dev.starling.tensor.Generator;
 import java.util.List;
 
 /**
- * All images in the first epochs, then a few of them again and again: as many in an epoch as there are in all.
+ * All images in the first epochs, then only a few of them, repeated so that the size of an epoch stays the same.
  *
- * @param images all of them
- * @param chosen indices of the few
- * @param from the first epoch that has only these
+ * @param images all images
+ * @param chosen indices of the few images
+ * @param from the first epoch that contains only these
  */
 record LabelledSubset(Dataset images, long[] chosen, int from) implements Dataset {
-    /** Draws {@code count} images. */
+    /** Selects {@code count} images at random. */
     static LabelledSubset of(Dataset images, int count, int from, Generator generator) {
         if (count > images.size()) {
             throw new IllegalArgumentException("--labels must be at most the " + images.size()

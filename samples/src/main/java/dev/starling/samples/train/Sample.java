@@ -23,22 +23,22 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * What the samples differ in.
+ * The properties in which the samples differ.
  *
- * @param name on the command line
+ * @param name name on the command line
  * @param data loads or draws images
- * @param needsFiles whether it loads them
- * @param training how training images are varied and normalised
+ * @param needsFiles whether images are loaded from files
+ * @param training how training images are augmented and normalised
  * @param evaluation how held-out images are normalised
- * @param network makes the model
- * @param epochs unless told
- * @param batchSize unless told
- * @param rate the greatest learning rate of AdamW's one-cycle schedule
- * @param precision what layers compute in unless told
- * @param captured whether steps are captured unless told
- * @param choice which recipe this is and why it was taken, or {@code null} where there is no other
- * @param labels number of images that fine-tuning takes; 0: all
- * @param pretrainingRate the rate at the start of each machine of a deep belief network
+ * @param network creates the model
+ * @param epochs default number of epochs
+ * @param batchSize default batch size
+ * @param rate the highest learning rate of AdamW's one-cycle schedule
+ * @param precision default type in which layers compute
+ * @param captured whether steps are captured by default
+ * @param choice which recipe this is and why it was chosen, or {@code null} if there is no other
+ * @param labels number of images used for fine-tuning; 0 for all
+ * @param pretrainingRate the initial learning rate of each machine of a deep belief network
  */
 record Sample(String name, Function<DataDirectory, Split> data, boolean needsFiles, Augment training,
         Augment evaluation, Function<Generator, Layer> network, int epochs, int batchSize, double rate,
@@ -53,7 +53,7 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
                 0, 0);
     }
 
-    /** Digits that the sample draws itself: no file, no network. */
+    /** Digits that the sample draws itself, without files or network. */
     static Sample digits() {
         Augment plain = Augment.normalize(1, DigitRenderer.SIDE, DigitRenderer.SIDE,
                 new float[] {DigitRenderer.MEAN}, new float[] {DigitRenderer.STD});
@@ -66,14 +66,14 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
         return new Split(renderer.images(0, DRAWN), renderer.images(DRAWN, DRAWN_HELD_OUT));
     }
 
-    /** Handwritten digits, 60,000 to train on. (LeCun et al., 1998) */
+    /** Handwritten digits with 60,000 training images. (LeCun et al., 1998) */
     static Sample mnist() {
         Augment plain = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {Mnist.MEAN}, new float[] {Mnist.STD});
         return new Sample("mnist", Mnist::load, true, plain.randomCrop(2), plain,
                 g -> convolutional(g, 1, Mnist.SIDE, 128, 32, 64), 3, 128, 4e-3);
     }
 
-    /** Small colour photographs of ten classes, 50,000 to train on. (Krizhevsky, 2009) */
+    /** Small colour photographs of ten classes with 50,000 training images. (Krizhevsky, 2009) */
     static Sample cifar10() {
         Augment plain = Augment.normalize(3, 32, 32, Cifar10.mean(), Cifar10.std());
         return new Sample("cifar10", Cifar10::load, true, plain.randomCrop(4).randomFlip(), plain,
@@ -81,10 +81,10 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
     }
 
     /**
-     * CIFAR-10 by one of two recipes. The fast one is made for GPUs: a residual network of some two million weights,
-     * in larger batches (after Page's ResNet-9 of 2018, half as wide); on a GPU in bf16, with captured steps.
+     * CIFAR-10 with one of two recipes. The fast recipe is made for GPUs: a residual network of about two million
+     * weights with larger batches (after Page's ResNet-9 of 2018, half as wide); on a GPU in bf16, with captured steps.
      *
-     * @param fast which recipe; {@code null}: the fast one on a GPU
+     * @param fast whether to use the fast recipe; {@code null} to use it on a GPU
      */
     static Sample cifar10(Boolean fast, boolean onGpu) {
         Sample plain = cifar10();
@@ -93,31 +93,35 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
         }
         return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation,
                 g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3, onGpu ? DType.BF16 : DType.F32, onGpu,
-                "ResNet-9, as "
-                        + (fast == null ? "the device is a GPU (--no-fast: the CPU's network)" : "--fast asks"), 0, 0);
+                "ResNet-9: "
+                        + (fast == null ? "the device is a GPU (--no-fast for the CPU's network)"
+                                                : "requested by --fast"), 0, 0);
     }
 
-    private static void normalised(List<Layer> layers, long in, long out, Generator generator) {
+    private static void addNormalised(List<Layer> layers, long in, long out, Generator generator) {
         layers.add(Conv2d.of(in, out, 3).padding(1).withoutBias().build(generator));
         layers.add(BatchNorm.of(out));
         layers.add(new Relu());
     }
 
-    /** Stages of two normalised 3×3 convolutions and a pool, one stage for each width, and two dense layers. */
+    /**
+     * Returns a network with a stage of two normalised 3×3 convolutions and a pool for each width, and two dense
+     * layers.
+     */
     private static Layer convolutional(Generator generator, long channels, long side, long dense, long... widths) {
         List<Layer> layers = new ArrayList<>();
         long in = channels;
-        long rest = side;
+        long size = side;
         for (long width : widths) {
             for (int i = 0; i < 2; i++) {
-                normalised(layers, in, width, generator);
+                addNormalised(layers, in, width, generator);
                 in = width;
             }
             layers.add(MaxPool2d.of(2));
-            rest /= 2;
+            size /= 2;
         }
         layers.add(new Flatten());
-        layers.add(Linear.of(in * rest * rest, dense, generator));
+        layers.add(Linear.of(in * size * size, dense, generator));
         layers.add(new Relu());
         layers.add(new Dropout(0.25));
         layers.add(Linear.of(dense, 10, generator));

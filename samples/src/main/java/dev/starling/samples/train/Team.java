@@ -26,128 +26,133 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadFactory;
 
-/** Trains a sample with several workers: processes that it launches, processes that somebody launched, or threads. */
+/**
+ * Trains a sample with several workers: processes that it launches, processes launched by another command, or threads.
+ */
 final class Team {
     private static final String LOCAL = "local";
 
     private final TrainingRun run;
-    private final TeamOptions how;
+    private final TeamOptions options;
     private final DataDirectory directory;
     private final PrintWriter out;
 
-    Team(TrainingRun run, TeamOptions how, DataDirectory directory, PrintWriter out) {
+    Team(TrainingRun run, TeamOptions options, DataDirectory directory, PrintWriter out) {
         this.run = run;
-        this.how = how;
+        this.options = options;
         this.directory = directory;
         this.out = out;
     }
 
-    /** Checks what was asked for, and returns what is wrong with it or {@code null}. */
-    static String problem(TeamOptions how, LaunchedProcess me) {
-        String value = badValue(how);
+    /** Checks the options, and returns the message on an invalid one, or {@code null}. */
+    static String problem(TeamOptions options, LaunchedProcess me) {
+        String value = badValue(options);
         if (value != null) {
             return value;
         }
-        String idle = idleOption(how);
+        String idle = idleOption(options);
         if (idle != null) {
             return idle;
         }
-        if (me != null && how.workers > 0 && how.workers != me.workers()) {
-            return "--workers=" + how.workers + ", but this process was launched as one of " + me.workers()
-                    + " workers: leave --workers away, or start it without a launcher";
+        if (me != null && options.workers > 0 && options.workers != me.workers()) {
+            return "--workers=" + options.workers + ", but this process was launched as one of " + me.workers()
+                    + " workers: omit --workers, or start it without a launcher";
         }
-        if (me != null && how.servers() != me.servers()) {
-            return "--strategy " + how.strategy() + " needs " + how.servers() + " servers, but this process was "
-                    + "launched with " + me.servers() + ": say run --servers " + how.servers();
+        if (me != null && options.servers() != me.servers()) {
+            return options.name() + " needs " + options.servers() + " servers, but this process was "
+                    + "launched with " + me.servers() + ": use run --servers " + options.servers();
         }
-        if (me == null && how.isAsked() && how.workers == 0) {
+        if (me == null && options.isRequested() && options.workers == 0) {
             return "--strategy needs --workers N";
         }
-        String alone = me == null && how.workers == 0 ? teamOption(how) : null;
-        return alone == null ? null : alone + " is for training together: say --workers N, too";
+        String alone = me == null && options.workers == 0 ? teamOption(options) : null;
+        return alone == null ? null : alone + " applies to several workers: add --workers N";
     }
 
-    private static String badValue(TeamOptions how) {
-        if (how.workers < 0) {
-            return "--workers must be positive, got " + how.workers;
+    private static String badValue(TeamOptions options) {
+        if (options.workers < 0) {
+            return "--workers must be positive, got " + options.workers;
         }
-        if (how.servers != null && how.servers < 1) {
-            return "--servers must be positive, got " + how.servers;
+        if (options.servers != null && options.servers < 1) {
+            return "--servers must be positive, got " + options.servers;
         }
-        if (how.staleness != null && how.staleness < 0) {
-            return "--staleness must be 0, where all take steps together, or more, got " + how.staleness
-                    + ": leave it away if nobody is to wait";
+        if (options.staleness != null && options.staleness < 0) {
+            return "--staleness must be 0 for synchronous steps, or more, got " + options.staleness
+                    + ": omit it for asynchronous steps";
         }
-        if (how.restarts < 0) {
-            return "--restarts must not be negative, got " + how.restarts;
+        if (options.restarts < 0) {
+            return "--restarts must not be negative, got " + options.restarts;
         }
-        return how.silenceSeconds > 0 ? null : "--silence must be positive, got " + how.silenceSeconds;
+        return options.silenceSeconds > 0 ? null : "--silence must be positive, got " + options.silenceSeconds;
     }
 
-    /** Returns what is wrong with an option that the strategy or the transport has no use for, or {@code null}. */
-    private static String idleOption(TeamOptions how) {
-        boolean isPs = how.strategy() == TeamOptions.Strategy.PS;
-        String none = " has no servers: leave it away, or take --strategy ps";
-        if (how.staleness != null && !isPs) {
-            return "--staleness is for ps, and " + how.said() + none;
+    /** Returns the message on an option that the strategy or the transport does not use, or {@code null}. */
+    private static String idleOption(TeamOptions options) {
+        boolean ps = options.strategy() == TeamOptions.Strategy.PS;
+        String none = " has no servers: omit it, or use --strategy ps";
+        if (options.staleness != null && !ps) {
+            return "--staleness applies to ps, and " + options.name() + none;
         }
-        if (how.servers != null && !isPs) {
-            return "--servers is for ps, and " + how.said() + none;
+        if (options.servers != null && !ps) {
+            return "--servers applies to ps, and " + options.name() + none;
         }
-        if (how.serverData != null && !isPs) {
-            return "--server-data is for ps, and " + how.said() + none;
+        if (options.serverData != null && !ps) {
+            return "--server-data applies to ps, and " + options.name() + none;
         }
-        if (how.half && how.strategy() != TeamOptions.Strategy.RING) {
-            return "--half is for ring, and " + how.said() + " sends f32: leave it away, or take --strategy ring";
+        if (options.half && options.strategy() != TeamOptions.Strategy.RING) {
+            return "--half applies to ring, and " + options.name() + " sends f32: omit it, or use --strategy ring";
         }
-        if (how.proportional && !how.sharesBatches()) {
-            return "--proportional divides batches that all workers share, but with " + how.said()
-                    + " each takes batches of its own: take ring, or ps --staleness 0";
+        if (options.proportional && !options.sharesBatches()) {
+            return "--proportional divides batches that all workers share, but with " + options.name()
+                    + " each worker has batches of its own: use ring, or ps --staleness 0";
         }
-        if (how.restarts > 0 && isLocal(how)) {
-            return "--restarts starts processes again, and --transport local has threads: leave it away, or take "
+        if (options.restarts > 0 && isLocal(options)) {
+            return "--restarts restarts processes, but --transport local runs workers as threads: omit it, or use "
                     + "--transport aeron";
         }
-        if (how.isSynchronous() && (how.elastic || how.restarts > 0)) {
-            return (how.elastic ? "--elastic" : "--restarts") + " does not go with " + how.said() + ", which ends when "
-                    + "a worker or a server is lost: leave it away, and go on from --checkpoints with --resume; or "
-                    + "take ring, or ps without --staleness 0";
+        if (options.isSynchronous() && (options.elastic || options.restarts > 0)) {
+            return (options.elastic ? "--elastic" : "--restarts") + " cannot be combined with " + options.name()
+                    + ", which ends when "
+                    + "a worker or a server is lost: omit it, and resume from --checkpoints with --resume; or "
+                    + "use ring, or ps without --staleness 0";
         }
         return null;
     }
 
-    /** Returns an option that says how workers train together, or {@code null} if there is none. */
-    private static String teamOption(TeamOptions how) {
-        return how.elastic ? "--elastic" : how.restarts > 0 ? "--restarts" : how.half ? "--half"
-                : how.proportional ? "--proportional" : isLocal(how) ? "--transport local" : null;
+    /** Returns an option that configures training with several workers, or {@code null} if there is none. */
+    private static String teamOption(TeamOptions options) {
+        return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts" : options.half ? "--half"
+                : options.proportional ? "--proportional" : isLocal(options) ? "--transport local" : null;
     }
 
     // ---- processes ----
 
-    /** Launches this very command N times, and waits. */
+    /** Launches this command once for each worker and server, and waits for all. */
     int launch(List<String> arguments) {
         run.prepare(directory);
-        return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(how.workers + how.servers())
-                .servers(how.servers()).restarts(how.restarts).tolerate(how.survives() ? how.workers - 1 : 0)
-                .coordinator(Clusters.coordinator(how.transport, how.onLoss(), how.silence()))
+        return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(options.workers + options.servers())
+                .servers(options.servers()).restarts(options.restarts)
+                        .tolerate(options.survives() ? options.workers - 1 : 0)
+                .coordinator(Clusters.coordinator(options.transport, options.onLoss(), options.livenessTimeout()))
                 .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
     }
 
-    /** Does what this process, one of those launched, has to do. */
+    /** Does the work of this process, which is one of those launched. */
     void member(LaunchedProcess me) {
         run.threads(me.threads());
         run.place(me.localRank(), Math.max(1, me.localWorld() - me.servers()));
         Split split = me.isServer() ? null : run.load(directory);
-        try (Clusters.Ending coordinator = Clusters.coordinator(me, how.transport, how.onLoss(), how.silence());
-                Group group = Clusters.join(me, how.transport, how.silence())) {
+        try (Clusters.Resource coordinator = Clusters.coordinator(me, options.transport, options.onLoss(),
+                options.livenessTimeout());
+                Group group = Clusters.join(me, options.transport, options.livenessTimeout())) {
             work(group, split, me.rank(), me.workers());
         }
     }
 
-    /** Trains or, with one of the last ranks, serves. */
+    /** Trains, or runs a server if the rank is one of the last. */
     private void work(Group group, Split split, int rank, int workers) {
         if (rank >= workers) {
-            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().directory(how.serverData));
+            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().directory(options.serverData));
             return;
         }
         try (DistributionStrategy strategy = strategy(group, rank, workers)) {
@@ -156,53 +161,53 @@ final class Team {
     }
 
     private DistributionStrategy strategy(Group group, int rank, int workers) {
-        return switch (how.strategy()) {
+        return switch (options.strategy()) {
             case RING -> {
                 RingAllReduce.Builder ring = RingAllReduce.over(group);
-                ring = how.survives() ? ring.elastic() : ring;
-                ring = how.half ? ring.halfPrecision() : ring;
-                yield (how.proportional ? ring.proportional() : ring).build();
+                ring = options.survives() ? ring.elastic() : ring;
+                ring = options.half ? ring.halfPrecision() : ring;
+                yield (options.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);
             case PS -> {
                 ParameterServer.Builder ps = ParameterServer.worker(group, rank).workers(workers)
-                        .servers(how.servers()).consistency(how.consistency());
-                yield (how.proportional ? ps.proportional() : ps).build();
+                        .servers(options.servers()).consistency(options.consistency());
+                yield (options.proportional ? ps.proportional() : ps).build();
             }
         };
     }
 
     // ---- threads ----
 
-    static boolean isLocal(TeamOptions how) {
-        return how.transport.equals(LOCAL);
+    static boolean isLocal(TeamOptions options) {
+        return options.transport.equals(LOCAL);
     }
 
-    /** Trains with threads of this process in place of processes. */
+    /** Trains with threads of this process instead of processes. */
     void threads() {
         run.place(0, 1);
-        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / how.workers);
+        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers);
         Split split = run.load(directory);
         Secret secret = Secret.random();
-        TransportConfig transport = TransportConfig.of(LOCAL, secret).silence(how.silence());
+        TransportConfig transport = TransportConfig.of(LOCAL, secret).silence(options.livenessTimeout());
         ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
-        try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, how.onLoss(), how.silence())
-                .open(secret, null, how.workers + how.servers());
+        try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, options.onLoss(), options.livenessTimeout())
+                .open(secret, null, options.workers + options.servers());
                 ExecutorService pool = Executors.newThreadPerTaskExecutor(factory)) {
-            ExecutorCompletionService<Void> ended = new ExecutorCompletionService<>(pool);
-            for (int i = 0; i < how.workers + how.servers(); i++) {
+            ExecutorCompletionService<Void> completions = new ExecutorCompletionService<>(pool);
+            for (int i = 0; i < options.workers + options.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
                     GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                            .patience(Clusters.PATIENCE);
+                            .patience(Clusters.TIMEOUT);
                     try (Group group = Group.join(config)) {
-                        work(group, split, rank, how.workers);
+                        work(group, split, rank, options.workers);
                     }
                     return null;
                 };
-                ended.submit(() -> Threads.with(threads, () -> unchecked(body)));
+                completions.submit(() -> Threads.with(threads, () -> unchecked(body)));
             }
-            awaitAll(ended);
+            awaitAll(completions);
         }
     }
 
@@ -216,12 +221,12 @@ final class Team {
         }
     }
 
-    /** Waits for all; the first failure, which ends the others by way of their group, is the one to tell of. */
-    private void awaitAll(ExecutorCompletionService<Void> ended) {
+    /** Waits for all threads. The first failure ends the other threads through their group, and is the one reported. */
+    private void awaitAll(ExecutorCompletionService<Void> completions) {
         List<RuntimeException> failures = new ArrayList<>();
-        for (int i = 0; i < how.workers + how.servers(); i++) {
+        for (int i = 0; i < options.workers + options.servers(); i++) {
             try {
-                ended.take().get();
+                completions.take().get();
             } catch (ExecutionException e) {
                 failures.add(e.getCause() instanceof RuntimeException r ? r
                         : new DistributedException("a worker failed: " + e.getCause(), e.getCause()));

@@ -7,19 +7,19 @@ import java.time.Duration;
 import java.util.Locale;
 import picocli.CommandLine.Option;
 
-/** What can be said on the command line about training together. */
+/** Command-line options of training with several workers. */
 final class TeamOptions {
     /** How processes train together. */
     enum Strategy {
-        /** Each takes a part of every batch, and gradients are added up. */
+        /** Each worker computes a part of every batch, and gradients are added up. */
         RING,
-        /** Gradients go to servers, which hold the weights. */
+        /** Workers send gradients to servers, which keep the weights. */
         PS,
-        /** Each trains on data of its own and mixes in others' weights. */
+        /** Each worker trains on its own data and mixes in the weights of others. */
         GOSSIP
     }
 
-    @Option(names = "--workers", paramLabel = "N", description = "Train as N processes (or threads) together.")
+    @Option(names = "--workers", paramLabel = "N", description = "Train with N processes (or threads).")
     int workers;
 
     @Option(names = "--strategy", paramLabel = "S",
@@ -27,16 +27,16 @@ final class TeamOptions {
     Strategy strategy;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "aeron or ucx between processes, or local: threads (default: ${DEFAULT-VALUE}).")
+            description = "aeron or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
     String transport;
 
     @Option(names = "--elastic",
-            description = "ring: go on with those that are left when one fails. gossip and ps always do, except ps "
+            description = "ring: continue with the other workers when one fails. gossip and ps always do, except ps "
                     + "--staleness 0, which cannot.")
     boolean elastic;
 
     @Option(names = "--restarts", paramLabel = "N",
-            description = "How often, in all, a process that failed is started again; makes ring elastic. Not for ps "
+            description = "Total number of times that failed processes are restarted; makes ring elastic. Not for ps "
                     + "--staleness 0.")
     int restarts;
 
@@ -48,22 +48,22 @@ final class TeamOptions {
     boolean proportional;
 
     @Option(names = "--servers", paramLabel = "K",
-            description = "ps: number of servers, processes of their own (default: 1).")
+            description = "ps: number of server processes (default: 1).")
     Integer servers;
 
-    @Option(names = "--staleness", paramLabel = "S", description = "ps: how many steps a worker may be ahead of the "
-            + "slowest; 0 takes steps together, without it nobody waits.")
+    @Option(names = "--staleness", paramLabel = "S", description = "ps: number of steps by which a worker may be ahead "
+            + "of the slowest; 0 for synchronous steps (default: workers do not wait).")
     Integer staleness;
 
     @Option(names = "--server-data", paramLabel = "DIR",
-            description = "ps: where servers keep what they hold, to go on from there; else it is in memory alone.")
+            description = "ps: directory where servers store their state, to resume from it (default: only in memory).")
     Path serverData;
 
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",
-            description = "Seconds without a sign of life until a process is lost (default: ${DEFAULT-VALUE}).")
+            description = "Seconds without a heartbeat until a process is lost (default: ${DEFAULT-VALUE}).")
     double silenceSeconds;
 
-    boolean isAsked() {
+    boolean isRequested() {
         return workers > 0 || strategy != null;
     }
 
@@ -75,13 +75,13 @@ final class TeamOptions {
         return strategy() != Strategy.PS ? 0 : servers == null ? 1 : servers;
     }
 
-    /** Returns the strategy as it is said on the command line. */
-    String said() {
+    /** Returns the strategy as it is written on the command line. */
+    String name() {
         return "--strategy " + strategy().name().toLowerCase(Locale.ROOT)
                 + (staleness == null || strategy() != Strategy.PS ? "" : " --staleness " + staleness);
     }
 
-    /** Returns how far workers of parameter servers may be apart. */
+    /** Returns the consistency of parameter servers. */
     Consistency consistency() {
         return staleness == null ? new Consistency.Asynchronous()
                 : staleness == 0 ? new Consistency.Synchronous() : new Consistency.Stale(staleness);
@@ -92,12 +92,12 @@ final class TeamOptions {
         return strategy() == Strategy.RING || isSynchronous();
     }
 
-    /** Returns whether parameter servers take a step when they have the gradients of all workers. */
+    /** Returns whether parameter servers perform a step only with the gradients of all workers. */
     boolean isSynchronous() {
         return strategy() == Strategy.PS && staleness != null && staleness == 0;
     }
 
-    /** Returns whether the others go on when a worker is lost. */
+    /** Returns whether the other workers continue when one is lost. */
     boolean survives() {
         return elastic || restarts > 0 || strategy() == Strategy.GOSSIP
                 || strategy() == Strategy.PS && !isSynchronous();
@@ -107,7 +107,7 @@ final class TeamOptions {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
     }
 
-    Duration silence() {
+    Duration livenessTimeout() {
         return Duration.ofMillis(Math.round(silenceSeconds * 1000));
     }
 }

@@ -25,25 +25,25 @@ public final class Train implements Runnable {
 
     @Override
     public void run() {
-        throw new ParameterException(spec.commandLine(), "Name what to train on: digits, mnist, cifar10 or dbn.");
+        throw new ParameterException(spec.commandLine(), "Give a sample to train: digits, mnist, cifar10 or dbn.");
     }
 
-    private static int run(Sample sample, TrainOptions options, TeamOptions together, Path data, CommandSpec spec) {
+    private static int run(Sample sample, TrainOptions options, TeamOptions teamOptions, Path data, CommandSpec spec) {
         PrintWriter out = spec.commandLine().getOut();
         TrainingRun run = TrainingRun.of(sample, options);
         DataDirectory directory = DataDirectory.of(data, System.err);
-        Team team = new Team(run, together, directory, out);
+        Team team = new Team(run, teamOptions, directory, out);
         try {
             LaunchedProcess me = LaunchedProcess.fromEnvironment().orElse(null);
-            String problem = Team.problem(together, me);
+            String problem = Team.problem(teamOptions, me);
             if (problem != null) {
                 throw new ParameterException(spec.commandLine(), problem);
             }
-            if (Team.isLocal(together) && together.workers > 0) {
+            if (Team.isLocal(teamOptions) && teamOptions.workers > 0) {
                 team.threads();
             } else if (me != null) {
                 team.member(me);
-            } else if (together.isAsked()) {
+            } else if (teamOptions.isRequested()) {
                 return team.launch(spec.root().commandLine().getParseResult().originalArgs());
             } else {
                 run.run(directory, out);
@@ -58,7 +58,7 @@ public final class Train implements Runnable {
         }
     }
 
-    /** Trains on digits that it draws itself. */
+    /** Trains on digits that the sample draws. */
     @Command(name = "digits", description = "Train on digits that this sample draws itself: no file needed.",
             mixinStandardHelpOptions = true)
     static final class Digits implements Callable<Integer> {
@@ -66,14 +66,14 @@ public final class Train implements Runnable {
         private TrainOptions options;
 
         @Mixin
-        private TeamOptions together;
+        private TeamOptions teamOptions;
 
         @Spec
         private CommandSpec spec;
 
         @Override
         public Integer call() {
-            return Train.run(Sample.digits(), options, together, null, spec);
+            return Train.run(Sample.digits(), options, teamOptions, null, spec);
         }
     }
 
@@ -86,7 +86,7 @@ public final class Train implements Runnable {
         private TrainOptions options;
 
         @Mixin
-        private TeamOptions together;
+        private TeamOptions teamOptions;
 
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
@@ -96,7 +96,7 @@ public final class Train implements Runnable {
 
         @Override
         public Integer call() {
-            return Train.run(Sample.mnist(), options, together, data, spec);
+            return Train.run(Sample.mnist(), options, teamOptions, data, spec);
         }
     }
 
@@ -108,13 +108,13 @@ public final class Train implements Runnable {
         private TrainOptions options;
 
         @Mixin
-        private TeamOptions together;
+        private TeamOptions teamOptions;
 
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
-        @Option(names = "--fast", negatable = true, description = "A residual network in larger batches; on a GPU "
-                + "also --precision bf16 --captured, and all that unless told otherwise.")
+        @Option(names = "--fast", negatable = true, description = "A residual network with larger batches; on a GPU "
+                + "also --precision bf16 --captured (default on a GPU).")
         private Boolean fast;
 
         @Spec
@@ -122,7 +122,7 @@ public final class Train implements Runnable {
 
         @Override
         public Integer call() {
-            return Train.run(Sample.cifar10(fast, options.isOnGpu()), options, together, data, spec);
+            return Train.run(Sample.cifar10(fast, options.isOnGpu()), options, teamOptions, data, spec);
         }
     }
 
@@ -134,7 +134,7 @@ public final class Train implements Runnable {
         private TrainOptions options;
 
         @Mixin
-        private TeamOptions together;
+        private TeamOptions teamOptions;
 
         @Mixin
         private DbnOptions network;
@@ -148,7 +148,7 @@ public final class Train implements Runnable {
             if (problem != null) {
                 throw new ParameterException(spec.commandLine(), problem);
             }
-            return Train.run(network.sample(), options, together, network.data, spec);
+            return Train.run(network.sample(), options, teamOptions, network.data, spec);
         }
     }
 }

@@ -4,51 +4,51 @@ import dev.starling.tensor.DType;
 import java.nio.file.Path;
 import picocli.CommandLine.Option;
 
-/** What can be said on the command line of every sample. */
+/** Command-line options of every sample. */
 final class TrainOptions {
     @Option(names = "--epochs", paramLabel = "N", description = "Passes over the training data.")
     int epochs;
 
     @Option(names = "--batch", paramLabel = "N",
-            description = "Images in a step, of all workers together under ring.")
+            description = "Images per step; of all workers together with ring.")
     int batch;
 
-    @Option(names = "--rate", paramLabel = "R", description = "Greatest learning rate of the one-cycle schedule.")
+    @Option(names = "--rate", paramLabel = "R", description = "Highest learning rate of the one-cycle schedule.")
     double rate;
 
     @Option(names = "--seed", paramLabel = "N", defaultValue = "1",
-            description = "Same seed, same bits (default: ${DEFAULT-VALUE}).")
+            description = "Seed of all random numbers; the same seed gives the same bits (default: ${DEFAULT-VALUE}).")
     long seed;
 
     @Option(names = "--threads", paramLabel = "N",
-            description = "Threads that kernels use (default: all processors, or a worker's share of them).")
+            description = "Number of threads of kernels (default: all processors, or a worker's share of them).")
     int threads;
 
     @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",
-            description = "cpu, cuda:N, or cuda: the first GPU or, with several workers, one each "
+            description = "cpu, cuda:N, or cuda for the first GPU or, with several workers, one GPU for each "
                     + "(default: ${DEFAULT-VALUE}).")
     String device;
 
     @Option(names = "--precision", paramLabel = "P",
-            description = "What layers compute in: f32, bf16, or f16 with a scaled loss (default: f32; bf16 for "
+            description = "Type in which layers compute: f32, bf16, or f16 with a scaled loss (default: f32; bf16 for "
                     + "cifar10 on a GPU).")
     DType precision;
 
     @Option(names = "--captured", negatable = true, description = "Record a step and replay it, on a GPU as one "
-            + "graph: same results, less work (default: for cifar10 on a GPU).")
+            + "graph: same results, less overhead (default for cifar10 on a GPU).")
     Boolean captured;
 
-    @Option(names = "--curve", paramLabel = "PNG", description = "Where to draw the learning curve.")
+    @Option(names = "--curve", paramLabel = "PNG", description = "File for the image of the learning curve.")
     Path curve;
 
     @Option(names = "--profile", paramLabel = "FILE",
-            description = "Where to write a page that shows what the run did when; a recording if it ends in .jfr.")
+            description = "File for a page that shows operations over time, or for a recording if it ends in .jfr.")
     Path profile;
 
     @Option(names = "--checkpoints", paramLabel = "DIR", description = "Save a checkpoint after every epoch.")
     Path checkpoints;
 
-    @Option(names = "--resume", description = "Go on from the latest checkpoint.")
+    @Option(names = "--resume", description = "Resume from the latest checkpoint.")
     boolean resume;
 
     @Option(names = "--summary", description = "Print the network's layers first.")

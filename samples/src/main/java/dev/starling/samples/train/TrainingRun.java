@@ -34,10 +34,13 @@ import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.Locale;
 
-/** One run of a sample: data, network, training, learning curve, and the line of result. */
+/** One run of a sample: data, network, training, learning curve, and the printed result. */
 final class TrainingRun {
     private static final double WEIGHT_DECAY = 1e-2;
-    /** Gradients of fine-tuning are far smaller than those of pre-training, whose squares must be forgotten soon. */
+    /**
+     * Gradients of fine-tuning are far smaller than those of pre-training, so Adam has to forget the squares of these
+     * soon.
+     */
     private static final double GREEDY_BETA = 0.95;
     private static final int EVALUATION_BATCH = 250;
     private static final int MAX_LOADERS = 8;
@@ -68,22 +71,22 @@ final class TrainingRun {
         return new TrainingRun(sample, options);
     }
 
-    /** Trains in this process alone. */
+    /** Trains in this process without other workers. */
     void run(DataDirectory directory, PrintWriter out) {
         place(0, 1);
-        // Before anything is downloaded.
+        // Fails before anything is downloaded if the device is not available.
         placement.device().backend();
         threads(Threads.count());
         train(load(directory), new SingleProcess(), true, out);
     }
 
-    /** Sets the number of threads of kernels, unless the user has. */
-    void threads(int otherwise) {
-        Threads.set(options.threads > 0 ? options.threads : otherwise);
+    /** Sets the number of threads of kernels, unless the user has set it. */
+    void threads(int defaultCount) {
+        Threads.set(options.threads > 0 ? options.threads : defaultCount);
     }
 
     /**
-     * Takes the device that was asked for or, of a host's GPUs, this process's.
+     * Selects the requested device, or this process's GPU among those of its host.
      *
      * @param localRank number of this process among those of its host
      * @param localWorkers how many of them train
@@ -95,7 +98,7 @@ final class TrainingRun {
         }
     }
 
-    /** Fetches what has to be downloaded, once for all processes. */
+    /** Downloads missing files once for all processes. */
     void prepare(DataDirectory directory) {
         if (sample.needsFiles()) {
             sample.data().apply(directory);
@@ -107,15 +110,15 @@ final class TrainingRun {
     }
 
     /**
-     * Trains as one of several.
+     * Trains as one of several processes.
      *
-     * @param first whether this process shows how the run goes; it is the strategy's rank 0 that tells the result
+     * @param first whether this process shows progress; the result is printed by the strategy's rank 0
      */
     void train(Split split, DistributionStrategy strategy, boolean first, PrintWriter out) {
         Device device = placement.device();
         device.backend();
         if (first && sample.choice() != null) {
-            say(out, String.format(Locale.ROOT, "%s: %s; epochs %d, batch %d, rate %s, %s, %s steps", sample.name(),
+            print(out, String.format(Locale.ROOT, "%s: %s; epochs %d, batch %d, rate %s, %s, %s steps", sample.name(),
                     sample.choice(), epochs, batch, rate, precision, captured ? "captured" : "eager"));
             out.flush();
         }
@@ -129,17 +132,17 @@ final class TrainingRun {
                 DataLoader test = loader(ImageDataset.of(split.test(), sample.evaluation()), device)
                         .batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = optimizer(model, greedy, train.batches())) {
-            long begin = System.nanoTime();
+            long start = System.nanoTime();
             History history = trainer(model, greedy, optimizer, train, test).strategy(strategy)
                     .listeners(first ? new TrainingListener[] {
                             ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build().run();
             if (strategy.rank() == 0) {
-                report(history, split.test().count(), (System.nanoTime() - begin) / 1e9, device, strategy.world(), out);
+                report(history, split.test().count(), (System.nanoTime() - start) / 1e9, device, strategy.world(), out);
             }
         }
     }
 
-    /** Where the processors do not train, they make batches. */
+    /** Returns a builder of a loader with several workers if the processors do not compute the training. */
     private static DataLoader.Builder loader(Dataset examples, Device device) {
         int workers = device == Device.cpu() ? 1 : Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1,
                 MAX_LOADERS);
@@ -193,33 +196,34 @@ final class TrainingRun {
         }
         EpochReport last = history.last();
         double accuracy = last.heldOut().metric(ACCURACY);
-        double rateSeen = items / Math.max(training, 1e-9);
+        double itemsPerSecond = items / Math.max(training, 1e-9);
         long peak = device.memory().peak();
         String drawn = draw(history);
-        say(out, String.format(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in "
+        print(out, String.format(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in "
                 + "%.1f s, %,.0f images/s, %,d MiB at most; %s", sample.name(), 100 * accuracy, heldOut,
-                last.heldOut().loss(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds, rateSeen,
+                last.heldOut().loss(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds,
+                itemsPerSecond,
                 peak >> 20, drawn));
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
                     + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,"
                     + "\"epochs\":%d,\"device\":\"%s\",\"workers\":%d}%n", sample.name(), accuracy,
-                    last.heldOut().loss(), rateSeen, seconds, training, peak, last.epoch() + 1, device, world);
+                    last.heldOut().loss(), itemsPerSecond, seconds, training, peak, last.epoch() + 1, device, world);
         }
         out.flush();
     }
 
-    /** Prints a sentence: on a terminal in as many lines as it takes, elsewhere in one. */
-    private static void say(PrintWriter out, String sentence) {
+    /** Prints a sentence: folded to the width of a terminal, otherwise on one line. */
+    private static void print(PrintWriter out, String sentence) {
         out.println(Terminal.isStandardOutput() ? Terminal.fold(sentence, Terminal.columns()) : sentence);
     }
 
-    /** Draws the learning curve; that it cannot be written does not spoil the run. */
+    /** Draws the learning curve. The run succeeds even if the curve cannot be written. */
     private String draw(History history) {
         LearningCurve drawing = new LearningCurve("Starling: " + sample.name());
         for (EpochReport e : history.epochs()) {
             if (!e.training().metrics().containsKey(ACCURACY)) {
-                // Pre-training.
+                // Epochs of pre-training have no accuracy.
                 continue;
             }
             int epoch = e.epoch() + 1;
@@ -230,7 +234,7 @@ final class TrainingRun {
             drawing.write(curve);
             return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile);
         } catch (DataException e) {
-            return "no curve: " + e.getMessage();
+            return "no learning curve: " + e.getMessage();
         }
     }
 }

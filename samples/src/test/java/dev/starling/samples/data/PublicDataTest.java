@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Finding, downloading and unpacking of the public data sets, from a server on the loopback and in small. */
+/** Tests finding, downloading and unpacking of the public data sets with small files from a loopback server. */
 @Timeout(60)
 class PublicDataTest {
     private static final int RECORDS = 2;
@@ -69,7 +69,7 @@ class PublicDataTest {
     }
 
     @Test
-    void downloadsMnistOnceAndSaysSo() throws Exception {
+    void downloadsMnistOnceAfterAMessage() throws Exception {
         List<Download> files = mnist(28);
         Split split = Mnist.load(directory, files);
         assertThat(split.train().labels()).containsExactly(3, 1, 4);
@@ -100,7 +100,7 @@ class PublicDataTest {
     }
 
     @Test
-    void saysWhichFilesToPutWhereWhenOffline() throws Exception {
+    void namesTheFilesToProvideWhenOffline() throws Exception {
         List<Download> files = mnist(28);
         server.stop(0);
         assertThatThrownBy(() -> Mnist.load(directory, files)).isInstanceOf(DataException.class)
@@ -132,11 +132,11 @@ class PublicDataTest {
     }
 
     @Test
-    void unpacksAnArchiveThatTheUserPutThereAndKeepsIt() throws Exception {
+    void unpacksAnArchiveOfTheUserAndKeepsIt() throws Exception {
         Files.createDirectories(directory.root());
-        Path given = Files.write(directory.root().resolve("cifar-10-binary.tar.gz"), cifarArchive());
+        Path existing = Files.write(directory.root().resolve("cifar-10-binary.tar.gz"), cifarArchive());
         assertThat(Cifar10.load(directory, archive(new byte[0]), RECORDS).test().labels()).containsExactly(5, 6);
-        assertThat(given).exists();
+        assertThat(existing).exists();
         assertThat(requests).hasValue(0);
     }
 
@@ -151,11 +151,11 @@ class PublicDataTest {
     }
 
     @Test
-    void followsTheConventionForCaches() {
+    void usesTheConventionalCacheDirectory() {
         assertThat(DataDirectory.cache("/xdg")).isEqualTo(Path.of("/xdg/starling"));
         assertThat(DataDirectory.cache("")).isEqualTo(Path.of(System.getProperty("user.home"), ".cache", "starling"));
         assertThat(DataDirectory.cache(null)).isEqualTo(DataDirectory.cache(""));
-        assertThat(DataDirectory.of(Path.of("mine"), System.err).root()).isEqualTo(Path.of("mine"));
+        assertThat(DataDirectory.of(Path.of("data"), System.err).root()).isEqualTo(Path.of("data"));
     }
 
     @Test
@@ -199,7 +199,7 @@ class PublicDataTest {
         return new Download(List.of(uri), content.length, sha256);
     }
 
-    /** An archive as the system's tar makes it, laid out like the official one. */
+    /** Returns an archive made by the system's tar, with the layout of the official one. */
     private byte[] cifarArchive() throws Exception {
         Path folder = Files.createDirectories(dir.resolve("made/cifar-10-batches-bin"));
         List<String> names = new ArrayList<>(Cifar10.TRAIN);
@@ -217,7 +217,7 @@ class PublicDataTest {
         return Files.readAllBytes(archive);
     }
 
-    /** An IDX file of the given elements, or of 0, 1, 2, … where none are given. */
+    /** Returns an IDX file with the given elements, or with 0, 1, 2, … if none are given. */
     private static byte[] idx(int[] dims, int... elements) {
         int length = 1;
         for (int dim : dims) {

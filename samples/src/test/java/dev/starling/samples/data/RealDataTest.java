@@ -10,8 +10,8 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
 /**
- * The real sets, where they are at hand: {@code -Dstarling.data=DIR}, else the directory that downloads go to. Nothing
- * is downloaded here. The oracles are the sets' published counts, means and deviations.
+ * Reads the real sets if they are available: in {@code -Dstarling.data=DIR}, or in the directory of downloads.
+ * Downloads nothing. The expected values are the sets' published counts, means and deviations.
  */
 class RealDataTest {
     private final DataDirectory directory = DataDirectory.of(

@@ -8,12 +8,12 @@ import java.util.HashSet;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** Drawn digits: the same again for the same seed and index, all different, legible, and not too easy. */
+/** Drawn digits must be reproducible from seed and index, all different, legible, and not too easy to classify. */
 class DigitRendererTest {
     private static final int SIZE = DigitRenderer.PIXELS;
 
     @Test
-    void drawsAnImageFromItsSeedAndIndexAlone() {
+    void drawsAnImageFromItsSeedAndIndexOnly() {
         LabelledImages all = new DigitRenderer(7).images(0, 200);
         DigitRenderer other = new DigitRenderer(7);
         byte[] image = new byte[SIZE + 3];
@@ -26,7 +26,7 @@ class DigitRendererTest {
     }
 
     @Test
-    void drawsEachDigitEquallyOftenAndNeverTwiceAlike() {
+    void drawsEachDigitEquallyOftenAndAlwaysDifferently() {
         LabelledImages images = new DigitRenderer(1).images(35, 1000);
         int[] counts = new int[10];
         Set<Integer> distinct = new HashSet<>();
@@ -73,7 +73,7 @@ class DigitRendererTest {
             .isBetween(DigitRenderer.STD - 0.003, DigitRenderer.STD + 0.003);
     }
 
-    /** Two classical classifiers: templates must fail often, neighbours must mostly succeed. */
+    /** Two classical classifiers: nearest centroids must fail often, nearest neighbours must mostly succeed. */
     @Test
     void isLearnableButNotTrivial() {
         DigitRenderer renderer = new DigitRenderer(4);

@@ -28,7 +28,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import picocli.CommandLine;
 
-/** The command that trains a deep belief network. */
+/** Tests the command that trains a deep belief network. */
 class DbnTest {
     @TempDir
     Path dir;
@@ -39,14 +39,14 @@ class DbnTest {
         "--batch 10 --workers 2 --transport local --strategy gossip, 0.25",
         "--batch 10 --workers 2 --transport local --strategy ps, 0.35"})
     @Timeout(120)
-    void learnsDrawnDigits(String arguments, double least) {
+    void trainsOnDrawnDigits(String arguments, double minAccuracy) {
         TrainOptions options = parse(new TrainOptions(), arguments);
         options.epochs = 6;
         options.rate = 0.01;
         options.json = true;
         options.curve = dir.resolve("curve.png");
-        TeamOptions how = parse(new TeamOptions(), arguments);
-        assertThat(Team.problem(how, null)).isNull();
+        TeamOptions teamOptions = parse(new TeamOptions(), arguments);
+        assertThat(Team.problem(teamOptions, null)).isNull();
         Sample dbn = parse(new DbnOptions(), arguments + " --layers 64,64 --dropout 0 --pretraining-epochs 2").sample();
         DigitRenderer renderer = new DigitRenderer(1);
         Sample tiny = new Sample(dbn.name(), directory -> new Split(renderer.images(0, 2000),
@@ -56,16 +56,16 @@ class DbnTest {
         PrintWriter writer = new PrintWriter(out);
         TrainingRun run = TrainingRun.of(tiny, options);
         DataDirectory directory = DataDirectory.of(dir, System.err);
-        if (how.isAsked()) {
-            new Team(run, how, directory, writer).threads();
+        if (teamOptions.isRequested()) {
+            new Team(run, teamOptions, directory, writer).threads();
         } else {
             run.run(directory, writer);
         }
         writer.flush();
         assertThat(out.toString().lines()).as("one result").hasSize(2);
         assertThat(out.toString()).contains("\"epochs\":" + (arguments.contains("--no") ? 6 : 10))
-                .contains("\"workers\":" + Math.max(1, how.workers));
-        assertThat(accuracy(out.toString())).as("by chance it is 0.1").isGreaterThan(least);
+                .contains("\"workers\":" + Math.max(1, teamOptions.workers));
+        assertThat(accuracy(out.toString())).as("a guess has 0.1").isGreaterThan(minAccuracy);
         assertThat(options.curve).isNotEmptyFile();
     }
 
@@ -78,7 +78,7 @@ class DbnTest {
     @Test
     @Tag("stress")
     @Timeout(1800)
-    void learnsRealDigits() {
+    void trainsOnRealDigits() {
         Path data = data();
         assertThat(accuracy(run("--data " + data))).isBetween(0.985, 1.0);
     }
@@ -100,12 +100,14 @@ class DbnTest {
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', value = {"--layers 64,0 | --layers must be positive, got [64, 0]",
-        "--pretraining-epochs 0 | --no-pretraining leaves it out", "--steps 0 | --steps must be positive, got 0",
+        "--pretraining-epochs 0 | to skip pre-training use --no-pretraining",
+                "--steps 0 | --steps must be positive, got 0",
         "--pretraining-rate 0 | --pretraining-rate must be between 0 and 1, got 0.0",
         "--labels -1 | --labels must be positive, got -1", "--dropout 1 | less than 1, got 1.0",
-        "--precision bf16 | the free energies of dbn need f32", "--captured | --captured replays one kind of step",
+        "--precision bf16 | dbn computes free energies, which need f32",
+        "--captured | --captured replays one kind of step",
         "--labels 20001 | --labels must be at most the 20000 training images, got 20001"})
-    void saysWhatDoesNotFit(String arguments, String problem) {
+    void reportsInvalidOptions(String arguments, String problem) {
         StringWriter errors = new StringWriter();
         int code = new CommandLine(new Train()).setErr(new PrintWriter(errors, true))
                 .execute(("dbn " + arguments).split(" "));
@@ -114,33 +116,33 @@ class DbnTest {
     }
 
     @Test
-    void takesAllImagesFirstThenTheChosenOnesEquallyOften() {
+    void readsAllImagesFirstAndThenTheSelectedOnesEquallyOften() {
         try (Scope scope = Scope.open()) {
             Tensor numbers = Creation.arange(60);
             TensorDataset all = TensorDataset.of(numbers, numbers);
             LabelledSubset few = LabelledSubset.of(all, 12, 2, Generator.seeded(3));
             try (DataLoader data = DataLoader.of(few).batchSize(10).shuffle().build()) {
-                assertThat(seen(data, 1)).hasSize(60);
-                assertThat(seen(data, 2)).hasSize(12).isEqualTo(seen(data, 3));
+                assertThat(numbers(data, 1)).hasSize(60);
+                assertThat(numbers(data, 2)).hasSize(12).isEqualTo(numbers(data, 3));
                 long sum = 0;
                 for (Batch batch : data.epoch(2)) {
                     sum += (long) batch.input().sum().item();
                 }
-                assertThat(sum).isEqualTo(5 * seen(data, 2).stream().mapToLong(Long::longValue).sum());
+                assertThat(sum).isEqualTo(5 * numbers(data, 2).stream().mapToLong(Long::longValue).sum());
             }
             assertThatThrownBy(() -> LabelledSubset.of(all, 61, 2, Generator.seeded(3)))
                     .isInstanceOf(IllegalArgumentException.class);
         }
     }
 
-    private static Set<Long> seen(DataLoader data, int epoch) {
-        Set<Long> seen = new TreeSet<>();
+    private static Set<Long> numbers(DataLoader data, int epoch) {
+        Set<Long> numbers = new TreeSet<>();
         for (Batch batch : data.epoch(epoch)) {
             for (double number : batch.input().toDoubles()) {
-                seen.add((long) number);
+                numbers.add((long) number);
             }
         }
-        return seen;
+        return numbers;
     }
 
     private String run(String arguments) {

@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
-/** Training on other devices than the processor. */
+/** Tests training on GPUs. */
 class DeviceTest {
     static boolean hasGpu() {
         return Device.probes().get("cuda") instanceof Probe.Ready;
@@ -27,17 +27,17 @@ class DeviceTest {
     @ParameterizedTest
     @ValueSource(strings = {"digits", "mnist", "cifar10"})
     @DisabledIf(value = "hasGpu", disabledReason = "there is a GPU")
-    void saysWhatIsMissing(String sample) {
-        assertThat(complaint(sample, "--device", "cuda")).contains("device cuda:0", "NVIDIA", "use");
+    void reportsAMissingDevice(String sample) {
+        assertThat(errorOf(sample, "--device", "cuda")).contains("device cuda:0", "NVIDIA", "use");
     }
 
     @Test
-    void saysHowADeviceIsNamed() {
-        assertThat(complaint("digits", "--device", "cuda:first")).contains("cuda:N", "got cuda:first");
+    void explainsTheNamesOfDevices() {
+        assertThat(errorOf("digits", "--device", "cuda:first")).contains("cuda:N", "got cuda:first");
     }
 
     @Test
-    void theFastNetworkTakesPhotographs() {
+    void buildsTheFastNetworkForPhotographs() {
         Sample fast = Sample.cifar10(true, false);
         try (Scope scope = Scope.open(); Layer network = fast.network().apply(Generator.seeded(1))) {
             Tensor logits = network.forward(Generator.seeded(2).uniform(2, 3, 32, 32));
@@ -51,7 +51,7 @@ class DeviceTest {
     @CsvSource({"--device cpu, 128, f32, false", "--device cpu --fast, 512, f32, false",
             "--device cuda, 512, bf16, true", "--device cuda:1 --fast, 512, bf16, true",
             "--device cuda --no-fast, 128, f32, false", "--device cuda-emulated, 128, f32, false"})
-    void aGpuIsGivenItsRecipeUnlessToldOtherwise(String arguments, int batch, String precision, boolean captured) {
+    void usesTheFastRecipeOnAGpuByDefault(String arguments, int batch, String precision, boolean captured) {
         TrainOptions options = new TrainOptions();
         new CommandLine(options).setUnmatchedArgumentsAllowed(true).parseArgs(arguments.split(" "));
         Boolean fast = arguments.contains("--fast") ? Boolean.TRUE : arguments.contains("--no-fast") ? Boolean.FALSE
@@ -66,7 +66,7 @@ class DeviceTest {
     }
 
     @Test
-    void tellsWhatIsNotSaidFromWhatIsDenied() {
+    void distinguishesAbsentFromNegatedOptions() {
         TrainOptions options = new TrainOptions();
         new CommandLine(options).parseArgs("--no-captured", "--precision", "f32");
         assertThat(options.captured).isFalse();
@@ -76,22 +76,22 @@ class DeviceTest {
     }
 
     @Test
-    void eachWorkerTakesAGpuOfItsOwnWhileThereAreEnough() {
+    void givesEachWorkerAGpuOfItsOwnIfThereAreEnough() {
         Placement third = Placement.of("cuda", 2, 4, 4, false);
         assertThat(third.device()).isEqualTo(Device.cuda(2));
         assertThat(third.warning()).isNull();
         Placement shared = Placement.of("cuda", 3, 4, 2, false);
         assertThat(shared.device()).isEqualTo(Device.cuda(1));
         assertThat(shared.warning()).contains("4 workers share 2 GPUs");
-        Placement asked = Placement.of("cuda:1", 0, 2, 1, false);
-        assertThat(asked.device()).isEqualTo(Device.cuda(1));
-        assertThat(asked.warning()).contains("share cuda:1", "--device cuda ");
-        assertThat(Placement.of("cuda", 3, 4, 1, true)).as("the one that its launcher shows it")
+        Placement requested = Placement.of("cuda:1", 0, 2, 1, false);
+        assertThat(requested.device()).isEqualTo(Device.cuda(1));
+        assertThat(requested.warning()).contains("share cuda:1", "--device cuda ");
+        assertThat(Placement.of("cuda", 3, 4, 1, true)).as("the only GPU that the launcher made visible")
                 .isEqualTo(new Placement(Device.cuda(0), null));
         assertThat(Placement.of("cpu", 3, 4, 1, false)).isEqualTo(new Placement(Device.cpu(), null));
     }
 
-    private static String complaint(String... arguments) {
+    private static String errorOf(String... arguments) {
         StringWriter errors = new StringWriter();
         int code = new CommandLine(new Train()).setErr(new PrintWriter(errors, true)).execute(arguments);
         assertThat(code).isEqualTo(1);

@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
 
-/** What is said on the command line about training together, and what comes of it. */
+/** Tests the command-line options of training with several workers, and the training. */
 class TeamTest {
     private static final int SIDE = DigitRenderer.SIDE;
 
@@ -37,13 +37,13 @@ class TeamTest {
             "--strategy gossip"})
     @Timeout(120)
     void trainsWithThreads(String arguments) {
-        TeamOptions how = parse("--workers 2 --transport local " + arguments);
-        assertThat(Team.problem(how, null)).isNull();
-        TrainOptions options = new TrainOptions();
-        options.device = "cpu";
-        options.epochs = 2;
-        options.json = true;
-        options.curve = dir.resolve("curve.png");
+        TeamOptions options = parse("--workers 2 --transport local " + arguments);
+        assertThat(Team.problem(options, null)).isNull();
+        TrainOptions trainOptions = new TrainOptions();
+        trainOptions.device = "cpu";
+        trainOptions.epochs = 2;
+        trainOptions.json = true;
+        trainOptions.curve = dir.resolve("curve.png");
         DigitRenderer renderer = new DigitRenderer(1);
         Augment plain = Augment.normalize(1, SIDE, SIDE, new float[] {DigitRenderer.MEAN},
                 new float[] {DigitRenderer.STD});
@@ -52,12 +52,12 @@ class TeamTest {
                 g -> Sequential.of(new Flatten(), Linear.of(SIDE * SIDE, 10, g)), 2, 20, 0.01);
         StringWriter out = new StringWriter();
         PrintWriter writer = new PrintWriter(out);
-        new Team(TrainingRun.of(sample, options), how, DataDirectory.of(dir, System.err), writer).threads();
+        new Team(TrainingRun.of(sample, trainOptions), options, DataDirectory.of(dir, System.err), writer).threads();
         writer.flush();
         assertThat(out.toString().lines()).as("one result, of rank 0").hasSize(2);
         assertThat(out.toString()).contains("\"workers\":2").contains("\"epochs\":2");
         double accuracy = Double.parseDouble(out.toString().replaceAll("(?s).*\"value\":([0-9.]+).*", "$1"));
-        assertThat(accuracy).as("by chance it is 0.1").isGreaterThan(0.5);
+        assertThat(accuracy).as("a guess has 0.1").isGreaterThan(0.5);
     }
 
     @ParameterizedTest
@@ -67,22 +67,22 @@ class TeamTest {
         "--workers 2 --silence 0 | --silence must be positive, got 0",
         "--workers 2 --restarts -1 | --restarts must not be negative, got -1",
         "--workers 2 --strategy ps --servers 0 | --servers must be positive, got 0",
-        "--workers 2 --strategy ps --staleness -1 | --staleness must be 0, where all take steps together, or more",
-        "--workers 2 --staleness 0 | --staleness is for ps, and --strategy ring has no servers",
-        "--workers 2 --strategy gossip --staleness 3 | --staleness is for ps, and --strategy gossip",
-        "--workers 2 --servers 1 | --servers is for ps, and --strategy ring",
-        "--workers 2 --strategy gossip --server-data d | --server-data is for ps, and --strategy gossip",
-        "--workers 2 --strategy ps --half | --half is for ring, and --strategy ps sends f32",
-        "--workers 2 --strategy gossip --half | --half is for ring, and --strategy gossip sends f32",
-        "--workers 2 --strategy ps --proportional | with --strategy ps each takes batches of its own: take ring, or ps",
+        "--workers 2 --strategy ps --staleness -1 | --staleness must be 0 for synchronous steps, or more",
+        "--workers 2 --staleness 0 | --staleness applies to ps, and --strategy ring has no servers",
+        "--workers 2 --strategy gossip --staleness 3 | --staleness applies to ps, and --strategy gossip",
+        "--workers 2 --servers 1 | --servers applies to ps, and --strategy ring",
+        "--workers 2 --strategy gossip --server-data d | --server-data applies to ps, and --strategy gossip",
+        "--workers 2 --strategy ps --half | --half applies to ring, and --strategy ps sends f32",
+        "--workers 2 --strategy gossip --half | --half applies to ring, and --strategy gossip sends f32",
+        "--workers 2 --strategy ps --proportional | with --strategy ps each worker has batches of its own: use ring",
         "--workers 2 --strategy ps --staleness 3 --proportional | with --strategy ps --staleness 3 each",
         "--workers 2 --strategy gossip --proportional | --proportional divides batches",
-        "--workers 2 --transport local --restarts 1 | --restarts starts processes again, and --transport local has",
-        "--workers 2 --strategy ps --staleness 0 --elastic | --elastic does not go with --strategy ps --staleness 0",
-        "--workers 2 --strategy ps --staleness 0 --restarts 1 | go on from --checkpoints with --resume",
-        "--half | --half is for training together: say --workers N",
-        "--transport local | --transport local is for training together"})
-    void saysWhatDoesNotFit(String arguments, String problem) {
+        "--workers 2 --transport local --restarts 1 | --restarts restarts processes, but --transport local",
+        "--workers 2 --strategy ps --staleness 0 --elastic | --elastic cannot be combined with --strategy ps --stal",
+        "--workers 2 --strategy ps --staleness 0 --restarts 1 | resume from --checkpoints with --resume",
+        "--half | --half applies to several workers: add --workers N",
+        "--transport local | --transport local applies to several workers"})
+    void reportsInvalidOptions(String arguments, String problem) {
         assertThat(Team.problem(parse(arguments), null)).contains(problem);
     }
 
@@ -90,12 +90,12 @@ class TeamTest {
     @ValueSource(strings = {"--workers 2 --half --elastic --restarts 1", "--workers 2 --strategy gossip --restarts 1",
             "--workers 2 --strategy ps --servers 2 --server-data d --restarts 1 --elastic",
             "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5"})
-    void takesWhatFits(String arguments) {
+    void acceptsValidOptions(String arguments) {
         assertThat(Team.problem(parse(arguments), null)).isNull();
     }
 
     @Test
-    void fitsWhatTheLauncherSays() {
+    void comparesItsOptionsWithThoseOfTheLauncher() {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
         assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
@@ -106,15 +106,16 @@ class TeamTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"host:abc", "host", "host:", "host:0", "host:65536", "[::1]:x"})
-    void namesTheVariableThatHoldsNoPort(String coordinator) {
+    void namesTheVariableWithoutAValidPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
-        assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END, Clusters.SILENCE).close())
+        assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END,
+                Clusters.LIVENESS_TIMEOUT).close())
                 .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
                 + "host:port").hasMessageEndingWith("got " + coordinator);
     }
 
     @Test
-    void knowsWhoSurvives() {
+    void knowsWhichStrategiesSurviveALoss() {
         assertThat(parse("--workers 2").survives()).isFalse();
         assertThat(parse("--workers 2 --elastic").survives()).isTrue();
         assertThat(parse("--workers 2 --restarts 1").survives()).isTrue();

@@ -11,31 +11,32 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @Timeout(60)
-class ExaminationTest {
+class DiagnosisTest {
     private static final Duration LONG = Duration.ofSeconds(50);
 
-    private final Examination examination = new Examination();
+    private final Diagnosis diagnosis = new Diagnosis();
 
     @Test
-    void notesWhatHangsAndFindsTheRest() {
+    void reportsACheckThatHangsAndTheResultsOfOthers() {
         CountDownLatch never = new CountDownLatch(1);
         Finding found = new Finding("B", Verdict.OK, "well", "");
-        examination.begin("A", Duration.ofMillis(100), "wait no longer", () -> {
+        diagnosis.start("A", Duration.ofMillis(100), "do not wait", () -> {
             never.await();
             return List.of();
         });
-        examination.begin("B", LONG, "", () -> List.of(found));
-        assertThat(examination.findings()).containsExactly(
-                new Finding("A", Verdict.NOTE, "not known: no answer within 100 ms", "wait no longer"), found);
+        diagnosis.start("B", LONG, "", () -> List.of(found));
+        assertThat(diagnosis.findings()).containsExactly(
+                new Finding("A", Verdict.NOTE, "unknown: the check did not finish within 100 ms", "do not wait"),
+                found);
         never.countDown();
     }
 
     @Test
-    void tellsWhatCannotBeLookedAt() {
-        examination.begin("A", LONG, "", () -> {
+    void reportsACheckThatFails() {
+        diagnosis.start("A", LONG, "", () -> {
             throw new IllegalArgumentException("no idea");
         });
-        assertThatThrownBy(examination::findings).isInstanceOf(IllegalStateException.class)
-                .hasMessageContaining("A cannot be looked at").hasMessageContaining("no idea");
+        assertThatThrownBy(diagnosis::findings).isInstanceOf(IllegalStateException.class)
+                .hasMessageContaining("the check of A failed").hasMessageContaining("no idea");
     }
 }

@@ -15,21 +15,21 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntFunction;
 
-/** Threads that train together in the simplest way: everything is passed through arrays, between two barriers. */
-final class Crew {
+/** Threads that train together in the simplest way: they exchange all values through arrays between two barriers. */
+final class TrainingThreads {
     private final int[] weights;
     private final Object[] slots;
     private final CyclicBarrier barrier;
-    /** The step of which rank 1 does not learn that it succeeded; -1 for none. */
+    /** The step whose success rank 1 does not notice; -1 for none. */
     volatile long missedStep = -1;
 
-    Crew(int... weights) {
+    TrainingThreads(int... weights) {
         this.weights = weights;
         slots = new Object[weights.length];
         barrier = new CyclicBarrier(weights.length);
     }
 
-    /** Runs a body for each rank on a thread of its own and returns what they return. */
+    /** Runs a body for each rank on a thread of its own and returns the results by rank. */
     <T> List<T> run(IntFunction<Callable<T>> body) throws Exception {
         List<T> results = new ArrayList<>();
         try (ExecutorService threads = Executors.newFixedThreadPool(weights.length)) {
@@ -56,7 +56,7 @@ final class Crew {
             barrier.await(30, TimeUnit.SECONDS);
             return all;
         } catch (Exception e) {
-            throw new IllegalStateException("rank " + rank + " is left alone", e);
+            throw new IllegalStateException("rank " + rank + " waits in vain for the other ranks", e);
         }
     }
 
@@ -67,7 +67,7 @@ final class Crew {
     final class Member implements DistributionStrategy {
         private final int rank;
         private TrainingState state;
-        int[] seen = new int[0];
+        int[] batchSizes = new int[0];
 
         Member(int rank) {
             this.rank = rank;
@@ -91,11 +91,11 @@ final class Crew {
         @Override
         public void start(TrainingState newState) {
             state = newState;
-            adopt();
+            restoreFromRank0();
         }
 
-        /** Makes all states that of rank 0. */
-        private void adopt() {
+        /** Replaces the state of every rank by that of rank 0. */
+        private void restoreFromRank0() {
             Map<String, float[]> tensors = new LinkedHashMap<>();
             state.tensors().forEach((path, p) -> tensors.put(path, p.value().toFloats()));
             Map<String, float[]> first = exchange(rank, tensors).getFirst();
@@ -109,8 +109,8 @@ final class Crew {
 
         @Override
         public void beforeForward(Tensor input) {
-            seen = Arrays.copyOf(seen, seen.length + 1);
-            seen[seen.length - 1] = (int) input.size(0);
+            batchSizes = Arrays.copyOf(batchSizes, batchSizes.length + 1);
+            batchSizes[batchSizes.length - 1] = (int) input.size(0);
         }
 
         @Override
@@ -119,13 +119,13 @@ final class Crew {
 
         @Override
         public boolean beforeStep(Tensor[] gradients) {
-            float[][] mine = new float[gradients.length][];
-            for (int i = 0; i < mine.length; i++) {
-                mine[i] = gradients[i] == null ? null : gradients[i].toFloats();
+            float[][] own = new float[gradients.length][];
+            for (int i = 0; i < own.length; i++) {
+                own[i] = gradients[i] == null ? null : gradients[i].toFloats();
             }
-            List<float[][]> all = exchange(rank, mine);
+            List<float[][]> all = exchange(rank, own);
             if (state.step() == missedStep && rank == 1) {
-                adopt();
+                restoreFromRank0();
                 return false;
             }
             for (int i = 0; i < gradients.length; i++) {
@@ -143,9 +143,9 @@ final class Crew {
 
         @Override
         public void afterStep() {
-            // Rank 1 has not moved on, all others have.
+            // Rank 1 is still at the previous step, unlike all other ranks.
             if (state.step() == missedStep + 1) {
-                adopt();
+                restoreFromRank0();
             }
         }
 
