@@ -17,7 +17,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void whatIsFreedIsLentOutAgain() {
+    void reusesFreedBlocks() {
         DeviceAllocator memory = over(new QueuedGpu(64 * MEBIBYTE));
         Block first = memory.allocate(3 * MEBIBYTE);
         memory.free(first);
@@ -39,7 +39,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void cachesAreGivenBackBeforeMemoryIsExhausted() {
+    void freesTheCacheBeforeMemoryIsExhausted() {
         DeviceAllocator memory = over(new QueuedGpu(10 * MEBIBYTE));
         memory.free(memory.allocate(6 * MEBIBYTE));
         Block large = memory.allocate(8 * MEBIBYTE);
@@ -54,7 +54,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimGivesBackWhatIsNotInUse() {
+    void trimFreesWhatIsNotInUse() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         Block kept = memory.allocate(2 * MEBIBYTE);
@@ -65,7 +65,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void withoutACacheBlocksAreAskedForAndGivenBackOneByOne() {
+    void withoutACacheRequestsAndFreesEachBlock() {
         QueuedGpu gpu = new QueuedGpu(10 * MEBIBYTE);
         System.setProperty("starling.cuda.cache", "false");
         try {
@@ -75,7 +75,7 @@ class DeviceAllocatorTest {
             assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
             assertThat(small.capacity()).isEqualTo(1000);
             assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("asked for 8388608 bytes with 3146728 live and 0 cached on queued GPU");
+                    .hasMessageContaining("requested 8388608 bytes with 3146728 live and 0 cached on queued GPU");
             memory.free(small);
             memory.free(large);
             assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);
@@ -87,7 +87,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimGivesBackSlabsOfWhichNothingIsInUse() {
+    void trimFreesUnusedSlabs() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         memory.free(memory.allocate(1000));
