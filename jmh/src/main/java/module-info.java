@@ -1,4 +1,4 @@
-/** Benchmarks beside PyTorch, raw oneDNN, Open MPI, Gloo and gRPC, behind {@code starling bench}. */
+/** Benchmarks that compare Starling with PyTorch, raw oneDNN, Open MPI, Gloo and gRPC, for {@code starling bench}. */
 module dev.starling.jmh {
     requires dev.starling.distributed;
     requires dev.starling.nn;

@@ -67,20 +67,20 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.IntConsumer;
 
 /**
- * A GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in the order of the
- * calls; an error of a kernel shows at a later call, a bad index at the thread's next download, unless the property
- * {@code starling.cuda.synchronous} or the environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation wait for
- * its end.
+ * The backend of one GPU. Each family of operations has its kernels in a class of its own. Work is queued and runs in
+ * the order of the calls. A kernel's error shows at a later call, a bad index at the thread's next download, unless the
+ * property {@code starling.cuda.synchronous} or the environment's {@code CUDA_LAUNCH_BLOCKING=1} makes every operation
+ * wait until it is done.
  */
 final class CudaBackend implements Backend {
     private final Device device;
     private final Gpu gpu;
     private final boolean synchronous;
-    /** {@code null} unless ranges are wanted. */
+    /** {@code null} without NVTX ranges. */
     private final Nvtx nvtx;
     private final DeviceAllocator memory;
     private final Workspaces workspaces;
-    /** Held for writing by who takes work down from the stream, for reading by who queues some. */
+    /** Write-locked during a capture of the stream, read-locked while work is queued. */
     private final ReentrantReadWriteLock order = new ReentrantReadWriteLock();
     private final KernelCompiler compiler;
     private final Launcher launcher;
@@ -104,7 +104,7 @@ final class CudaBackend implements Backend {
     private final NormalizationKernels normalization;
     private final HostFallback host = new HostFallback(this);
     private final Libraries libraries;
-    /** Looked for when it is wanted. */
+    /** Opened at the first call of {@link #collectives}. */
     private Optional<DeviceCollectives> collectives;
 
     CudaBackend(Device device, Gpu gpu, Libraries libraries) {
@@ -164,15 +164,15 @@ final class CudaBackend implements Backend {
 
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
-        Lock queueing = queueing(op.name());
+        Lock queueing = beginQueueing(op.name());
         try {
             Tensor[] results = runKernel(op, inputs, outputs);
-            settle();
+            waitIfSynchronous();
             return results;
         } catch (GpuException e) {
             throw named(e, op.name(), Arrays.stream(inputs).map(Tensor::spec).toList());
         } finally {
-            queued(queueing);
+            endQueueing(queueing);
         }
     }
 
@@ -180,15 +180,15 @@ final class CudaBackend implements Backend {
     public Chain.Kernel fuse(Chain chain) {
         Chain.Kernel kernel = launcher.elementwise().fuse(chain);
         return kernel == null ? null : operands -> {
-            Lock queueing = queueing("fused");
+            Lock queueing = beginQueueing("fused");
             try {
                 Tensor result = kernel.run(operands);
-                settle();
+                waitIfSynchronous();
                 return result;
             } catch (GpuException e) {
                 throw named(e, "fused " + chain.steps().getLast().op().name(), chain.operands());
             } finally {
-                queued(queueing);
+                endQueueing(queueing);
             }
         };
     }
@@ -203,8 +203,8 @@ final class CudaBackend implements Backend {
         return true;
     }
 
-    /** Begins to queue work of the given name; {@link #queued} ends it. */
-    private Lock queueing(String work) {
+    /** Locks out captures and begins a range of the given name; {@link #endQueueing} ends both. */
+    private Lock beginQueueing(String work) {
         Lock lock = order.readLock();
         lock.lock();
         if (nvtx != null) {
@@ -213,7 +213,7 @@ final class CudaBackend implements Backend {
         return lock;
     }
 
-    private void queued(Lock lock) {
+    private void endQueueing(Lock lock) {
         if (nvtx != null) {
             nvtx.pop();
         }
@@ -227,18 +227,19 @@ final class CudaBackend implements Backend {
         }
         order.writeLock().lock();
         try {
-            // Nobody begins a copy while the lock is held, and the captured stream cannot wait for one.
+            // No thread begins a copy while this one holds the lock, and the captured stream cannot wait for a copy.
             copies.settle();
             libraries.open();
-            workspaces.beginKeeping();
-            return recorded(StreamRecording.of(launcher, parts, part), workspaces.endKeeping());
+            workspaces.beginCapture();
+            return recorded(StreamRecording.of(launcher, parts, part), workspaces.endCapture());
         } catch (GpuException | TensorException e) {
             System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO,
-                    "a program runs operation by operation, it cannot be taken down as a graph: {0}", e.getMessage());
+                    "a program cannot be captured as a CUDA graph and runs operation by operation: {0}",
+                    e.getMessage());
             return null;
         } finally {
             try {
-                workspaces.endKeeping().run();
+                workspaces.endCapture().run();
             } finally {
                 order.writeLock().unlock();
             }
@@ -254,13 +255,13 @@ final class CudaBackend implements Backend {
 
             @Override
             public void run() {
-                Lock queueing = queueing("program");
+                Lock queueing = beginQueueing("program");
                 try {
                     recording.run();
                 } catch (GpuException e) {
                     throw named(e, "program", List.of());
                 } finally {
-                    queued(queueing);
+                    endQueueing(queueing);
                 }
             }
 
@@ -288,14 +289,14 @@ final class CudaBackend implements Backend {
 
     @Override
     public void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
-        Lock queueing = queueing(ops[0].name());
+        Lock queueing = beginQueueing(ops[0].name());
         try {
             update.run(ops, operands, guard);
-            settle();
+            waitIfSynchronous();
         } catch (GpuException e) {
             throw named(e, ops[0].name(), List.of(operands[0][0].spec()));
         } finally {
-            queued(queueing);
+            endQueueing(queueing);
         }
     }
 
@@ -318,24 +319,24 @@ final class CudaBackend implements Backend {
             case Attention a -> orHost(attention.run(a, inputs, outputs), op, inputs, outputs);
             case Recurrence r -> orHost(recurrence.run(r, inputs, outputs), op, inputs, outputs);
             case Normalization n -> orHost(normalization.run(n, inputs, outputs), op, inputs, outputs);
-            case View _, Transfer _ -> throw new AssertionError("no backend is asked for " + op.name());
+            case View _, Transfer _ -> throw new AssertionError("views and transfers reach no backend: " + op.name());
         };
     }
 
-    /** Returns a kernel's results, or the host's where there is no kernel for the operands. */
+    /** Returns a kernel's results, or computes them on the host if no kernel supports the operands. */
     private Tensor[] orHost(Tensor[] results, Op op, Tensor[] inputs, Spec[] outputs) {
         return results != null ? results : host.run(op, inputs, outputs);
     }
 
     @Override
     public long reserveBytes(Recurrence.Forward op, Spec... operands) {
-        Lock queueing = queueing("reserve");
+        Lock queueing = beginQueueing("reserve");
         try {
             return recurrence.reserveBytes(op, operands);
         } catch (GpuException e) {
             throw named(e, op.name(), List.of(operands));
         } finally {
-            queued(queueing);
+            endQueueing(queueing);
         }
     }
 
@@ -362,7 +363,7 @@ final class CudaBackend implements Backend {
         });
     }
 
-    private void settle() {
+    private void waitIfSynchronous() {
         if (synchronous) {
             Waits.synchronize(gpu, launcher.stream(), "synchronous mode");
             launcher.checkIndices();
@@ -375,22 +376,22 @@ final class CudaBackend implements Backend {
         return new Uploader() {
             @Override
             public void lend() {
-                beside("lend", side::lend);
+                queueCopy("lend", side::lend);
             }
 
             @Override
             public void copy(long hostAddress, long deviceAddress, long bytes) {
-                beside("upload", () -> side.copy(hostAddress, deviceAddress, bytes));
+                queueCopy("upload", () -> side.copy(hostAddress, deviceAddress, bytes));
             }
 
             @Override
             public void await() {
-                beside("await", side::await);
+                queueCopy("await", side::await);
             }
 
             @Override
             public void close() {
-                beside("close", side::close);
+                queueCopy("close", side::close);
             }
         };
     }
@@ -402,8 +403,8 @@ final class CudaBackend implements Backend {
             memory = pinned.pin(hostAddress, bytes);
         } catch (GpuException e) {
             System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING, "{0} cannot copy from and to "
-                    + "{1} bytes of the host''s memory by itself, so that the host waits for each copy: {2}; see how "
-                    + "much memory may be locked here (ulimit -l, the container''s limits)", device, bytes,
+                    + "{1} bytes of host memory directly, so the host waits for each copy: {2}; check how "
+                    + "much memory this process may lock (ulimit -l, the container''s limits)", device, bytes,
                     e.getMessage());
             return Backend.super.pin(hostAddress, bytes);
         }
@@ -415,7 +416,7 @@ final class CudaBackend implements Backend {
 
             @Override
             public void close() {
-                beside("unpin", memory::close);
+                queueCopy("unpin", memory::close);
             }
         };
     }
@@ -424,12 +425,12 @@ final class CudaBackend implements Backend {
         return new PinnedMemory.Part() {
             @Override
             public void download(long deviceAddress) {
-                beside("download", () -> side.download(deviceAddress));
+                queueCopy("download", () -> side.download(deviceAddress));
             }
 
             @Override
             public void upload(long deviceAddress) {
-                beside("upload", () -> side.upload(deviceAddress));
+                queueCopy("upload", () -> side.upload(deviceAddress));
             }
 
             @Override
@@ -443,30 +444,30 @@ final class CudaBackend implements Backend {
 
             @Override
             public void close() {
-                beside("close", side::close);
+                queueCopy("close", side::close);
             }
         };
     }
 
     private void transfer(String name, Runnable copy) {
-        beside(name, () -> {
+        queueCopy(name, () -> {
             copy.run();
-            settle();
+            waitIfSynchronous();
         });
     }
 
-    /** Queues copies beside the kernels; none can be taken down. */
-    private void beside(String name, Runnable copy) {
-        Lock queueing = queueing(name);
+    /** Queues copies, which a capture cannot record. */
+    private void queueCopy(String name, Runnable copy) {
+        Lock queueing = beginQueueing(name);
         try {
             if (order.isWriteLockedByCurrentThread()) {
-                throw new GpuException("copies through the host are no part of a graph");
+                throw new GpuException("copies through the host cannot be captured in a graph");
             }
             copy.run();
         } catch (GpuException e) {
             throw named(e, name, List.of());
         } finally {
-            queued(queueing);
+            endQueueing(queueing);
         }
     }
 
@@ -477,7 +478,7 @@ final class CudaBackend implements Backend {
                 : new TensorException(TensorException.Problem.DEVICE, op, operands, device + " reports "
                         + e.getMessage(), e.remedy() != null ? e.remedy()
                         : synchronous ? "report it with this message"
-                        : "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+                        : "set CUDA_LAUNCH_BLOCKING=1 to find the operation that failed: it may be an earlier one");
         named.initCause(e);
         return named;
     }

@@ -16,9 +16,9 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Offers NVIDIA GPUs, or tells what this machine lacks. */
+/** Offers the machine's NVIDIA GPUs, or reports what the machine lacks. */
 public final class CudaProvider implements BackendProvider {
-    /** The oldest driver interface that libraries of CUDA 13 run on. */
+    /** The oldest driver interface that the libraries of CUDA 13 run on. */
     private static final int MIN_DRIVER = 13000;
     /** The oldest architecture that NVRTC of CUDA 13 compiles for, as 10·major + minor. */
     private static final int MIN_CAPABILITY = 75;
@@ -32,60 +32,61 @@ public final class CudaProvider implements BackendProvider {
     @Override
     public Probe probe() {
         if (!isOnLoaderPath(System.getProperty("os.name").startsWith("Windows") ? "nvcuda.dll" : "libcuda.so.1")) {
-            return new Probe.Missing("there is no NVIDIA driver on this machine",
+            return new Probe.Missing("this machine has no NVIDIA driver",
                     "use Device.cpu(), or a machine with an NVIDIA GPU and a driver for CUDA 13 (580 or newer)");
         }
         try {
-            return look();
+            return detect();
         } catch (LinkageError e) {
             return missingLibrary(e);
         } catch (GpuException e) {
             return new Probe.Missing("the NVIDIA driver does not work: " + e.getMessage(),
-                    "see whether nvidia-smi lists the GPU; in a container, whether it was given one (--gpus all)");
+                    "check that nvidia-smi lists the GPU and, in a container, that it was started with --gpus all");
         }
     }
 
-    private static Probe look() {
+    private static Probe detect() {
         int devices = NvidiaGpu.count();
         List<Card> cards = new ArrayList<>();
         for (int i = 0; i < devices; i++) {
             cards.add(new Card(NvidiaGpu.describe(i), NvidiaGpu.capability(i)));
         }
-        Probe found = judge(NvidiaGpu.driverVersion(), cards);
-        return found instanceof Probe.Ready(int usable, String words) ? new Probe.Ready(usable, words + ", "
+        Probe found = assess(NvidiaGpu.driverVersion(), cards);
+        return found instanceof Probe.Ready(int usable, String description) ? new Probe.Ready(usable, description + ", "
                 + new Nvrtc().version().replaceAll(" --.*", "")) : found;
     }
 
     /**
      * A GPU as the driver describes it.
      *
-     * @param words what it is
-     * @param capability its compute capability, as 10·major + minor
+     * @param description name, memory and compute capability
+     * @param capability compute capability, as 10·major + minor
      */
-    record Card(String words, int capability) { }
+    record Card(String description, int capability) { }
 
-    /** Says what is to be thought of a driver of some version and its GPUs; the first that is too old ends them. */
-    static Probe judge(int driver, List<Card> cards) {
+    /** Returns how many GPUs are usable: those before the first that is too old, if the driver is new enough. */
+    static Probe assess(int driver, List<Card> cards) {
         if (driver < MIN_DRIVER) {
-            return new Probe.Missing("the NVIDIA driver serves CUDA " + version(driver) + ", 13.0 is needed",
+            return new Probe.Missing("the NVIDIA driver supports CUDA " + version(driver) + ", Starling needs 13.0",
                     "install driver 580 or newer");
         }
         if (cards.isEmpty()) {
-            return new Probe.Missing("the NVIDIA driver finds no GPU", "see whether nvidia-smi lists one");
+            return new Probe.Missing("the NVIDIA driver finds no GPU", "check that nvidia-smi lists a GPU");
         }
         int usable = 0;
         while (usable < cards.size() && cards.get(usable).capability >= MIN_CAPABILITY) {
             usable++;
         }
         if (usable == 0) {
-            return new Probe.Missing("the GPU is too old: " + cards.getFirst().words + "; CUDA 13 needs compute "
+            return new Probe.Missing("the GPU is too old: " + cards.getFirst().description + "; CUDA 13 needs compute "
                     + "capability 7.5",
-                    "use Device.cpu(); if a newer GPU is in the machine, too, name it first in CUDA_VISIBLE_DEVICES");
+                    "use Device.cpu(), or list a newer GPU of this machine first in CUDA_VISIBLE_DEVICES");
         }
         String many = usable > 1 ? usable + " × " : "";
-        String rest = usable == cards.size() ? "" : ", without what is too old (from " + cards.get(usable).words
-                + " on)";
-        return new Probe.Ready(usable, many + cards.getFirst().words + rest + ", driver for CUDA " + version(driver));
+        String rest = usable == cards.size() ? "" : ", excluding those that are too old (from "
+                + cards.get(usable).description + " on)";
+        return new Probe.Ready(usable, many + cards.getFirst().description + rest + ", driver for CUDA "
+                + version(driver));
     }
 
     private static String version(int number) {
@@ -101,7 +102,7 @@ public final class CudaProvider implements BackendProvider {
         }
     }
 
-    /** Names the library that the bindings miss, where the loader says which. */
+    /** Names the library that the bindings lack, if the loader's message has its name. */
     static Probe.Missing missingLibrary(Throwable error) {
         for (Throwable e = error; e != null; e = e.getCause()) {
             Matcher m = MISSING_LIBRARY.matcher(String.valueOf(e.getMessage()));
@@ -110,17 +111,17 @@ public final class CudaProvider implements BackendProvider {
                         Redist.remedy("CUDA 13", ""));
             }
         }
-        return new Probe.Missing("the CUDA libraries do not load: " + error,
+        return new Probe.Missing("the CUDA libraries cannot be loaded: " + error,
                 "install CUDA 13 and put its lib64 directory on LD_LIBRARY_PATH");
     }
 
     @Override
     public List<Library> libraries() {
-        return probe() instanceof Probe.Ready ? InstalledLibraries.look() : List.of();
+        return probe() instanceof Probe.Ready ? InstalledLibraries.detect() : List.of();
     }
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.nvidia(CudnnFamily.wanted()));
+        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.nvidia(CudnnFamily.enabled()));
     }
 }

@@ -5,14 +5,16 @@ import java.util.EnumSet;
 import java.util.Locale;
 import java.util.Set;
 
-/** The families of operations that cuDNN can be asked for. What it is not asked for, kernels of our own do. */
+/** The families of operations that may use cuDNN. The others run on Starling's own kernels. */
 enum CudnnFamily {
     CONVOLUTION, ATTENTION, RECURRENCE;
 
     private static final String PROPERTY = "starling.cuda.cudnn";
 
-    /** Returns those that the property {@code starling.cuda.cudnn} lists: names with commas between, or "all". */
-    static Set<CudnnFamily> wanted() {
+    /**
+     * Returns the families that the property {@code starling.cuda.cudnn} lists: names separated by commas, or "all".
+     */
+    static Set<CudnnFamily> enabled() {
         return parse(System.getProperty(PROPERTY, "all"));
     }
 
@@ -26,7 +28,7 @@ enum CudnnFamily {
             }
             if (!word.isEmpty()) {
                 families.add(Arrays.stream(values()).filter(f -> f.name().equals(word)).findAny().orElseThrow(
-                        () -> new IllegalArgumentException(PROPERTY + " lists '" + name + "': give \"all\", or some of "
+                        () -> new IllegalArgumentException(PROPERTY + " lists '" + name + "': use \"all\", or some of "
                                 + Arrays.toString(values()).toLowerCase(Locale.ROOT))));
             }
         }

@@ -9,28 +9,30 @@ import dev.starling.tensor.spi.Library;
 import java.util.List;
 import java.util.function.Supplier;
 
-/** NVIDIA's libraries that this machine has beside the driver and the compiler, without which all works, but slower. */
+/**
+ * NVIDIA's optional libraries on this machine, beside the driver and the compiler. Without them operations are slower.
+ */
 final class InstalledLibraries {
     private InstalledLibraries() { }
 
-    /** Loads them and returns what there is. */
-    static List<Library> look() {
+    /** Loads the libraries and returns what was found. */
+    static List<Library> detect() {
         return List.of(
-                library("cuBLASLt", CublasLt::versionInWords, () -> "", "products of matrices are slow",
+                library("cuBLASLt", CublasLt::versionText, () -> "", "products of matrices are slow",
                         Redist.remedy("CUDA 13's libcublas", "-cublas")),
-                library("cuDNN", Cudnn::versionInWords, Cudnn::fault, "convolutions and attention are slow",
+                library("cuDNN", Cudnn::versionText, Cudnn::fault, "convolutions and attention are slow",
                         Redist.remedy("cuDNN 9.10.2 or newer for CUDA 13", "-cudnn")),
-                library("NCCL", Nccl::versionInWords, () -> Nccl.isNewEnough() ? ""
-                        : "too old, gradients of several GPUs go through the host's memory",
-                        "gradients of several GPUs go through the host's memory",
+                library("NCCL", Nccl::versionText, () -> Nccl.isNewEnough() ? ""
+                        : "too old, gradients of several GPUs pass through host memory",
+                        "gradients of several GPUs pass through host memory",
                         Redist.remedy("NCCL 2.14 or newer for CUDA 13", "-nccl")));
     }
 
     /**
-     * Returns what there is of a library.
+     * Returns what is known of a library.
      *
-     * @param version throws a {@link LinkageError} if it is missing
-     * @param fault says what is wrong with it, or nothing
+     * @param version its version; throws a {@link LinkageError} if the library is missing
+     * @param fault what is wrong with it, or an empty text
      */
     private static Library library(String name, Supplier<String> version, Supplier<String> fault, String cost,
             String remedy) {

@@ -3,12 +3,12 @@ package dev.starling.cuda;
 import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.blas.CublasLt;
 import dev.starling.cuda.dnn.Cudnn;
-import dev.starling.cuda.dnn.Attender;
-import dev.starling.cuda.dnn.Convolver;
-import dev.starling.cuda.dnn.CudnnAttender;
-import dev.starling.cuda.dnn.CudnnConvolver;
-import dev.starling.cuda.dnn.CudnnRecurrer;
-import dev.starling.cuda.dnn.Recurrer;
+import dev.starling.cuda.dnn.AttentionLibrary;
+import dev.starling.cuda.dnn.ConvolutionLibrary;
+import dev.starling.cuda.dnn.CudnnAttention;
+import dev.starling.cuda.dnn.CudnnConvolution;
+import dev.starling.cuda.dnn.CudnnRecurrence;
+import dev.starling.cuda.dnn.RecurrenceLibrary;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.cuda.nccl.Nccl;
@@ -16,45 +16,47 @@ import dev.starling.tensor.spi.DeviceCollectives;
 import java.util.Set;
 import java.util.concurrent.locks.Lock;
 
-/** The libraries that a backend uses beside its own kernels; each may be {@code null}. */
+/** The vendor's libraries that a backend uses beside its own kernels; each may be {@code null}. */
 interface Libraries {
-    /** None: all is done by our own kernels. */
+    /** No libraries: Starling's own kernels compute everything. */
     Libraries NONE = new Libraries() { };
 
-    /** NVIDIA's, as far as they are installed, cuDNN for some families of operations. */
+    /** NVIDIA's installed libraries, with cuDNN for the given families of operations. */
     static Libraries nvidia(Set<CudnnFamily> families) {
         return new Installed(families);
     }
 
-    /** Returns what multiplies matrices; {@code memory} tells when a graph is being made. */
+    /** Returns the library for matrix products. {@code memory} reports whether a graph is being captured. */
     default Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
-    /** Returns what convolves, and takes memory to work in for the time of a call. */
-    default Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+    /** Returns the library for convolutions, which takes workspaces from {@code memory}. */
+    default ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
-    /** Returns what attends, and takes memory to work in for the time of a call. */
-    default Attender attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+    /** Returns the library for attention, which takes workspaces from {@code memory}. */
+    default AttentionLibrary attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
-    /** Returns what runs recurrent layers, and takes memory to work in for the time of a call. */
-    default Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+    /** Returns the library for recurrent layers, which takes workspaces from {@code memory}. */
+    default RecurrenceLibrary recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         return null;
     }
 
-    /** Returns what sums over several GPUs, and takes a lock that is held by who queues work on {@code stream}. */
+    /**
+     * Returns the library for sums over several GPUs. It holds {@code queueing} while it queues work on {@code stream}.
+     */
     default DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream, Lock queueing) {
         return null;
     }
 
-    /** Opens the libraries that have not been asked yet: opening one may wait, which no graph can take down. */
+    /** Opens the libraries that are not open yet. Opening one may block, which is not allowed during a capture. */
     default void open() { }
 
-    /** NVIDIA's libraries, each of which is opened when it is first asked. One for each device. */
+    /** NVIDIA's libraries for one device, each opened at its first use. */
     final class Installed implements Libraries {
         private final Set<CudnnFamily> families;
         private CublasLt blas;
@@ -64,7 +66,7 @@ interface Libraries {
             this.families = families;
         }
 
-        /** All families share one handle. */
+        /** Returns the handle that all families share. */
         private Cudnn cudnn(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             if (cudnn == null) {
                 cudnn = new Cudnn(gpu, stream, memory);
@@ -79,21 +81,21 @@ interface Libraries {
         }
 
         @Override
-        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+        public ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             return families.contains(CudnnFamily.CONVOLUTION)
-                    ? new CudnnConvolver(cudnn(gpu, stream, memory)) : null;
+                    ? new CudnnConvolution(cudnn(gpu, stream, memory)) : null;
         }
 
         @Override
-        public Attender attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+        public AttentionLibrary attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             return families.contains(CudnnFamily.ATTENTION)
-                    ? new CudnnAttender(cudnn(gpu, stream, memory), gpu) : null;
+                    ? new CudnnAttention(cudnn(gpu, stream, memory), gpu) : null;
         }
 
         @Override
-        public Recurrer recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+        public RecurrenceLibrary recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
             return families.contains(CudnnFamily.RECURRENCE)
-                    ? new CudnnRecurrer(cudnn(gpu, stream, memory)) : null;
+                    ? new CudnnRecurrence(cudnn(gpu, stream, memory)) : null;
         }
 
         @Override
@@ -105,7 +107,7 @@ interface Libraries {
         public void open() {
             blas.isOpen();
             if (cudnn != null) {
-                cudnn.isOpen("kernels of our own compute, which are slower");
+                cudnn.isOpen("Starling's own kernels compute instead, which are slower");
             }
         }
     }

@@ -1,57 +1,57 @@
 package dev.starling.cuda;
 
 import dev.starling.cuda.emulated.Emulation;
-import dev.starling.cuda.emulated.PlayedDriver;
-import dev.starling.cuda.emulated.PlayedLibraries;
-import dev.starling.cuda.gpu.TakenDown;
+import dev.starling.cuda.emulated.FakeDriver;
+import dev.starling.cuda.emulated.FakeLibraries;
+import dev.starling.cuda.gpu.CapturedWork;
 import dev.starling.tensor.Device;
 import java.util.List;
 
 /**
- * A GPU for tests: a real one where there is one, else an emulated one, driven by a played driver and with played
- * libraries where that is possible.
+ * The GPU of a test: a real one if the machine has one, otherwise an emulated one, with a fake driver and fake
+ * libraries where these are available.
  */
 final class AnyGpu {
-    private static final long PLENTY = Long.MAX_VALUE / 2;
+    private static final long UNLIMITED = Long.MAX_VALUE / 2;
 
     private AnyGpu() { }
 
-    static boolean isThere() {
-        return GpuConformanceTest.isThere() || Emulation.isPossible();
+    static boolean isAvailable() {
+        return GpuConformanceTest.isAvailable() || Emulation.isAvailable();
     }
 
     static Device device() {
-        return GpuConformanceTest.isThere() ? GpuConformanceTest.DEVICE : Device.of("cuda-emulated",
-                PlayedLibraries.arePossible() ? EmulatedProvider.EQUIPPED : 0);
+        return GpuConformanceTest.isAvailable() ? GpuConformanceTest.DEVICE : Device.of("cuda-emulated",
+                FakeLibraries.areAvailable() ? EmulatedProvider.WITH_LIBRARIES : 0);
     }
 
-    /** Returns that GPU and, where it has played libraries, one without them. */
+    /** Returns that GPU and, if it has fake libraries, another without libraries. */
     static List<Device> devices() {
-        return device().index() == EmulatedProvider.EQUIPPED
-                ? List.of(Device.of("cuda-emulated", EmulatedProvider.DRIVEN), device()) : List.of(device());
+        return device().index() == EmulatedProvider.WITH_LIBRARIES
+                ? List.of(Device.of("cuda-emulated", EmulatedProvider.WITH_DRIVER), device()) : List.of(device());
     }
 
-    /** Leaves so much memory to be asked for, where it is not a real one. */
-    static void leave(long bytes) {
-        if (device().index() == EmulatedProvider.EQUIPPED) {
-            PlayedDriver.leave(bytes);
+    /** Limits the memory that an emulated GPU has left. */
+    static void limitMemory(long bytes) {
+        if (device().index() == EmulatedProvider.WITH_LIBRARIES) {
+            FakeDriver.limitMemory(bytes);
         } else {
-            Emulation.leave(bytes);
+            Emulation.limitMemory(bytes);
         }
     }
 
-    /** Leaves as much as anybody may want. */
-    static void leaveAll() {
-        leave(PLENTY);
+    /** Removes the limit of memory. */
+    static void unlimitMemory() {
+        limitMemory(UNLIMITED);
     }
 
-    /** Returns how often graphs were run, where it is not a real one. */
-    static long runs() {
-        return TakenDown.runs() + (PlayedLibraries.arePossible() ? PlayedDriver.count("runs") : 0);
+    /** Returns how many launches of graphs emulated GPUs have run. */
+    static long graphLaunches() {
+        return CapturedWork.runs() + (FakeLibraries.areAvailable() ? FakeDriver.count("runs") : 0);
     }
 
-    /** Returns how much played libraries have computed. */
-    static long byLibraries() {
-        return PlayedLibraries.arePossible() ? PlayedLibraries.computed() : 0;
+    /** Returns how many operations fake libraries have computed. */
+    static long computedByLibraries() {
+        return FakeLibraries.areAvailable() ? FakeLibraries.computed() : 0;
     }
 }

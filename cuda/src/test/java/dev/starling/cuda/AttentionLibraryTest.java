@@ -2,7 +2,7 @@ package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -16,38 +16,38 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Which attention libraries are asked for: that of heads as a layer's projection leaves them, among others. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** Which attention libraries compute, among others that of heads as a layer's projection produces them. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class AttentionLibraryTest {
     private static final Attention FORWARD = new Attention.ScaledDotProduct(0.25, true);
     private static final Attention BACKWARD = new Attention.ScaledDotProductGradient(0.25, true);
 
     @AfterEach
-    void librariesHadNothingToComplainOf() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
+    void librariesReportNoMisuse() {
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
-    /** One operation of the library for each; what comes out is the CPU's, and lies so that heads are side by side. */
+    /** The library runs one operation for each pass; results equal the CPU's, in a layout with heads side by side. */
     @Test
     void attendsByLibrary() {
         try (Scope scope = Scope.open()) {
             Tensor[] host = heads(DType.BF16, 16, Device.cpu());
             Tensor[] there = heads(DType.BF16, 16, Device.of("cuda-emulated", 1));
-            long before = PlayedLibraries.computed();
+            long before = FakeLibraries.computed();
             Tensor[] y = Tensor.apply(FORWARD, there);
-            assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
+            assertThat(FakeLibraries.computed() - before).isEqualTo(1);
             assertThat(y[0].permute(0, 2, 1, 3).isContiguous()).isTrue();
             Tensor[] expected = Tensor.apply(FORWARD, host);
             close(y, expected);
-            before = PlayedLibraries.computed();
+            before = FakeLibraries.computed();
             Tensor[] gradients = Tensor.apply(BACKWARD, there[0], there[0], there[1], there[2], y[0], y[1]);
-            assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
+            assertThat(FakeLibraries.computed() - before).isEqualTo(1);
             close(gradients, Tensor.apply(BACKWARD, host[0], host[0], host[1], host[2], expected[0], expected[1]));
         }
     }
 
-    /** Masks that choose or are added, which repeat or not, beside a causal one or not, and with rows of all hidden. */
+    /** Masks that select or are added, broadcast or not, with or without a causal one, and with rows that hide all. */
     @Test
     void attendsUnderMasksByLibrary() {
         for (DType type : new DType[] {DType.BF16, DType.F16}) {
@@ -62,7 +62,7 @@ class AttentionLibraryTest {
         }
     }
 
-    /** Under the mask, query 0 sees no key before 2: a causal one hides all from it. Of all others no key is left. */
+    /** Under the mask, query 0 sees no key before 2, so a causal mask hides all from it. Other rows hide all keys. */
     private static float[] mask(Shape shape) {
         float[] mask = new float[(int) shape.count()];
         int keys = 9;
@@ -88,11 +88,11 @@ class AttentionLibraryTest {
             Tensor[] host = heads(type, 16, Device.cpu());
             Tensor[] there = heads(type, 16, Device.of("cuda-emulated", 1));
             Tensor hidden = mask.to(there[0].device());
-            long before = PlayedLibraries.computed();
+            long before = FakeLibraries.computed();
             Tensor[] y = Tensor.apply(forward, there[0], there[1], there[2], hidden);
             Tensor[] gradients = Tensor.apply(backward, there[0], there[0], there[1], there[2], y[0], y[1], hidden);
-            assertThat(PlayedLibraries.computed() - before).isEqualTo(2);
-            // The CPU has 0 for rows of which all is hidden where the mask chooses.
+            assertThat(FakeLibraries.computed() - before).isEqualTo(2);
+            // With a selecting mask, the CPU returns 0 for rows that hide all keys.
             Tensor chosen = mask.dtype() == DType.BOOL ? mask : mask.to(DType.F32).ge(0);
             Tensor added = mask.dtype() == DType.BOOL ? Tensor.zeros(1) : mask.to(DType.F32);
             Tensor[] wide = {host[0].to(DType.F32), host[1].to(DType.F32), host[2].to(DType.F32)};
@@ -109,7 +109,7 @@ class AttentionLibraryTest {
         }
     }
 
-    /** Weights by the definition: exponentials of scores, 0 where hidden, over their sum, or 0 where that is 0. */
+    /** Weights by definition: exponentials of scores, 0 where hidden, divided by their sum, or 0 if that is 0. */
     private static Tensor weights(Tensor[] in, Tensor added, Tensor chosen, boolean causal) {
         Tensor e = in[0].matmul(in[1].t()).mul(0.25).add(added).exp().mul(chosen.to(DType.F32));
         if (causal) {
@@ -123,18 +123,18 @@ class AttentionLibraryTest {
         return e.div(sum.add(sum.eq(0).to(DType.F32)));
     }
 
-    /** What {@link LibraryFaults} declines is done by our own kernels. */
+    /** Starling's own kernels compute what {@link LibraryFaults} declines. */
     @Test
-    void doesNotAskForWhatIsKnownToFail() {
+    void doesNotUseTheLibraryForKnownFaults() {
         try (Scope scope = Scope.open()) {
             Tensor[] there = heads(DType.BF16, 16, Device.of("cuda-emulated", 1));
             Tensor[] host = heads(DType.BF16, 16, Device.cpu());
             Tensor one = there[0].narrow(2, 0, 1);
-            long before = PlayedLibraries.computed();
+            long before = FakeLibraries.computed();
             Tensor[] y = Tensor.apply(FORWARD, one, there[1], there[2]);
-            assertThat(PlayedLibraries.computed() - before).isEqualTo(1);
+            assertThat(FakeLibraries.computed() - before).isEqualTo(1);
             Tensor[] gradients = Tensor.apply(BACKWARD, one, one, there[1], there[2], y[0], y[1]);
-            assertThat(PlayedLibraries.computed() - before).as("the gradient of one query").isEqualTo(1);
+            assertThat(FakeLibraries.computed() - before).as("the gradient of one query").isEqualTo(1);
             Tensor first = host[0].narrow(2, 0, 1);
             Tensor[] expected = Tensor.apply(FORWARD, first, host[1], host[2]);
             close(gradients, Tensor.apply(BACKWARD, first, first, host[1], host[2], expected[0], expected[1]));
@@ -142,13 +142,13 @@ class AttentionLibraryTest {
     }
 
     @Test
-    void doesWithoutForOtherTypesAndWidths() {
+    void doesNotUseTheLibraryForOtherTypesAndWidths() {
         try (Scope scope = Scope.open()) {
             for (Tensor[] operands : new Tensor[][] {heads(DType.F32, 16, Device.of("cuda-emulated", 1)),
                 heads(DType.BF16, 12, Device.of("cuda-emulated", 1))}) {
-                long before = PlayedLibraries.computed();
+                long before = FakeLibraries.computed();
                 Tensor.apply(FORWARD, operands);
-                assertThat(PlayedLibraries.computed()).isEqualTo(before);
+                assertThat(FakeLibraries.computed()).isEqualTo(before);
             }
         }
     }

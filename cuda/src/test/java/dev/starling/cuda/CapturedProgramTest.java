@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.starling.cuda.emulated.PlayedDriver;
+import dev.starling.cuda.emulated.FakeDriver;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
@@ -24,8 +24,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Programs as graphs of a GPU; the work itself on the same GPU is the oracle, on an emulated one bit for bit. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Programs as graphs of a GPU. The oracle is the same work without a program; on an emulated GPU bit for bit. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 @ParameterizedClass
 @MethodSource("dev.starling.cuda.AnyGpu#devices")
 class CapturedProgramTest {
@@ -41,7 +41,7 @@ class CapturedProgramTest {
         return data.normal(new Spec(DType.F32, Shape.of(shape), gpu), 0, 1);
     }
 
-    /** A real GPU may round a product and a sum once where a chain brings them together. */
+    /** A real GPU may round a product and a sum once if they are fused in a chain. */
     private void assertSame(Tensor actual, Tensor expected) {
         double[] a = actual.toDoubles();
         double[] e = expected.toDoubles();
@@ -69,29 +69,29 @@ class CapturedProgramTest {
         }
     }
 
-    /** A chain that one kernel cannot compute is two, not as many as it has operations. */
+    /** A chain that one kernel cannot compute becomes two kernels, not one for each operation. */
     @Test
     void chainsOfTwoTypesAreTwoKernels() {
-        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.DRIVEN && gpu.type().equals("cuda-emulated"),
-                "counts launches of the played driver");
+        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.WITH_DRIVER && gpu.type().equals("cuda-emulated"),
+                "counts launches of the fake driver");
         Program.Work work = in -> new Tensor[] {in[0].abs().mul(20).neg().to(DType.I64).neg().abs().neg()};
         try (Scope scope = Scope.open(); Program program = Program.capture(null, work, normal(5, 7)).program()) {
             Tensor x = normal(5, 7);
             for (int i = 0; i < 3; i++) {
                 assertThat(program.run(x)[0].toDoubles()).isEqualTo(work.run(new Tensor[] {x})[0].toDoubles());
             }
-            long before = PlayedDriver.count("launches");
+            long before = FakeDriver.count("launches");
             program.run(x);
-            // One of them brings the input to its place.
-            assertThat(PlayedDriver.count("launches") - before).isLessThanOrEqualTo(3);
+            // One of them copies the input.
+            assertThat(FakeDriver.count("launches") - before).isLessThanOrEqualTo(3);
         }
     }
 
-    /** Numbers of a chain are arguments: others take no other kernel, and infinite ones are numbers, too. */
+    /** A chain's numbers are arguments: other numbers need no new kernels. Infinite numbers are allowed. */
     @Test
     void chainsDifferInNumbersWithoutOtherKernels() {
-        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.DRIVEN && gpu.type().equals("cuda-emulated"),
-                "counts kernels of the played driver");
+        Assumptions.assumeTrue(gpu.index() == EmulatedProvider.WITH_DRIVER && gpu.type().equals("cuda-emulated"),
+                "counts kernels of the fake driver");
         try (Scope scope = Scope.open()) {
             Tensor x = normal(6, 8);
             long[] modules = new long[3];
@@ -102,7 +102,7 @@ class CapturedProgramTest {
                 try (Program program = Program.capture(null, work, x).program()) {
                     program.run(x);
                     assertSame(program.run(x)[0], work.run(new Tensor[] {x})[0]);
-                    modules[i] = PlayedDriver.count("modules");
+                    modules[i] = FakeDriver.count("modules");
                 }
             }
             assertThat(modules[2]).isEqualTo(modules[1]);
@@ -153,7 +153,7 @@ class CapturedProgramTest {
         }
     }
 
-    /** One of the operands is not dense, so that an operation takes two kernels. */
+    /** One operand is not dense, so that an operation takes two kernels. */
     private Tensor[] draws(Tensor x, Generator g) {
         return new Tensor[] {Functions.dropout(x.transpose(0, 1), 0.5, g).exp().mul(
                 Functions.dropout(x, 0.3, g).transpose(0, 1)).add(g.uniform(new Spec(DType.F32, Shape.of(5, 9), gpu),
@@ -205,7 +205,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void badIndicesOfAGraphAreTold() {
+    void badIndicesOfAGraphAreReported() {
         try (Scope scope = Scope.open()) {
             Tensor logits = normal(3, 5);
             Tensor target = Tensor.of(new long[] {0, 4, 2});
@@ -233,7 +233,7 @@ class CapturedProgramTest {
         try (Scope scope = Scope.open()) {
             Tensor whole = Tensor.of(new long[] {3, -4, 5, 6, 7}).to(gpu);
             try (Program program = Program.capture(null, work, normal(6, 5), normal(5), whole).program()) {
-                // The chain, its part of another shape, what follows in f32, and two in i64.
+                // The chain, its part of another shape, the operations after it in f32, and two in i64.
                 assertThat(program.size()).isLessThanOrEqualTo(6);
                 for (int i = 0; i < 4; i++) {
                     Tensor[] x = {normal(6, 5), normal(5), whole};

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
@@ -42,8 +42,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Training with steps as graphs, beside training without on the same GPU: on an emulated one the same bits. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Training with captured steps, compared with eager training on the same GPU; on an emulated one bit for bit. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 @ParameterizedClass
 @MethodSource("dev.starling.cuda.AnyGpu#devices")
 class CapturedTrainingTest {
@@ -85,7 +85,7 @@ class CapturedTrainingTest {
         return Sequential.of(Lstm.of(3, 8).build(g), Gru.of(8, 8).last().build(g), Linear.of(8, CLASSES, g));
     }
 
-    /** Losses, then all weights, buffers and state. */
+    /** Returns the losses, then all weights, buffers and optimiser state. */
     private List<Double> train(boolean captured, DType type, Supplier<Layer> models, long... shape) {
         List<Double> result = new ArrayList<>();
         Layer model = Device.with(gpu, models::get);
@@ -119,12 +119,12 @@ class CapturedTrainingTest {
 
     private void compare(DType type, Supplier<Layer> models, long... shape) {
         List<Double> eager = train(false, type, models, shape);
-        long before = AnyGpu.runs();
-        long computed = AnyGpu.byLibraries();
+        long before = AnyGpu.graphLaunches();
+        long computed = AnyGpu.computedByLibraries();
         List<Double> graphs = train(true, type, models, shape);
         if (gpu.type().equals("cuda")) {
             assertThat(graphs).hasSameSizeAs(eager);
-            // In 16 bits, another rounding may turn the direction in which Adam takes a weight: losses only.
+            // In 16 bits, a rounding may change the direction of Adam's step; only losses are compared.
             boolean wide = type == DType.F32;
             for (int i = 0; i < (wide ? graphs.size() : STEPS); i++) {
                 double tolerance = (wide ? 1e-3 : 5e-2) * (1 + Math.abs(eager.get(i)));
@@ -132,13 +132,13 @@ class CapturedTrainingTest {
             }
             return;
         }
-        if (gpu.index() == EmulatedProvider.EQUIPPED) {
-            assertThat(AnyGpu.byLibraries() - computed).isGreaterThan(STEPS);
-            assertThat(PlayedLibraries.complaint()).isEmpty();
+        if (gpu.index() == EmulatedProvider.WITH_LIBRARIES) {
+            assertThat(AnyGpu.computedByLibraries() - computed).isGreaterThan(STEPS);
+            assertThat(FakeLibraries.firstMisuse()).isEmpty();
         }
         assertThat(graphs).isEqualTo(eager);
-        // The first step ran as ever, the second was captured, in the third memory was laid out.
-        assertThat(AnyGpu.runs() - before).isEqualTo(STEPS - 3);
+        // The first step ran eagerly, the second was captured, the third planned memory.
+        assertThat(AnyGpu.graphLaunches() - before).isEqualTo(STEPS - 3);
     }
 
     @Test
@@ -174,7 +174,7 @@ class CapturedTrainingTest {
                         .captured()) {
             Tensor x = Generator.seeded(6).normal(3, 6);
             Tensor target = Generator.seeded(7).integers(0, CLASSES, 3);
-            long runs = AnyGpu.runs();
+            long runs = AnyGpu.graphLaunches();
             for (int i = 0; i < 5; i++) {
                 step.run(x, target);
             }
@@ -185,7 +185,7 @@ class CapturedTrainingTest {
             model.state().forEach((path, p) -> assertThat(elements(p.value())).isEqualTo(before.get(path)));
             assertThat(optimizer.steps()).isEqualTo(5);
             assertThat(step.run(x, target)).isFinite();
-            assertThat(AnyGpu.runs() - runs).isEqualTo(gpu.type().equals("cuda") ? 0 : 4);
+            assertThat(AnyGpu.graphLaunches() - runs).isEqualTo(gpu.type().equals("cuda") ? 0 : 4);
         }
     }
 }

@@ -30,8 +30,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Weights of convolutions lie as the device's library reads them, so that a step copies none to another layout. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Convolution weights stay in the layout that the device's library reads, so that a step copies none of them. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class ConvolutionLayoutTest {
     private static final Device GPU = AnyGpu.device();
 
@@ -41,7 +41,7 @@ class ConvolutionLayoutTest {
                 Conv2d.of(6, 5, 2).stride(2).build(random), new Flatten(), Linear.of(20, 3, random));
     }
 
-    /** Notes each tensor of the shape of a convolution's weights that does not lie channels last. */
+    /** Records each tensor with the shape of convolution weights that is not channels last. */
     private static Interceptor watcher(List<String> convolutions, List<String> rowMajor) {
         return new Interceptor() {
             @Override
@@ -107,7 +107,7 @@ class ConvolutionLayoutTest {
         }
         assertThat(losses[1]).containsExactly(losses[0], within(type == DType.F32 ? 1e-4 : 0.02));
         assertThat(convolutions).contains("conv", "adam");
-        if (AnyGpu.byLibraries() > 0) {
+        if (AnyGpu.computedByLibraries() > 0) {
             assertThat(rowMajor).isEmpty();
         }
     }

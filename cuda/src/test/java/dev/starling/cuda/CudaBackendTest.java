@@ -44,7 +44,7 @@ class CudaBackendTest {
                 });
     }
 
-    /** A kernel that fails as it runs: the next that waits is told, in synchronous mode the one at fault itself. */
+    /** A kernel fails while it runs: the next wait reports it, in synchronous mode the failing operation itself. */
     @Test
     void synchronousModeNamesTheOperationThatFailed() {
         Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
@@ -90,9 +90,9 @@ class CudaBackendTest {
         }
     }
 
-    /** The captured stream may not wait for an upload, which is no part of the graph. */
+    /** The captured stream may not wait for an upload, which is not part of the graph. */
     @Test
-    void memoryThatIsGivenBackDuringACaptureDoesNotSpoilIt() {
+    void memoryFreedDuringACaptureDoesNotInvalidateIt() {
         QueuedGpu gpu = new QueuedGpu(32 << 20);
         CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
         Block block = backend.memory().allocate(1 << 20);
@@ -118,10 +118,10 @@ class CudaBackendTest {
     }
 
     @Test
-    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
-    void synchronousModeTellsOfABadIndexAtOnce() {
+    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
+    void synchronousModeReportsABadIndexImmediately() {
         Device device = Device.of("cuda-emulated", 0);
-        device.backend(); // is not to be synchronous for other tests
+        device.backend(); // opened first, so that it is not synchronous for other tests
         System.setProperty("starling.cuda.synchronous", "true");
         try (Scope scope = Scope.open()) {
             CudaBackend backend = new CudaBackend(device, Emulation.gpu(), Libraries.NONE);

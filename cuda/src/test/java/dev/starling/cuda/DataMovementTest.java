@@ -14,8 +14,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Copies by tiles, and slices by vectors: shapes that fill them, or do not; against the reference. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Copies by tiles and slices by vectors, of shapes that fill them or do not, compared with the reference. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class DataMovementTest {
     private static final Device GPU = AnyGpu.device();
 
@@ -55,7 +55,7 @@ class DataMovementTest {
                 .isEqualTo(view.apply(x.to(Device.reference())).contiguous().toDoubles());
     }
 
-    /** Whole numbers, whose sums are exact. */
+    /** Returns integers, whose sums are exact. */
     private static Tensor random(DType type, long... dims) {
         long count = Arrays.stream(dims).reduce(1, (a, b) -> a * b);
         return Tensor.of(new SplittableRandom(3).ints(count, 0, 3).asDoubleStream().toArray(), dims).to(type);

@@ -16,8 +16,8 @@ import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Batches that the loader's workers upload. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Batches that the data loader's workers upload. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class DeliveryTest {
     private static final Device DEVICE = AnyGpu.device();
 
@@ -31,7 +31,7 @@ class DeliveryTest {
     }
 
     @Test
-    void batchesOnTheGpuAreThoseOfTheHostInMemoryThatIsUsedAgain() {
+    void batchesOnTheGpuEqualTheHostsAndReuseMemory() {
         Tensor inputs = Generator.seeded(1).normal(301, 3, 5);
         Tensor targets = Tensor.of(LongStream.range(0, 301).toArray());
         MemoryUse before = DEVICE.memory();

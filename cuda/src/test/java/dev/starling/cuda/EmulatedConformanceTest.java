@@ -26,10 +26,10 @@ import org.junit.jupiter.api.TestMethodOrder;
 import org.junit.jupiter.api.condition.EnabledIf;
 
 /** The backend's host code and kernels against the reference, on an emulated GPU. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 @TestMethodOrder(MethodOrderer.OrderAnnotation.class)
 class EmulatedConformanceTest {
-    /** All operations in f32, and of what integers have kernels of their own for: g++ takes its time with each. */
+    /** All operations in f32, and those with kernels of their own for integers: g++ compiles each kernel slowly. */
     private static final String SAMPLE = "f32|known|bad index"
             + "|^(add|mul|div|max|cast|where|equal|less|sum|any|all|argMax|cumSum|sort|topK|take|gather|scatterAdd"
             + "|concat|permute|pad|full|arange|integers)[A-Za-z]* (i64|bool)";
@@ -38,22 +38,24 @@ class EmulatedConformanceTest {
     private static final String H200 = "sm_90";
 
     /**
-     * Every operation, but not in every type, for each takes a kernel that must be compiled; or, with
-     * {@code -Dstarling.conformance=…}, the tests in whose names the regular expression is found.
+     * Every operation, but not in every type, since each takes a kernel that must be compiled; or, with
+     * {@code -Dstarling.conformance=…}, the tests whose names match the regular expression.
      */
     @TestFactory
     @Order(1)
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", SAMPLE)).asPredicate();
         compileAhead(wanted);
-        return SideBySide.of(Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName())));
+        return ParallelTests.of(Conformance.of(DEVICE).filter(t -> wanted.test(t.getDisplayName())));
     }
 
-    /** Compiling takes longer than all else: all processors take part. What does not compile fails in its tests. */
+    /**
+     * Compiles with all processors, since compilation takes most of the time. A failure shows in the kernel's tests.
+     */
     private static void compileAhead(Predicate<String> tests) {
         KernelCompiler compiler = ((CudaBackend) DEVICE.backend()).compiler();
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
-            WantedKernels.list(tests, false, source -> pool.submit(() -> compiler.compile(source)));
+            KernelInventory.list(tests, false, source -> pool.submit(() -> compiler.compile(source)));
         }
     }
 
@@ -64,23 +66,23 @@ class EmulatedConformanceTest {
         return Conformance.of(DEVICE);
     }
 
-    /** No kernel counts on an order of blocks, warps or lanes. */
+    /** No kernel depends on the order of blocks, warps or lanes. */
     @TestFactory
     @Order(3)
     @Tag("stress")
     Stream<DynamicTest> conformsInOtherOrders() {
         Predicate<String> wanted = Pattern.compile(SAMPLE).asPredicate();
         return IntStream.range(EmulatedProvider.REORDERED, EmulatedProvider.DEVICES).boxed().flatMap(i ->
-                SideBySide.of(Conformance.of(Device.of("cuda-emulated", i))
+                ParallelTests.of(Conformance.of(Device.of("cuda-emulated", i))
                         .filter(t -> wanted.test(t.getDisplayName()))));
     }
 
-    /** What the emulator ran is CUDA C++ to NVIDIA's compiler too. */
+    /** NVIDIA's compiler accepts what the emulator ran. */
     @Test
     @Order(4)
-    @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
+    @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isAvailable",
             disabledReason = "needs libnvrtc.so.13 on the loader's path or in the folder named by STARLING_NVRTC")
-    void whatTheEmulatorRanCompilesForGpus() {
+    void kernelsOfTheEmulatorCompileForGpus() {
         KernelCompiler compiler = new KernelCompiler(new Nvrtc(), H200);
         List<String> failures = new ArrayList<>();
         int compiled = 0;

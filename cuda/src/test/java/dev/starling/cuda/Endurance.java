@@ -22,12 +22,12 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Trains a perceptron for many steps, each on a new batch, and reads memory after every tenth part of them. From the
- * second reading on, the device's allocator must ask for nothing more and lend out as much as before, the card's free
- * memory must stay as it is, and the process's resident memory within 2 %. Linux only.
+ * Trains a perceptron for many steps, each on a new batch, and reads memory use ten times. From the second reading on,
+ * the device's allocator may make no new requests and lend no more memory, the card's free memory may not shrink, and
+ * the process's resident memory may grow by at most 2 %. Linux only.
  *
  * <pre>
- * --device cuda    where
+ * --device cuda    the device
  * --steps 100000
  * --captured       steps are captured
  * --tiny           200 steps of a small network, for an emulator
@@ -37,15 +37,15 @@ public final class Endurance {
     private static final int READINGS = 10;
     private static final double SLACK = 0.02;
 
-    /** What memory is in use; of the device's own, as its allocator and as its driver see it. */
+    /** Memory in use; the device's memory both as its allocator and as its driver see it. */
     record Reading(int step, long live, long requests, long free, long residentKib) {
-        /** Returns what has grown since, or {@code null}. */
+        /** Describes what has grown since this reading, or returns {@code null}. */
         String growthTo(Reading later) {
             if (later.live > live) {
                 return "live device memory grew from " + live + " to " + later.live + " bytes";
             }
             if (later.requests > requests) {
-                return "device memory was asked for " + (later.requests - requests) + " times more";
+                return "the allocator made " + (later.requests - requests) + " further requests of device memory";
             }
             if (later.free < free) {
                 return "the card's free memory fell by " + (free - later.free) + " bytes";
@@ -57,7 +57,7 @@ public final class Endurance {
 
     private Endurance() { }
 
-    /** Runs; see the class for the arguments. */
+    /** Runs the command; see the class for the arguments. */
     public static void main(String[] arguments) {
         String device = "cuda";
         int steps = 100_000;
@@ -69,18 +69,18 @@ public final class Endurance {
                 case "--steps" -> steps = Integer.parseInt(arguments[++i]);
                 case "--captured" -> captured = true;
                 case "--tiny" -> tiny = true;
-                default -> throw new IllegalArgumentException("there is no option " + arguments[i]);
+                default -> throw new IllegalArgumentException("unknown option " + arguments[i]);
             }
         }
         System.exit(run(Device.of(device, 0), tiny ? 200 : steps, tiny ? 8 : 1024, captured) ? 0 : 1);
     }
 
-    /** Runs, prints a line for each reading, and returns whether memory was flat. */
+    /** Trains, prints a line for each reading, and returns whether memory use stayed constant. */
     static boolean run(Device device, int steps, int width, boolean captured) {
         List<Reading> readings = train(device, steps, width, captured);
         String growth = readings.get(1).growthTo(readings.getLast());
         System.out.printf("%d passed, %d failed of 1 run over %d steps%s%n", growth == null ? 1 : 0,
-                growth == null ? 0 : 1, steps, growth == null ? ": memory is flat" : ": " + growth);
+                growth == null ? 0 : 1, steps, growth == null ? ": memory use is constant" : ": " + growth);
         return growth == null;
     }
 

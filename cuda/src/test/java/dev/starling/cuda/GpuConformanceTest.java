@@ -18,20 +18,20 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** The backend on a real GPU, or on the device of another type that the property {@code starling.device} names. */
-@EnabledIf(value = "isThere", disabledReason = "needs an NVIDIA GPU with a driver for CUDA 13 and its libraries")
+/** The backend on a real GPU, or on the device of the type that the property {@code starling.device} names. */
+@EnabledIf(value = "isAvailable", disabledReason = "needs an NVIDIA GPU with a driver for CUDA 13 and its libraries")
 class GpuConformanceTest {
     static final Device DEVICE = Device.of(System.getProperty("starling.device", "cuda"), 0);
 
-    /** Which part of the tests this process has, and of how many: another process has another part. */
+    /** Which part of the tests this process runs, and the number of parts; other processes run the others. */
     private static final int[] PART = Arrays.stream(Objects.requireNonNullElse(System.getenv("STARLING_TEST_PART"),
             "0/1").split("/")).mapToInt(Integer::parseInt).toArray();
 
-    static boolean isThere() {
+    static boolean isAvailable() {
         return Device.probes().get(DEVICE.type()) instanceof Probe.Ready;
     }
 
-    /** All tests, or with {@code -Dstarling.conformance=…} those in whose names the regular expression is found. */
+    /** All tests, or with {@code -Dstarling.conformance=…} those whose names match the regular expression. */
     @TestFactory
     Stream<DynamicTest> conforms() {
         Predicate<String> wanted = Pattern.compile(System.getProperty("starling.conformance", "")).asPredicate();
@@ -41,12 +41,12 @@ class GpuConformanceTest {
     }
 
     static boolean keepsBlocks() {
-        return isThere() && PART[0] == 0 && !System.getProperty("starling.cuda.cache", "true").equals("false");
+        return isAvailable() && PART[0] == 0 && !System.getProperty("starling.cuda.cache", "true").equals("false");
     }
 
-    /** Blocks go from hand to hand while kernels that use them are still queued. */
+    /** Blocks are reused while kernels that use them are still queued. */
     @Test
-    @EnabledIf(value = "keepsBlocks", disabledReason = "blocks are given back to the driver, or another part has it")
+    @EnabledIf(value = "keepsBlocks", disabledReason = "blocks are not cached, or another part runs this test")
     void memoryOfQueuedKernelsIsNotOverwritten() {
         boolean real = DEVICE.equals(Device.cuda(0));
         int steps = real ? 2000 : 100;

@@ -20,34 +20,34 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * What kernels take of a multiprocessor on the architectures that users have: blocks must fit, and what spills to
- * memory is known. The compiler needs no GPU. {@code -Dstarling.conformance=…} chooses kernels as for the conformance
+ * The resources that kernels need of a multiprocessor on users' architectures: blocks must fit, and spills to memory
+ * are bounded. The compiler needs no GPU. {@code -Dstarling.conformance=…} selects kernels as for the conformance
  * suite.
  */
 @Tag("stress")
-@EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isThere",
-        disabledReason = "needs libnvrtc.so.13: the profile stress brings org.bytedeco:cuda-redist")
+@EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isAvailable",
+        disabledReason = "needs libnvrtc.so.13: the profile stress provides org.bytedeco:cuda-redist")
 class KernelResourcesTest {
-    /** One type to compute in of each kind, and what has kernels of its own for 16 bits. */
+    /** One computation type of each kind, and kernels that are specific to 16 bits. */
     private static final String SAMPLE = "f32$|^(matmul|linear|conv|attention|scaledDot|softmax|logSoftmax|layerNorm"
             + "|batchNorm|crossEntropy|sum|mean|adam|sgd|concat|take|maxPool|avgPool|lstm|gru)[A-Za-z0-9]* bf16$";
 
     private static final int REGISTERS = 65_536;
-    /** Registers are lent to a warp in pieces of 8 for each thread. */
+    /** Registers are assigned to a warp in units of 8 for each thread. */
     private static final int PIECE = 8;
-    /** Threads of a block of a kernel without bounds; the emulator refuses more. */
+    /** The block size of a kernel without launch bounds; the emulator refuses more. */
     private static final int THREADS = 256;
     private static final Pattern ENTRY = Pattern.compile("Compiling entry function '(\\w+)'(.*?)Used (\\d+) registers",
             Pattern.DOTALL);
     private static final Pattern SPILLS = Pattern.compile("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
 
     /**
-     * What may spill: kernels whose source and name match, on the architecture, so many bytes of stores and loads
-     * together. All others may not spill at all.
+     * Kernels that may spill: a pattern of source and kernel name, the architecture, and the bytes of stores and loads
+     * together. No other kernel may spill.
      */
     private record Allowed(String kernel, String architecture, int bytes) { }
 
-    /** As NVRTC 13.1 compiles them, and a tenth for those to come. */
+    /** Measured with NVRTC 13.1, plus a tenth for later versions. */
     private static final List<Allowed> ALLOWED = List.of(
             new Allowed("attention_gradient.*T=bf16.*CHUNKS=2> key_gradients", "sm_75", 616),
             new Allowed("attention_gradient.*T=bf16.*CHUNKS=2> key_gradients", "sm_80", 462),
@@ -66,7 +66,7 @@ class KernelResourcesTest {
         Nvrtc compiler = new Nvrtc();
         Pattern tests = Pattern.compile(System.getProperty("starling.conformance", SAMPLE));
         List<KernelSource> sources = new ArrayList<>();
-        WantedKernels.list(tests.asPredicate(), true, source -> { }).forEach(sources::add);
+        KernelInventory.list(tests.asPredicate(), true, source -> { }).forEach(sources::add);
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
             sources.forEach(source -> pool.submit(() -> check(compiler, source, architecture)));
         }
@@ -109,7 +109,7 @@ class KernelResourcesTest {
                 && a.architecture.equals(architecture)).mapToInt(Allowed::bytes).max().orElse(0);
     }
 
-    /** Returns the most threads that a block of the kernel has, of its launch bounds. */
+    /** Returns the largest number of threads of a block, from the kernel's launch bounds. */
     private static int threads(String source, String kernel) {
         Matcher bounds = Pattern.compile("__launch_bounds__\\(([^)]*)\\) " + kernel + "\\(").matcher(source);
         if (!bounds.find()) {

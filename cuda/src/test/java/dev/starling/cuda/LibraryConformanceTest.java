@@ -13,7 +13,7 @@ import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_GELU_BIAS;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU;
 import static org.bytedeco.cuda.global.cublas.CUBLASLT_EPILOGUE_RELU_BIAS;
 
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
@@ -31,25 +31,25 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the backend asks of libraries, layouts, transposes, batches, epilogues, by libraries that the host plays. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** Calls of libraries (layouts, transposes, batches, epilogues), checked by fake libraries on the host. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class LibraryConformanceTest {
     private static final String OPERATIONS = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool"
             + "|lstm|gru|rnn|softmax|logSoftmax).*";
 
-    /** In f32, products and attention in bf16 too: each type takes kernels that must be compiled. */
+    /** In f32; products and attention in bf16 too. Each type takes kernels that must be compiled. */
     @TestFactory
     Stream<DynamicTest> conforms() {
         String names = OPERATIONS + "f32.*|(gradient of )?(matMul|linear|conv|attention).*bf16.*";
-        return SideBySide.of(tests(names));
+        return ParallelTests.of(tests(names));
     }
 
-    /** Shapes that nothing else has: what a library was seen to do with a shape is not tried again. */
+    /** The shapes are unique: the result of a library's test with a shape is remembered. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void layersWithReluLetNanPassWhateverTheLibraryDoes(boolean hides) {
-        PlayedLibraries.hideNan(hides);
+    void reluLayersPropagateNanEvenIfTheLibraryHidesIt(boolean hides) {
+        FakeLibraries.hideNan(hides);
         try {
             for (DType type : new DType[] {DType.F32, DType.BF16}) {
                 Tensor x = Tensor.of(new float[] {1, Float.NaN, -1, 2, 3, -4}).reshape(3, 2).to(type);
@@ -62,7 +62,7 @@ class LibraryConformanceTest {
                         .isEqualTo(Tensor.apply(layer, of)[0].to(DType.F64).toDoubles()).contains(Double.NaN, 0.5, 0);
             }
         } finally {
-            PlayedLibraries.hideNan(false);
+            FakeLibraries.hideNan(false);
         }
     }
 
@@ -77,7 +77,7 @@ class LibraryConformanceTest {
     }
 
     @AfterEach
-    void everyEpilogueWasAskedFor(TestInfo test) {
+    void everyEpilogueWasUsed(TestInfo test) {
         if (!test.getTestMethod().orElseThrow().getName().equals("conforms")) {
             return;
         }
@@ -85,13 +85,13 @@ class LibraryConformanceTest {
             CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
             CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU,
             CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB}) {
-            assertThat(PlayedLibraries.epilogues(epilogue)).as("epilogue %d", epilogue).isPositive();
+            assertThat(FakeLibraries.epilogues(epilogue)).as("epilogue %d", epilogue).isPositive();
         }
     }
 
     @AfterEach
-    void librariesDidTheWorkAndHadNothingToComplainOf() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
-        assertThat(PlayedLibraries.computed()).isPositive();
+    void librariesComputeAndReportNoMisuse() {
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
+        assertThat(FakeLibraries.computed()).isPositive();
     }
 }

@@ -14,8 +14,8 @@ import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What {@code gpu-check} does for long on a GPU, in short on an emulated one. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+/** Short runs on an emulated GPU of what {@code gpu-check} runs for long on a real one. */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 class LongTrainingTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
 
@@ -23,13 +23,13 @@ class LongTrainingTest {
     void trainingGivesTheCpusCurve(@TempDir Path pictures) throws IOException {
         assertThat(Parity.runTiny(DEVICE, pictures)).isTrue();
         BufferedImage picture = ImageIO.read(pictures.resolve("curves-mnist.png").toFile());
-        // A line for each curve, the last ones above the others.
+        // There are three curves, and later ones are drawn over earlier ones.
         assertThat(Arrays.stream(picture.getRGB(0, 0, picture.getWidth(), picture.getHeight(), null, 0,
                 picture.getWidth())).distinct().count()).isGreaterThan(3);
     }
 
     @Test
-    void aCurveThatLeavesTheOtherIsNoticed() {
+    void noticesACurveThatDiverges() {
         double[] cpu = {2, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
         assertThat(Parity.difference(cpu, cpu.clone())).isNull();
         double[] early = cpu.clone();
@@ -47,7 +47,7 @@ class LongTrainingTest {
     @Test
     @EnabledOnOs(value = OS.LINUX, disabledReason = "resident memory is read from /proc")
     void deviceMemoryIsFlat() {
-        // Resident memory is other tests', too.
+        // Resident memory is not checked: other tests in the process change it.
         assertThat(Endurance.train(DEVICE, 40, 8, false)).hasSize(10).satisfies(readings -> {
             Endurance.Reading first = readings.get(1);
             Endurance.Reading last = readings.getLast();
@@ -57,11 +57,11 @@ class LongTrainingTest {
     }
 
     @Test
-    void growthIsNoticed() {
+    void noticesGrowth() {
         Endurance.Reading first = new Endurance.Reading(10, 100, 5, 1000, 10_000);
         assertThat(first.growthTo(new Endurance.Reading(20, 100, 5, 1000, 10_100))).isNull();
         assertThat(first.growthTo(new Endurance.Reading(20, 101, 5, 1000, 10_000))).contains("live device memory");
-        assertThat(first.growthTo(new Endurance.Reading(20, 100, 6, 1000, 10_000))).contains("1 times more");
+        assertThat(first.growthTo(new Endurance.Reading(20, 100, 6, 1000, 10_000))).contains("made 1 further requests");
         assertThat(first.growthTo(new Endurance.Reading(20, 100, 5, 999, 10_000))).contains("free memory");
         assertThat(first.growthTo(new Endurance.Reading(20, 100, 5, 1000, 10_300))).contains("resident");
     }

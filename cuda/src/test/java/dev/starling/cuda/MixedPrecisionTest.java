@@ -29,8 +29,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Training in 16 bits on a GPU, which the host does not see into, against the same on the processor. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** 16-bit training on a GPU, whose memory the host cannot read, compared with the same on the CPU. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class MixedPrecisionTest {
     private static final Device GPU = AnyGpu.device();
     private static final int STEPS = 4;
@@ -62,7 +62,7 @@ class MixedPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void stepsAreThoseOfTheProcessor(DType type) {
+    void stepsEqualTheCpus(DType type) {
         Outcome host = train(Device.cpu(), type);
         Outcome gpu = train(GPU, type);
         for (int i = 0; i < STEPS; i++) {
@@ -73,7 +73,7 @@ class MixedPrecisionTest {
         assertThat(gpu.losses.get(0)).isNotEqualTo(train(GPU, DType.F32).losses.get(0));
     }
 
-    /** The device itself finds the overflow and changes nothing; the host reads of it when all is queued. */
+    /** The device itself detects the overflow and changes nothing; the host learns of it when everything is queued. */
     @Test
     void anOverflowIsSkippedOnTheDevice() {
         try (Scope scope = Scope.open(); Layer line = Linear.of(2, 1, Generator.seeded(1)).to(GPU);

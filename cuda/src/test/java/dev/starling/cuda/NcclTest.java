@@ -3,8 +3,8 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.cuda.emulated.PlayedDriver;
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeDriver;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -29,21 +29,21 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Sums over two emulated GPUs, by a library that the host plays. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** Sums over two emulated GPUs, by a fake NCCL. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 @Timeout(60)
 class NcclTest {
     private static final int WORLD = 2;
-    private static final Duration SOON = Duration.ofSeconds(20);
-    /** A sum of so many elements the library begins, but never queues. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
+    /** The fake library begins a sum of this many elements but never queues it. */
     private static final int NEVER_QUEUED = 7777;
 
     private static Device device(int rank) {
         return Device.of("cuda-emulated", rank + 1);
     }
 
-    /** Runs what each rank does in a thread of its own. */
+    /** Runs the body of each rank in a thread of its own. */
     private static <T> List<T> ranks(BiFunction<Integer, DeviceGroup, T> body) {
         byte[] identifier = device(0).backend().collectives().identifier();
         List<CompletableFuture<T>> all = new ArrayList<>();
@@ -64,19 +64,19 @@ class NcclTest {
         }
     }
 
-    /** An identifier that is missing stands for any failure to join. */
+    /** A missing identifier stands for any failure to join. */
     @Test
     void closesEventsWhereJoiningFails() {
-        PlayedDriver.devices(2);
+        FakeDriver.devices(2);
         DeviceCollectives collectives;
         try {
-            collectives = Device.of("cuda-emulated", EmulatedProvider.EQUIPPED).backend().collectives();
+            collectives = Device.of("cuda-emulated", EmulatedProvider.WITH_LIBRARIES).backend().collectives();
         } finally {
-            PlayedDriver.devices(0);
+            FakeDriver.devices(0);
         }
-        long before = PlayedDriver.count("events");
+        long before = FakeDriver.count("events");
         assertThatThrownBy(() -> collectives.join(null, 0, WORLD)).isInstanceOf(NullPointerException.class);
-        assertThat(PlayedDriver.count("events")).isEqualTo(before);
+        assertThat(FakeDriver.count("events")).isEqualTo(before);
     }
 
     private static Tensor numbers(DType type, int rank) {
@@ -85,10 +85,10 @@ class NcclTest {
 
     @ParameterizedTest
     @EnumSource(names = {"F32", "F64", "BF16", "F16"})
-    void sumsStandBetweenWhatIsQueuedBeforeAndAfter(DType type) {
+    void sumsRunAfterEarlierAndBeforeLaterWork(DType type) {
         List<double[]> sums = ranks((rank, group) -> {
             Tensor x = numbers(type, rank).mul(2);
-            group.allReduce(x, SOON);
+            group.allReduce(x, TIMEOUT);
             group.await();
             double[] half = x.mul(0.5).to(DType.F64).to(Device.cpu()).toDoubles();
             await(group);
@@ -103,8 +103,8 @@ class NcclTest {
     }
 
     @AfterEach
-    void theLibraryHadNothingToComplainOf() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
+    void theLibraryReportsNoMisuse() {
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
     @Test
@@ -113,7 +113,7 @@ class NcclTest {
             Tensor[] all = new Tensor[20];
             for (int i = 0; i < all.length; i++) {
                 all[i] = Tensor.full(DType.F32, i + rank, 64).to(device(rank));
-                group.allReduce(all[i], SOON);
+                group.allReduce(all[i], TIMEOUT);
             }
             await(group);
             group.await();
@@ -127,7 +127,7 @@ class NcclTest {
         assertThat(sums).containsOnly(64 * (2 * 190.0 + 20));
     }
 
-    /** A rank's kernels run while its sum waits for the other rank, which asks for it only when they are done. */
+    /** A rank's kernels run while its sum waits for the other rank, which joins the sum only when they are done. */
     @Test
     void kernelsRunBesideSums() {
         CountDownLatch computed = new CountDownLatch(1);
@@ -136,7 +136,7 @@ class NcclTest {
             if (rank == 1) {
                 awaitOther(computed);
             }
-            group.allReduce(x, SOON);
+            group.allReduce(x, TIMEOUT);
             if (rank == 0) {
                 assertThat(Tensor.full(DType.F32, 3, 8).to(device(0)).mul(2).sum().item()).isEqualTo(48);
                 assertThat(group.isDone()).isFalse();
@@ -152,14 +152,14 @@ class NcclTest {
 
     private static void awaitOther(CountDownLatch other) {
         try {
-            assertThat(other.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            assertThat(other.await(TIMEOUT.toSeconds(), TimeUnit.SECONDS)).isTrue();
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }
     }
 
     @Test
-    void aSumThatTheLibraryDoesNotBeginEndsWithADeadline() {
+    void aSumThatTheLibraryDoesNotBeginFailsAtTheTimeout() {
         List<Boolean> ended = ranks((rank, group) -> {
             Tensor x = Tensor.full(DType.F32, 3, NEVER_QUEUED).to(device(rank));
             assertThatThrownBy(() -> group.allReduce(x, Duration.ofMillis(50)))
@@ -171,13 +171,13 @@ class NcclTest {
         assertThat(ended).containsOnly(true);
     }
 
-    /** Memory of a sum that was aborted has another use when the group is closed. */
+    /** The memory of an aborted sum may be reused once the group is closed. */
     @Test
-    void whoClosesWaitsForWhatWasAborted() {
+    void closingWaitsForAnAbortedSum() {
         List<Double> sums = ranks((rank, group) -> {
             if (rank == 0) {
                 try (Scope scope = Scope.open()) {
-                    group.allReduce(Tensor.full(DType.F32, 3, 64).to(device(rank)), SOON);
+                    group.allReduce(Tensor.full(DType.F32, 3, 64).to(device(rank)), TIMEOUT);
                     group.abort();
                     group.close();
                     group.close();
@@ -192,19 +192,19 @@ class NcclTest {
     }
 
     @Test
-    void whatWaitsForALostRankIsAborted() {
+    void aSumThatWaitsForALostRankCanBeAborted() {
         List<float[]> kept = ranks((rank, group) -> {
             Tensor x = Tensor.full(DType.F32, 3, 8).to(device(rank));
             if (rank == 1) {
                 group.abort();
                 return x.toFloats();
             }
-            group.allReduce(x, SOON);
+            group.allReduce(x, TIMEOUT);
             assertThat(group.isDone()).isFalse();
             Thread.ofPlatform().daemon().start(group::abort);
             group.await();
             float[] left = x.toFloats();
-            assertThatThrownBy(() -> group.allReduce(x, SOON)).isInstanceOfSatisfying(TensorException.class,
+            assertThatThrownBy(() -> group.allReduce(x, TIMEOUT)).isInstanceOfSatisfying(TensorException.class,
                     e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.CLOSED));
             return left;
         });
@@ -212,7 +212,7 @@ class NcclTest {
     }
 
     @Test
-    void devicesHaveNamesOfTheirOwn() {
+    void devicesHaveUniqueNames() {
         DeviceCollectives first = device(0).backend().collectives();
         assertThat(first.device()).isNotEqualTo(device(1).backend().collectives().device());
         assertThat(first.identifier()).hasSize(128).isNotEqualTo(first.identifier());

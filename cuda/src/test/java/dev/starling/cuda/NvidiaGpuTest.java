@@ -5,8 +5,8 @@ import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.cuda.compile.KernelCompiler;
-import dev.starling.cuda.emulated.PlayedDriver;
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeDriver;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
@@ -38,8 +38,8 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What is asked of NVIDIA's driver, of one that is played. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** The calls of NVIDIA's driver, checked by a fake driver. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 @Timeout(60)
 class NvidiaGpuTest {
@@ -49,7 +49,7 @@ class NvidiaGpuTest {
     static final Compiler COMPILER = new Compiler() {
         @Override
         public String version() {
-            return "played";
+            return "fake";
         }
 
         @Override
@@ -65,15 +65,15 @@ class NvidiaGpuTest {
 
     @BeforeEach
     void begin() {
-        PlayedDriver.devices(2);
+        FakeDriver.devices(2);
         scope = Scope.open();
     }
 
     @AfterEach
     void end() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
         scope.close();
-        PlayedDriver.devices(0);
+        FakeDriver.devices(0);
     }
 
     private CudaBackend backend() {
@@ -88,11 +88,11 @@ class NvidiaGpuTest {
     @Test
     void bytesArrive() {
         NvidiaGpu gpu = new NvidiaGpu(1, COMPILER);
-        assertThat(gpu.name()).isEqualTo("played 1");
+        assertThat(gpu.name()).isEqualTo("fake 1");
         assertThat(gpu.identity()).isEqualTo("0000:01:00.0");
         assertThat(gpu.architecture()).isEqualTo("sm_90");
         assertThat(NvidiaGpu.count()).isEqualTo(2);
-        assertThat(NvidiaGpu.describe(0)).isEqualTo("played 0, 141 GiB, compute capability 9.0");
+        assertThat(NvidiaGpu.describe(0)).isEqualTo("fake 0, 141 GiB, compute capability 9.0");
         Gpu.Stream stream = gpu.stream();
         Gpu.Event event = gpu.event();
         long device = gpu.allocate(64);
@@ -115,9 +115,9 @@ class NvidiaGpuTest {
         gpu.free(device);
     }
 
-    /** A virtual thread goes on in a system's thread where another one has used another device meanwhile. */
+    /** A virtual thread may resume on a carrier that another thread has used with another device. */
     @Test
-    void virtualThreadsTakeTheirDeviceAlong() throws Exception {
+    void virtualThreadsKeepTheirDevice() throws Exception {
         List<FutureTask<Void>> all = new ArrayList<>();
         for (int i = 0; i < 16; i++) {
             Gpu gpu = new NvidiaGpu(i % 2, COMPILER);
@@ -149,17 +149,17 @@ class NvidiaGpuTest {
         }
     }
 
-    /** Keeps all memory but {@code rest} in the cache. */
-    private static void keepAllBut(CudaBackend backend, long rest) {
+    /** Caches all memory except {@code rest}. */
+    private static void cacheAllBut(CudaBackend backend, long rest) {
         backend.memory().free(backend.memory().allocate(8 << 20));
         assertThat(backend.memory().use().cached()).isPositive();
-        PlayedDriver.leave(rest);
+        FakeDriver.limitMemory(rest);
     }
 
     @Test
     void cachedMemoryGivesWayToKernels() {
         CudaBackend backend = backend();
-        keepAllBut(backend, 0);
+        cacheAllBut(backend, 0);
         fill(backend);
         assertThat(backend.memory().use().cached()).isZero();
     }
@@ -168,7 +168,7 @@ class NvidiaGpuTest {
     void cachedMemoryGivesWayToPinnedBuffers() {
         CudaBackend backend = backend();
         long address = backend.memory().allocate(64).address();
-        keepAllBut(backend, 0);
+        cacheAllBut(backend, 0);
         try (Arena arena = Arena.ofConfined()) {
             backend.upload(arena.allocate(64).address(), address, 64);
         }
@@ -180,36 +180,36 @@ class NvidiaGpuTest {
         CudaBackend backend = backend();
         fill(backend);
         backend.record(1, _ -> fill(backend)).close();
-        keepAllBut(backend, 0);
+        cacheAllBut(backend, 0);
         try (Recording recording = backend.record(1, _ -> fill(backend))) {
             assertThat(recording).isNotNull();
-            long before = PlayedDriver.count("launches");
+            long before = FakeDriver.count("launches");
             recording.run();
-            assertThat(PlayedDriver.count("launches")).isEqualTo(before + 1);
+            assertThat(FakeDriver.count("launches")).isEqualTo(before + 1);
             recording.renew(0);
         }
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"cuModuleLoadData", "cuFuncLoad", "cuLaunchKernel"})
-    void whatStillHasNoMemorySaysHowMuchIsLent(String call) {
-        PlayedDriver.fail(call, OUT_OF_MEMORY, 1);
+    void anOperationWithoutMemoryReportsMemoryUse(String call) {
+        FakeDriver.fail(call, OUT_OF_MEMORY, 1);
         fill(backend());
         CudaBackend backend = backend();
         backend.memory().allocate(2 << 20);
-        PlayedDriver.leave(3 << 20);
-        PlayedDriver.fail(call, OUT_OF_MEMORY, 2);
+        FakeDriver.limitMemory(3 << 20);
+        FakeDriver.fail(call, OUT_OF_MEMORY, 2);
         assertThatThrownBy(() -> fill(backend)).isInstanceOfSatisfying(TensorException.class, e -> {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
             assertThat(e.op()).isEqualTo("full");
             assertThat(e).hasMessageContaining("cuda:0 reports " + call).hasMessageContaining("out of memory")
-                    .hasMessageContaining("with 2097152 bytes live and 0 cached on played 0, which has ")
+                    .hasMessageContaining("with 2097152 bytes live and 0 cached on fake 0, which has ")
                     .hasMessageContaining("use smaller batches");
         });
         fill(backend);
     }
 
-    /** Whatever goes wrong leaves neither a graph nor the stream in the midst of one. */
+    /** Every failure ends both the graph and the stream's capture. */
     @ParameterizedTest
     @ValueSource(strings = {"cuStreamBeginCapture_v2", "cuStreamGetCaptureInfo_v3", "cuLaunchKernel",
         "cuStreamEndCapture", "cuGraphInstantiateWithFlags"})
@@ -218,16 +218,16 @@ class NvidiaGpuTest {
         fill(backend);
         Recording[] recordings = new Recording[2];
         inThread(() -> {
-            PlayedDriver.fail(call, UNKNOWN, 1);
+            FakeDriver.fail(call, UNKNOWN, 1);
             recordings[0] = backend.record(1, _ -> fill(backend));
         });
         assertThat(recordings[0]).isNull();
         assertNothingIsLeft(backend);
-        long pinned = PlayedDriver.count("pinned");
+        long pinned = FakeDriver.count("pinned");
         inThread(() -> recordings[1] = backend.record(1, _ -> fill(backend)));
         assertThat(recordings[1]).isNotNull();
-        // The other thread's place was held for a graph that is none.
-        assertThat(PlayedDriver.count("pinned")).isEqualTo(pinned);
+        // The other thread's slot was reserved for the failed graph, and is free again.
+        assertThat(FakeDriver.count("pinned")).isEqualTo(pinned);
         recordings[1].run();
         recordings[1].close();
         assertNothingIsLeft(backend);
@@ -262,11 +262,11 @@ class NvidiaGpuTest {
     }
 
     private static void assertNothingIsLeft(CudaBackend backend) {
-        assertThat(PlayedDriver.count("graphs")).isZero();
-        assertThat(PlayedDriver.count("executables")).isZero();
-        long before = PlayedDriver.count("launches");
+        assertThat(FakeDriver.count("graphs")).isZero();
+        assertThat(FakeDriver.count("executables")).isZero();
+        long before = FakeDriver.count("launches");
         fill(backend);
-        assertThat(PlayedDriver.count("launches")).isEqualTo(before + 1);
+        assertThat(FakeDriver.count("launches")).isEqualTo(before + 1);
     }
 
     private static void inThread(Runnable body) throws InterruptedException {
@@ -278,14 +278,14 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void memoryOfTheHostIsLockedForCopiesBesideKernels() {
+    void hostMemoryIsPinnedForCopiesBesideKernels() {
         CudaBackend backend = backend();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(128, 64);
             long address = backend.memory().allocate(64).address();
-            long events = PlayedDriver.count("events");
+            long events = FakeDriver.count("events");
             try (PinnedMemory memory = backend.pin(host.address(), 128)) {
-                assertThat(PlayedDriver.count("registered")).isEqualTo(1);
+                assertThat(FakeDriver.count("registered")).isEqualTo(1);
                 PinnedMemory.Part part = memory.part(64, 64);
                 host.fill((byte) 3);
                 part.upload(address);
@@ -296,20 +296,20 @@ class NvidiaGpuTest {
             }
             assertThat(host.get(ValueLayout.JAVA_BYTE, 63)).isZero();
             assertThat(host.get(ValueLayout.JAVA_BYTE, 64)).isEqualTo((byte) 3);
-            assertThat(PlayedDriver.count("registered")).isZero();
-            assertThat(PlayedDriver.count("events")).isEqualTo(events);
+            assertThat(FakeDriver.count("registered")).isZero();
+            assertThat(FakeDriver.count("events")).isEqualTo(events);
         }
     }
 
     @Test
-    void memoryThatCannotBeLockedIsCopiedWhileTheHostWaits() {
+    void hostMemoryThatCannotBePinnedIsCopiedSynchronously() {
         CudaBackend backend = backend();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(64, 64);
             long address = backend.memory().allocate(64).address();
-            PlayedDriver.fail("cuMemHostRegister_v2", UNKNOWN, 1);
+            FakeDriver.fail("cuMemHostRegister_v2", UNKNOWN, 1);
             try (PinnedMemory memory = backend.pin(host.address(), 64)) {
-                assertThat(PlayedDriver.count("registered")).isZero();
+                assertThat(FakeDriver.count("registered")).isZero();
                 PinnedMemory.Part part = memory.part(0, 64);
                 host.fill((byte) 3);
                 part.upload(address);
@@ -322,14 +322,14 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void eventsOfUploadsAreGivenBack() {
+    void eventsOfUploadsAreDestroyed() {
         CudaBackend backend = backend();
-        long before = PlayedDriver.count("events");
+        long before = FakeDriver.count("events");
         for (int i = 0; i < 10; i++) {
             try (Uploader uploader = backend.uploader()) {
                 uploader.lend();
             }
         }
-        assertThat(PlayedDriver.count("events")).isEqualTo(before);
+        assertThat(FakeDriver.count("events")).isEqualTo(before);
     }
 }

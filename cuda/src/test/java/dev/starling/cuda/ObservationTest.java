@@ -26,19 +26,19 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.api.io.TempDir;
 
 class ObservationTest {
-    /** Writes down what it is told, as NVTX would tell a tool. */
+    /** Records calls, as NVTX passes them to a tool. */
     private static final String LIBRARY = """
             #include <string.h>
-            char told[4096];
-            int nvtxRangePushA(const char* name) { strcat(strcat(told, "("), name); return 0; }
-            int nvtxRangePop(void) { strcat(told, ")"); return 0; }
+            char calls[4096];
+            int nvtxRangePushA(const char* name) { strcat(strcat(calls, "("), name); return 0; }
+            int nvtxRangePop(void) { strcat(calls, ")"); return 0; }
             """;
 
     @TempDir
     Path directory;
 
-    static boolean isCompilerThere() {
-        return Emulation.isPossible();
+    static boolean isCompilerAvailable() {
+        return Emulation.isAvailable();
     }
 
     private static CudaBackend backend() {
@@ -46,7 +46,7 @@ class ObservationTest {
     }
 
     @Test
-    @EnabledIf("isCompilerThere")
+    @EnabledIf("isCompilerAvailable")
     void rangesOfTheToolsExtensionAreNamedAfterOperations() throws IOException, InterruptedException {
         Path source = directory.resolve("nvtx.c");
         Path library = directory.resolve("libnvtx.so");
@@ -60,8 +60,8 @@ class ObservationTest {
             for (int i = 0; i < 2; i++) {
                 backend.run(new Fill.Full(spec, 1), new Tensor[0], new Spec[] {spec});
             }
-            MemorySegment told = SymbolLookup.libraryLookup(library, Arena.global()).findOrThrow("told");
-            assertThat(told.reinterpret(4096).getString(0)).isEqualTo("(full)(full)");
+            MemorySegment calls = SymbolLookup.libraryLookup(library, Arena.global()).findOrThrow("calls");
+            assertThat(calls.reinterpret(4096).getString(0)).isEqualTo("(full)(full)");
         } finally {
             System.clearProperty("starling.nvtx");
         }

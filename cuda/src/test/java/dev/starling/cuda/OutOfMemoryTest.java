@@ -23,26 +23,26 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Memory runs out in the middle of a step: on a real GPU because nearly all of it is taken. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Memory runs out in the middle of a step. On a real GPU the test allocates nearly all of it. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class OutOfMemoryTest {
     private static final Device DEVICE = AnyGpu.devices().getFirst();
     private static final boolean REAL = DEVICE.type().equals("cuda");
     private static final int SMALL = 4;
-    /** Its activations take blocks of their own, of 1 MiB and more; a real GPU's, of 25 MiB and more. */
+    /** Its activations take separate blocks of 1 MiB and more; on a real GPU 25 MiB and more. */
     private static final int LARGE = REAL ? 1 << 16 : 4096;
     private static final int IN = 65;
     private static final long BLOCK = REAL ? 8L << 20 : 5L << 18;
-    /** What a real GPU's memory is taken with, in pieces that get smaller. */
+    /** The smallest of the pieces that occupy a real GPU's memory. */
     private static final long MIN_PIECE = 2L << 20;
 
     private boolean captured;
     private final List<Long> ballast = new ArrayList<>();
 
-    /** Leaves so much memory to be asked for. */
-    private void leave(long bytes) {
+    /** Limits the memory that is left. */
+    private void limitMemory(long bytes) {
         if (!REAL) {
-            AnyGpu.leave(bytes);
+            AnyGpu.limitMemory(bytes);
             return;
         }
         Gpu gpu = ((CudaBackend) DEVICE.backend()).gpu();
@@ -58,12 +58,12 @@ class OutOfMemoryTest {
     }
 
     @AfterEach
-    void leaveAll() {
+    void unlimitMemory() {
         if (REAL) {
             ballast.forEach(((CudaBackend) DEVICE.backend()).gpu()::free);
             ballast.clear();
         } else {
-            AnyGpu.leaveAll();
+            AnyGpu.unlimitMemory();
         }
     }
 
@@ -71,12 +71,12 @@ class OutOfMemoryTest {
     @ValueSource(booleans = {false, true})
     void leavesWeightsAndOptimiserAsTheyWere(boolean captured) {
         this.captured = captured;
-        // What the first step of its size loads, once and for all.
+        // Loads once what the first step of its size needs.
         assertThat(losses(100)).isNull();
         List<Double> undisturbed = losses(-1);
         int failures = 0;
         boolean fits = false;
-        // Memory for one block more each time, so that the step fails at one place after the other.
+        // One block more each time, so that the step fails at one allocation after the other.
         for (int blocks = 0; !fits; blocks++) {
             DEVICE.backend().memory().trim();
             List<Double> losses = losses(blocks);
@@ -91,10 +91,10 @@ class OutOfMemoryTest {
     }
 
     /**
-     * Takes two steps, then one on a large batch with memory for some blocks more than are in use, then two again.
+     * Runs two steps, then one on a large batch with memory for some blocks more than are in use, then two more.
      *
-     * @param blocks negative: no large batch
-     * @return the losses of the small ones, or {@code null} if the large one went well
+     * @param blocks negative for no large batch
+     * @return the losses of the small batches, or {@code null} if the large one succeeded
      */
     private List<Double> losses(int blocks) {
         List<Double> losses = new ArrayList<>();
@@ -109,12 +109,12 @@ class OutOfMemoryTest {
             Map<String, float[]> before = state(model, optimizer);
             if (blocks >= 0) {
                 DEVICE.backend().memory().trim();
-                leave(blocks * BLOCK);
+                limitMemory(blocks * BLOCK);
                 try {
                     step(step, LARGE, 2, new ArrayList<>());
                     return null;
                 } catch (TensorException e) {
-                    leaveAll();
+                    unlimitMemory();
                     assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
                     assertThat(e).hasMessageContaining("live").hasMessageContaining("cached");
                     Map<String, float[]> after = state(model, optimizer);
@@ -126,7 +126,7 @@ class OutOfMemoryTest {
             step(step, SMALL, 3, losses);
             step(step, SMALL, 4, losses);
         } finally {
-            leaveAll();
+            unlimitMemory();
         }
         return losses;
     }

@@ -14,8 +14,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What lies past a sequence's end has no part in the gradients of the weights, whatever it is. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Values past a sequence's end, whatever they are, do not affect the gradients of the weights. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class PaddedSequencesTest {
     private static double[] gradients(Device device, boolean reverse, double padding) {
         try (Scope scope = Scope.open()) {

@@ -33,16 +33,16 @@ import java.util.Map;
 import java.util.SplittableRandom;
 
 /**
- * Trains the networks of the samples mnist and cifar10 from the same start, on the same batches, on the CPU and on
- * another device, and compares their losses step by step. Rounding differs, and training makes differences grow: each
- * of the first ten losses must agree to within 1 %, and the mean of each ten to within 5 %, of the loss at the start;
+ * Trains the networks of the samples mnist and cifar10 from the same initial weights on the same batches, on the CPU
+ * and on another device, and compares their losses step by step. Roundings differ, and training amplifies differences:
+ * each of the first ten losses must agree to within 1 %, and the mean of each ten to within 5 %, of the initial loss;
  * for captured steps in bf16, whose operands have 8 bits, the means to within 10 %.
  *
  * <pre>
- * --device cuda     what is compared with the CPU
- * --data DIR        holds mnist/ and cifar10/; drawn patterns where it does not
+ * --device cuda     the device to compare with the CPU
+ * --data DIR        folder of mnist/ and cifar10/; generated patterns if it lacks them
  * --steps 200
- * --pictures DIR    where the curves are drawn, a picture for each network
+ * --pictures DIR    folder for pictures of the curves, one for each network
  * --tiny            four steps of a small network, for an emulator
  * </pre>
  */
@@ -71,7 +71,7 @@ public final class Parity {
         this.tiny = tiny;
     }
 
-    /** Runs; see the class for the arguments. */
+    /** Runs the command; see the class for the arguments. */
     public static void main(String[] arguments) {
         String device = "cuda";
         Path data = null;
@@ -85,13 +85,13 @@ public final class Parity {
                 case "--pictures" -> pictures = Path.of(arguments[++i]);
                 case "--steps" -> steps = Integer.parseInt(arguments[++i]);
                 case "--tiny" -> tiny = true;
-                default -> throw new IllegalArgumentException("there is no option " + arguments[i]);
+                default -> throw new IllegalArgumentException("unknown option " + arguments[i]);
             }
         }
         System.exit(new Parity(Device.of(device, 0), data, pictures, steps, tiny).run() ? 0 : 1);
     }
 
-    /** Compares small ones, prints what comes of it, and returns whether all agree. */
+    /** Compares small networks, prints the results, and returns whether all agree. */
     static boolean runTiny(Device device, Path pictures) {
         return new Parity(device, null, pictures, 4, true).run();
     }
@@ -109,12 +109,12 @@ public final class Parity {
     private LabelledImages mnist() {
         Path images = file("mnist", PIXELS);
         Path labels = file("mnist", "train-labels-idx1-ubyte.gz");
-        return images == null || labels == null ? drawn(1, 28) : IdxFile.readImages(images, labels, CLASSES);
+        return images == null || labels == null ? generated(1, 28) : IdxFile.readImages(images, labels, CLASSES);
     }
 
     private LabelledImages cifar10() {
         Path first = file("cifar10", BATCH);
-        return first == null ? drawn(3, 32) : CifarFile.read(List.of(first), CifarFile.OFFICIAL_RECORDS);
+        return first == null ? generated(3, 32) : CifarFile.read(List.of(first), CifarFile.OFFICIAL_RECORDS);
     }
 
     private Path file(String set, String name) {
@@ -122,8 +122,8 @@ public final class Parity {
         return file != null && Files.isRegularFile(file) ? file : null;
     }
 
-    /** Noise, brighter in one part of the image than in others, by class. */
-    private LabelledImages drawn(int channels, int side) {
+    /** Returns noise that is brighter in one part of the image, which depends on the class. */
+    private LabelledImages generated(int channels, int side) {
         int count = batch * steps;
         byte[] pixels = new byte[count * channels * side * side];
         byte[] labels = new byte[count];
@@ -141,7 +141,7 @@ public final class Parity {
     private boolean compare(LabelledImages images) {
         boolean grey = images.channels() == 1;
         String name = (grey ? "mnist" : "cifar10")
-                + (file(grey ? "mnist" : "cifar10", grey ? PIXELS : BATCH) == null ? ", drawn" : "");
+                + (file(grey ? "mnist" : "cifar10", grey ? PIXELS : BATCH) == null ? ", generated" : "");
         double[] expected = curve(Device.cpu(), images, DType.F32);
         double[] actual = curve(device, images, DType.F32);
         double[] half = curve(device, images, DType.BF16);
@@ -164,12 +164,12 @@ public final class Parity {
         return difference == null;
     }
 
-    /** Returns the mean of a curve's end. */
+    /** Returns the mean of the last values of a curve. */
     private static double last(double[] curve) {
         return Arrays.stream(curve, Math.max(0, curve.length - WINDOW), curve.length).average().orElseThrow();
     }
 
-    /** Returns where two curves differ too much, or {@code null}. */
+    /** Describes where two curves differ too much, or returns {@code null}. */
     static String difference(double[] expected, double[] actual) {
         return difference(expected, actual, EACH, MEAN);
     }
@@ -191,7 +191,7 @@ public final class Parity {
         return null;
     }
 
-    /** Returns the loss before each step; those in 16 bits are captured. */
+    /** Returns the loss before each step; 16-bit steps are captured. */
     private double[] curve(Device on, LabelledImages images, DType type) {
         double[] losses = new double[steps];
         try (Layer model = network(images).to(on);
@@ -209,7 +209,7 @@ public final class Parity {
         return losses;
     }
 
-    /** Made on the CPU, so that it starts the same everywhere. */
+    /** Returns the network, made on the CPU so that its initial weights are the same everywhere. */
     private Layer network(LabelledImages images) {
         Generator generator = Generator.seeded(1);
         List<Layer> layers = new ArrayList<>();

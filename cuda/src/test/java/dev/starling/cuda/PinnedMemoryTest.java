@@ -23,14 +23,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Gradients that go to memory of the host beside kernels, and return as something else. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Gradients that are copied to host memory beside kernels, and copied back changed. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class PinnedMemoryTest {
     private static final Device DEVICE = AnyGpu.device();
     private static final int PARTS = 3;
     private static final int COUNT = 100_000;
     private static final long BYTES = 4L * COUNT;
-    private static final Duration SOON = Duration.ofSeconds(20);
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
     @TempDir
     Path directory;
@@ -42,7 +42,7 @@ class PinnedMemoryTest {
         }
     }
 
-    /** As a transport has it for processes of one host. */
+    /** Shared memory, as a transport maps it for processes of one host. */
     @Test
     void copiesToMemoryThatProcessesShare() throws IOException {
         Path shared = Path.of("/dev/shm");
@@ -96,7 +96,7 @@ class PinnedMemoryTest {
     private static void await(PinnedMemory.Part part) {
         long begin = System.nanoTime();
         while (!part.isDone()) {
-            assertThat(System.nanoTime() - begin).isLessThan(SOON.toNanos());
+            assertThat(System.nanoTime() - begin).isLessThan(TIMEOUT.toNanos());
             Thread.onSpinWait();
         }
     }

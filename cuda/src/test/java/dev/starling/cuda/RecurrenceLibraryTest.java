@@ -3,7 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -21,15 +21,15 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Recurrent layers that a library trains: what it keeps for gradients, and who reads that; the CPU is the oracle. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** Recurrent layers that a library trains: its reserve for gradients and how it is used. The CPU is the oracle. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class RecurrenceLibraryTest {
-    private static final Device PLAYED = Device.of("cuda-emulated", 1);
+    private static final Device FAKE = Device.of("cuda-emulated", 1);
 
     @AfterEach
-    void librariesHadNothingToComplainOf() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
+    void librariesReportNoMisuse() {
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
     private static List<Recurrence.Forward> layers() {
@@ -38,16 +38,18 @@ class RecurrenceLibraryTest {
                 new Recurrence.Rnn(false, false, true), new Recurrence.Rnn(true, true, true));
     }
 
-    /** The library writes into what it kept: asked again, for the same or for less, it must tell the same. */
+    /**
+     * The library overwrites its reserve: a second call, for the same or fewer gradients, must give the same values.
+     */
     @Test
-    void tellsGradientsAsOftenAsTheyAreAskedFor() {
+    void computesGradientsRepeatedly() {
         for (Recurrence.Forward op : layers()) {
             try (Scope scope = Scope.open()) {
-                Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
-                long before = PlayedLibraries.computed();
+                Tensor[] in = operands(op, FAKE, 4, 3, 6, 5);
+                long before = FakeLibraries.computed();
                 Tensor[] out = Tensor.apply(op, in);
                 Tensor[] gradients = gradients(op, true, in, out);
-                assertThat(PlayedLibraries.computed() - before).as("%s", op).isEqualTo(2);
+                assertThat(FakeLibraries.computed() - before).as("%s", op).isEqualTo(2);
                 assertThat(out[out.length - 1].dtype()).isEqualTo(DType.U8);
                 close(gradients(op, true, in, out), gradients, 0);
                 Tensor[] fewer = gradients(op, false, in, out);
@@ -61,12 +63,12 @@ class RecurrenceLibraryTest {
         }
     }
 
-    /** Forwards and backwards in one program, in memory that it shares among what does not live at one time. */
+    /** Both passes in one program, whose memory is shared by tensors that are not live at the same time. */
     @Test
     void trainsInPrograms() {
         for (Recurrence.Forward op : layers()) {
             try (Scope scope = Scope.open()) {
-                Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
+                Tensor[] in = operands(op, FAKE, 4, 3, 6, 5);
                 Tensor[] incoming = incoming(Tensor.apply(op, in));
                 Program.Work work = x -> gradients(op, true, x, Tensor.apply(op, x), incoming);
                 Tensor[] expected = work.run(in);
@@ -77,20 +79,20 @@ class RecurrenceLibraryTest {
         }
     }
 
-    /** Sequences of ever other lengths: what is known of a call is forgotten, and its reserve read no more. */
+    /** Many sequence lengths: the state of the first call is evicted, and its reserve is not read any more. */
     @Test
-    void tellsGradientsOfForgottenCalls() {
+    void computesGradientsOfEvictedCalls() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Gru(false, true);
-            Tensor[] in = operands(op, PLAYED, 4, 3, 6, 5);
+            Tensor[] in = operands(op, FAKE, 4, 3, 6, 5);
             Tensor[] out = Tensor.apply(op, in);
             Tensor[] gradients = gradients(op, true, in, out);
             for (int batch = 1; batch <= 8; batch++) {
                 for (int steps = 10; steps < 145; steps++) {
                     try (Scope each = Scope.open()) {
                         Tensor[] other = in.clone();
-                        other[0] = Tensor.zeros(steps, batch, 6).to(PLAYED);
-                        other[1] = Tensor.zeros(batch, 5).to(PLAYED);
+                        other[0] = Tensor.zeros(steps, batch, 6).to(FAKE);
+                        other[1] = Tensor.zeros(batch, 5).to(FAKE);
                         Tensor.apply(op, other);
                     }
                 }
@@ -101,23 +103,23 @@ class RecurrenceLibraryTest {
     }
 
     @Test
-    void leavesSequencesWithLengthsToOurKernels() {
+    void usesOwnKernelsForSequencesWithLengths() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Gru(false, true);
-            List<Tensor> in = new ArrayList<>(List.of(operands(op, PLAYED, 4, 3, 6, 5)));
-            in.add(Tensor.of(new long[] {4, 2, 1}).to(PLAYED));
-            long before = PlayedLibraries.computed();
+            List<Tensor> in = new ArrayList<>(List.of(operands(op, FAKE, 4, 3, 6, 5)));
+            in.add(Tensor.of(new long[] {4, 2, 1}).to(FAKE));
+            long before = FakeLibraries.computed();
             Tensor[] out = Tensor.apply(op, in.toArray(Tensor[]::new));
             assertThat(out[2].shape()).isEqualTo(Shape.of(4, 3, 20));
-            assertThat(PlayedLibraries.computed()).as("products alone").isEqualTo(before + 5);
+            assertThat(FakeLibraries.computed()).as("products alone").isEqualTo(before + 5);
         }
     }
 
     @Test
-    void doesNotReadWhatAnotherDeviceKept() {
+    void doesNotReadTheReserveOfAnotherDevice() {
         try (Scope scope = Scope.open()) {
             Recurrence.Forward op = new Recurrence.Lstm(false, true);
-            Tensor[] out = Tensor.apply(op, operands(op, PLAYED, 4, 3, 6, 5));
+            Tensor[] out = Tensor.apply(op, operands(op, FAKE, 4, 3, 6, 5));
             Tensor[] moved = Arrays.stream(out).map(t -> t.to(Device.cpu())).toArray(Tensor[]::new);
             Tensor[] in = operands(op, Device.cpu(), 4, 3, 6, 5);
             assertThatThrownBy(() -> gradients(op, true, in, moved)).isInstanceOf(TensorException.class)
@@ -129,7 +131,7 @@ class RecurrenceLibraryTest {
         return gradients(op, input, in, out, incoming(out));
     }
 
-    /** Returns gradients of all results but the reserve. */
+    /** Returns gradients of all results except the reserve. */
     private static Tensor[] incoming(Tensor[] out) {
         Tensor[] gradients = new Tensor[out.length - 1];
         Arrays.setAll(gradients, i -> random(20 + i, out[i].device(), out[i].shape().dims()));
@@ -145,7 +147,7 @@ class RecurrenceLibraryTest {
         return Tensor.apply(op.gradient(input), all.toArray(Tensor[]::new));
     }
 
-    /** Sizes are steps, batch, inputs and units. */
+    /** Returns the operands; sizes are steps, batch, inputs and units. */
     private static Tensor[] operands(Recurrence.Forward op, Device device, long... s) {
         long rows = op.cell().gates() * s[3];
         List<Tensor> all = new ArrayList<>(List.of(random(1, device, s[0], s[1], s[2])));

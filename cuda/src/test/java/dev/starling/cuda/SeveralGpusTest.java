@@ -3,7 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.starling.cuda.emulated.PlayedLibraries;
+import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
@@ -32,17 +32,17 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Two GPUs in one process, on a played driver that minds whose context a thread is in, with played libraries. */
-@EnabledIf(value = "dev.starling.cuda.emulated.PlayedLibraries#arePossible",
+/** Two GPUs in one process, with fake libraries and a fake driver that checks each thread's current context. */
+@EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class SeveralGpusTest {
-    private static final Device FIRST = Device.of("cuda-emulated", EmulatedProvider.EQUIPPED);
+    private static final Device FIRST = Device.of("cuda-emulated", EmulatedProvider.WITH_LIBRARIES);
     private static final Device SECOND = Device.of("cuda-emulated", EmulatedProvider.SECOND);
     private static final int IMAGES = 60;
 
     @AfterEach
-    void nobodyHadAnythingToComplainOf() {
-        assertThat(PlayedLibraries.complaint()).isEmpty();
+    void librariesReportNoMisuse() {
+        assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
     private static Layer network() {
@@ -95,7 +95,7 @@ class SeveralGpusTest {
     }
 
     @Test
-    void oneThreadTakesTurns() {
+    void oneThreadAlternates() {
         try (Scope scope = Scope.open()) {
             Tensor x = Generator.seeded(1).normal(16, 16);
             Tensor expected = x.matmul(x).relu().sum(1);

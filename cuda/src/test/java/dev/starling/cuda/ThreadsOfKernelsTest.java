@@ -27,23 +27,23 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Threads that launch kernels with indices come and go. */
+/** Threads that launch kernels with indices start and end. */
 @Timeout(120)
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 class ThreadsOfKernelsTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
     private static final int THREADS = 200;
-    private static final int AT_ONCE = 6;
+    private static final int CONCURRENT = 6;
 
-    /** How often memory was asked for that threads may have of their own: pinned, or a few bytes of the device's. */
-    private final AtomicInteger asked = new AtomicInteger();
+    /** How often memory was requested that may belong to a thread: pinned memory, or a few bytes of the device's. */
+    private final AtomicInteger requests = new AtomicInteger();
     private final CudaBackend backend = new CudaBackend(DEVICE, counting(Emulation.gpu()), Libraries.NONE);
 
     private Gpu counting(Gpu gpu) {
         return (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
                 (proxy, method, arguments) -> {
                     boolean small = method.getName().equals("allocate") && (long) arguments[0] < 64;
-                    asked.addAndGet(small || method.getName().equals("allocatePinned") ? 1 : 0);
+                    requests.addAndGet(small || method.getName().equals("allocatePinned") ? 1 : 0);
                     try {
                         return method.invoke(gpu, arguments);
                     } catch (InvocationTargetException e) {
@@ -62,7 +62,7 @@ class ThreadsOfKernelsTest {
         return task;
     }
 
-    /** Has a thread do something, and waits until there is no thread any more. */
+    /** Runs something in a new thread and waits until the thread has ended. */
     private static <T> T inThread(boolean virtual, Callable<T> body) throws Exception {
         Thread[] thread = new Thread[1];
         FutureTask<T> task = start(virtual, () -> {
@@ -78,14 +78,14 @@ class ThreadsOfKernelsTest {
         }
     }
 
-    /** Takes the element at an index of three, 0, 10 and 20. */
+    /** Selects the element at an index of three elements: 0, 10 and 20. */
     private Tensor take(long index) {
         Tensor[] in = {Tensor.of(new float[] {0, 10, 20}).to(DEVICE), Tensor.of(new long[] {index}).to(DEVICE)};
         Selection take = new Selection.Take(0);
         return backend.run(take, in, take.infer(in[0].spec(), in[1].spec()))[0];
     }
 
-    /** Reads by way of this backend, which tells of bad indices. */
+    /** Reads through this backend, which reports bad indices. */
     private float read(Tensor x) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(4);
@@ -94,42 +94,42 @@ class ThreadsOfKernelsTest {
         }
     }
 
-    private static void assertTells(Callable<?> work, long index) {
+    private static void assertReports(Callable<?> work, long index) {
         assertThatThrownBy(work::call).isInstanceOf(TensorException.class)
                 .hasMessageContaining("take: index " + index + " at position 0 must lie between -3 and 2");
     }
 
     @Test
-    void takesNoMoreMemoryTheMoreThreadsThereWere() throws Exception {
+    void memoryDoesNotGrowWithTheNumberOfEndedThreads() throws Exception {
         for (int i = 0; i < THREADS; i++) {
             int index = i % 3;
             assertThat(inThread(i % 2 == 0, () -> read(take(index)))).isEqualTo(10 * index);
         }
-        assertThat(asked.get()).isLessThan(10);
+        assertThat(requests.get()).isLessThan(10);
     }
 
     @Test
-    void tellsNoThreadOfAnothersIndex() throws Exception {
-        assertTells(() -> inThread(false, () -> read(take(7))), 7);
+    void reportsABadIndexToNoOtherThread() throws Exception {
+        assertReports(() -> inThread(false, () -> read(take(7))), 7);
         for (int i = 0; i < 4; i++) {
-            // Ends without having read.
+            // Ends without reading.
             inThread(false, () -> take(8));
             assertThat(inThread(false, () -> read(take(2)))).isEqualTo(20);
             inThread(false, () -> take(9));
-            assertTells(() -> inThread(false, () -> read(take(-5))), -5);
+            assertReports(() -> inThread(false, () -> read(take(-5))), -5);
         }
     }
 
     @Test
-    void tellsEachOfManyThreadsOfItsOwn() throws Exception {
+    void reportsEachOfManyThreadsItsOwnIndex() throws Exception {
         for (int round = 0; round < 20; round++) {
             List<FutureTask<Float>> all = new ArrayList<>();
-            for (int i = 0; i < AT_ONCE; i++) {
-                // Every other one is out of range.
+            for (int i = 0; i < CONCURRENT; i++) {
+                // Every other index is out of range.
                 int index = i % 2 == 0 ? i % 3 : 3 + i + round;
                 all.add(start(i % 3 == 0, () -> read(take(index))));
             }
-            for (int i = 0; i < AT_ONCE; i++) {
+            for (int i = 0; i < CONCURRENT; i++) {
                 FutureTask<Float> each = all.get(i);
                 if (i % 2 == 0) {
                     assertThat(each.get()).isEqualTo(10 * (i % 3));
@@ -138,23 +138,23 @@ class ThreadsOfKernelsTest {
                 }
             }
         }
-        assertThat(asked.get()).isLessThan(10 + 2 * 2 * AT_ONCE);
+        assertThat(requests.get()).isLessThan(10 + 2 * 2 * CONCURRENT);
     }
 
-    /** A graph writes where the thread that took it down had its place, also when that is no more. */
+    /** A graph reports to the slot of the thread that captured it, also after the thread has ended. */
     @Test
-    void tellsNoThreadOfAGraphsIndex() throws Exception {
-        // Its place is there to be taken over in the midst of what is taken down next.
+    void reportsAGraphsBadIndexToNoOtherThread() throws Exception {
+        // The slot of an ended thread is there to be reused during the next capture.
         inThread(false, () -> take(9));
         Tensor[] in = {Tensor.of(new float[] {0, 10, 20}).to(DEVICE), Tensor.of(new long[] {1}).to(DEVICE)};
         Selection take = new Selection.Take(0);
         Spec[] out = take.infer(in[0].spec(), in[1].spec());
-        Tensor[] taken = new Tensor[1];
+        Tensor[] captured = new Tensor[1];
         Recording recording = inThread(false, () -> backend.record(1,
-                part -> taken[0] = Scope.detached(() -> backend.run(take, in, out)[0])));
+                part -> captured[0] = Scope.detached(() -> backend.run(take, in, out)[0])));
         assertThat(recording).isNotNull();
         recording.run();
-        assertThat(read(taken[0])).isEqualTo(10);
+        assertThat(read(captured[0])).isEqualTo(10);
         float there = inThread(false, () -> {
             Tensor mine = take(2);
             backend.upload(eight().address(), in[1].address(), 8);
@@ -162,12 +162,12 @@ class ThreadsOfKernelsTest {
             return read(mine);
         });
         assertThat(there).isEqualTo(20);
-        int before = asked.get();
+        int before = requests.get();
         recording.close();
         inThread(false, () -> take(0));
         inThread(false, () -> take(0));
-        assertThat(asked.get()).isEqualTo(before);
-        taken[0].close();
+        assertThat(requests.get()).isEqualTo(before);
+        captured[0].close();
     }
 
     private static MemorySegment eight() {

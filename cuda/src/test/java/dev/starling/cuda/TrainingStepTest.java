@@ -34,8 +34,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Training where the host does not look before a step is queued: against the CPU, and when a batch is bad. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/** Training in which the host reads nothing before a step is queued, compared with the CPU, also with a bad batch. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class TrainingStepTest {
     private static final Device GPU = AnyGpu.device();
 
@@ -83,7 +83,7 @@ class TrainingStepTest {
     }
 
     @Test
-    void lossesAreTheCpus() {
+    void lossesEqualTheCpus() {
         double[][] losses = new double[2][8];
         for (int d = 0; d < 2; d++) {
             Sequential model = model(d == 0 ? Device.cpu() : GPU);
@@ -132,7 +132,7 @@ class TrainingStepTest {
         model.close();
     }
 
-    /** Takes a step that must fail and change nothing, then one that must change all. */
+    /** Runs a step that must fail and change nothing, then one that must change everything. */
     private static TensorException failsOnce(Tensor input, Tensor target, float poison) {
         Sequential model = model(GPU);
         try (Optimizer optimizer = optimizer(model);
@@ -166,7 +166,7 @@ class TrainingStepTest {
 
     @Test
     void gradientsThatAreNotFiniteLeaveEverything() {
-        // The loss is 1e38, its gradients' squares are infinite.
+        // The loss is 1e38; the squares of its gradients are infinite.
         TensorException e = failsOnce(words(), classes(), 1e38f);
         assertThat(e.problem()).isEqualTo(TensorException.Problem.ANOMALY);
         assertThat(e.op()).isEqualTo("optimizer step");

@@ -20,8 +20,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Many updates in one launch: more than a table holds, of odd sizes, against the reference and one by one. */
-@EnabledIf(value = "dev.starling.cuda.AnyGpu#isThere", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+/**
+ * Many updates in one launch: more than a table holds, of odd sizes, compared with the reference and single updates.
+ */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class UpdateAllTest {
     private static final Device GPU = AnyGpu.device();
     private static final int[] SIZES = {1, 2, 3, 7, 8, 9, 31, 64, 1023, 1025, 2047, 2048, 2049, 4100, 0};
@@ -53,7 +55,7 @@ class UpdateAllTest {
         return op instanceof Update.Adam ? 4 : op instanceof Update.Sgd s && s.momentum() > 0 ? 3 : 2;
     }
 
-    /** The same numbers each time, on a device; every ninth gradient lies in memory in another order. */
+    /** Returns the same numbers for each call, on a device; every ninth gradient has another memory order. */
     private static Tensor[][] operands(Update[] ops, DType type, Device device) {
         Tensor[][] all = new Tensor[ops.length][];
         for (int i = 0; i < all.length; i++) {
@@ -80,7 +82,7 @@ class UpdateAllTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "F64", "F16", "BF16"})
-    void agreesWithTheReferenceAndWithOneByOne(DType type) {
+    void agreesWithTheReferenceAndWithSingleUpdates(DType type) {
         Update[] ops = rules(60, -1);
         Tensor[][] expected = operands(ops, type, Device.reference());
         Tensor[][] single = operands(ops, type, GPU);
@@ -119,7 +121,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void takesTensorsThatAreNotAlikeOrHaveGaps() {
+    void updatesTensorsThatDifferOrHaveGaps() {
         Update[] ops = {rule(0), new Update.Assign(), new Update.Assign(), rule(4)};
         Tensor[][][] all = new Tensor[2][][];
         for (int d = 0; d < 2; d++) {
@@ -153,7 +155,7 @@ class UpdateAllTest {
 
     @ParameterizedTest
     @ValueSource(doubles = {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, 1, 0, -65504, 6e-8})
-    void theGuardHolds(double guard) {
+    void theGuardPreventsUpdates(double guard) {
         Update[] ops = rules(6, -1);
         double[][] before = read(operands(ops, DType.F32, GPU));
         for (DType type : new DType[] {DType.F32, DType.F64, DType.F16, DType.BF16}) {
@@ -164,7 +166,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void aBadIndexForbidsUpdatesUntilItWasTold() {
+    void aBadIndexPreventsUpdatesUntilItIsReported() {
         Update[] ops = rules(6, -1);
         Tensor[][] operands = operands(ops, DType.F32, GPU);
         double[][] before = read(operands);
@@ -186,7 +188,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void anotherThreadsBadIndexIsItsOwn() throws InterruptedException {
+    void aBadIndexDoesNotAffectOtherThreads() throws InterruptedException {
         Tensor table = Tensor.of(new float[] {1, 2, 3}, 3, 1).to(GPU);
         Tensor index = Tensor.of(new long[] {2, 0, 3}).to(GPU);
         Throwable[] thrown = new Throwable[1];

@@ -17,15 +17,17 @@ import java.util.Arrays;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** Updates of several kernels, of which one after the other cannot be loaded: all of a step is done or nothing. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+/**
+ * Updates by several kernels, one after the other of which cannot be loaded: a step is done completely or not at all.
+ */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 class UpdateAtomicityTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
     private static final Update[] OPS = {new Update.Sgd(0.1, 0, 0, 0.01, false),
         new Update.Adam(0.01, 0.9, 0.999, 1e-8, 0.1, true, 3), new Update.Sgd(0.1, 0.9, 0.1, 0.01, true),
         new Update.Blend(0.9, 0.1)};
 
-    /** Returns a GPU that has memory for so many kernels. */
+    /** Returns a GPU with memory for a number of kernels. */
     private static Gpu withRoom(int kernels) {
         Gpu gpu = Emulation.gpu();
         int[] left = {kernels};
@@ -46,7 +48,7 @@ class UpdateAtomicityTest {
         return Tensor.ones(shape).mul(i + 1).to(DEVICE);
     }
 
-    /** The last parameter has gaps and a gradient of another type, so that copies of it are updated. */
+    /** The last parameter has gaps and a gradient of another type, so that copies are updated. */
     private static Tensor[][] operands() {
         return new Tensor[][] {{numbers(0, 5), numbers(1, 5)}, {numbers(2, 7), numbers(3, 7), numbers(4, 7),
             numbers(5, 7)}, {numbers(6, 3), numbers(7, 3), numbers(8, 3)},
@@ -58,7 +60,7 @@ class UpdateAtomicityTest {
     }
 
     @Test
-    void stepsAreDoneAltogetherOrNotAtAll() {
+    void stepsAreDoneCompletelyOrNotAtAll() {
         boolean done = false;
         int failures = 0;
         while (!done) {

@@ -11,24 +11,24 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** Prints how fast we are beside PyTorch at its best on this machine, and beside raw oneDNN. */
+/** Compares Starling's speed with PyTorch's best on this machine, and with raw oneDNN's. */
 @Command(
         name = "bench",
-        description = "Compares Starling's speed with PyTorch's, by turns, and prints the ratios.",
+        description = "Compares Starling's speed with PyTorch's in alternating runs, and prints the ratios.",
         mixinStandardHelpOptions = true,
         subcommands = {ClusterBench.class, Jmh.class})
 public final class Bench implements Callable<Integer> {
     private static final String ROW = "%-20s %12s %12s  %-10s %6s  %-8s %s";
 
-    @Option(names = "--threads", description = "Threads of each contender (default: 1).", defaultValue = "1")
+    @Option(names = "--threads", description = "Threads of each engine (default: 1).", defaultValue = "1")
     private int threads;
 
     @Option(names = "--only", split = ",",
-            description = "Only what starts with one of these names: ${COMPLETION-CANDIDATES}.",
+            description = "Only benchmarks whose names start with one of these: ${COMPLETION-CANDIDATES}.",
             completionCandidates = Names.class)
     private List<String> only = List.of();
 
-    @Option(names = "--pairs", description = "Pairs of runs whose ratios the median is of (default: 11).",
+    @Option(names = "--pairs", description = "Pairs of runs; the result is the median of their ratios (default: 11).",
             defaultValue = "11")
     private int pairs;
 
@@ -37,12 +37,12 @@ public final class Bench implements Callable<Integer> {
     private long warmupMillis;
 
     @Option(names = "--clock", defaultValue = "WALL",
-            description = "WALL, or PROCESSOR: the calling thread's processor time, for one thread on a machine that"
-                    + " others keep busy (default: WALL).")
+            description = "WALL, or PROCESSOR: the calling thread's processor time, for one thread on a busy"
+                    + " machine (default: WALL).")
     private Clock clock;
 
     @Option(names = "--json",
-            description = "End with one JSON object on standard output; the table goes to the error output.")
+            description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
 
     private Bench() {
@@ -57,23 +57,25 @@ public final class Bench implements Callable<Integer> {
     @Override
     public Integer call() {
         if (clock == Clock.PROCESSOR && threads > 1) {
-            System.err.println("--clock PROCESSOR counts one thread; use WALL with --threads " + threads);
+            System.err.println("--clock PROCESSOR measures one thread only; use --clock WALL with --threads "
+                + threads);
             return CommandLine.ExitCode.USAGE;
         }
         List<Workload> chosen = Workload.ALL.stream()
             .filter(workload -> only.isEmpty() || only.stream().anyMatch(workload.name()::startsWith)).toList();
         if (chosen.isEmpty()) {
-            System.err.println("No benchmark starts with " + only + "; there are " + String.join(", ", new Names()));
+            System.err.println("No benchmark name starts with " + only + "; the names are "
+                + String.join(", ", new Names()));
             return CommandLine.ExitCode.USAGE;
         }
         List<Comparison> comparisons = new ArrayList<>();
         var table = json ? System.err : System.out;
-        table.printf(ROW + "%n", "case", "ours", "theirs", "unit", "ratio", "peer", "its fastest way");
+        table.printf(ROW + "%n", "case", "Starling", "the peer", "unit", "ratio", "peer", "fastest variant");
         Progress progress = new Progress();
-        try (Duel duel = new Duel(threads, clock, pairs, warmupMillis, progress)) {
-            Runtime.getRuntime().addShutdownHook(new Thread(duel::close));
+        try (PairedComparison paired = new PairedComparison(threads, clock, pairs, warmupMillis, progress)) {
+            Runtime.getRuntime().addShutdownHook(new Thread(paired::close));
             for (Workload workload : chosen) {
-                for (Comparison comparison : duel.compare(workload)) {
+                for (Comparison comparison : paired.compare(workload)) {
                     progress.clear();
                     table.println(row(comparison));
                     comparisons.add(comparison);
@@ -88,7 +90,7 @@ public final class Bench implements Callable<Integer> {
 
     private static String row(Comparison c) {
         return ROW.formatted(c.workload().name(), number(c.ours()), number(c.theirs()), c.workload().unit().label(),
-            "%.2f".formatted(c.ratio()), name(c.peer()), c.how());
+            "%.2f".formatted(c.ratio()), name(c.peer()), c.peerVariant());
     }
 
     private String json(List<Comparison> comparisons) {
@@ -99,7 +101,7 @@ public final class Bench implements Callable<Integer> {
     private static String json(Comparison c) {
         return ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,"
             + "\"how\":\"%s\"}").formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()),
-                name(c.peer()), number(c.theirs()), c.ratio(), c.how());
+                name(c.peer()), number(c.theirs()), c.ratio(), c.peerVariant());
     }
 
     private static String number(double value) {
@@ -110,7 +112,7 @@ public final class Bench implements Callable<Integer> {
         return contender.name().toLowerCase(Locale.ROOT);
     }
 
-    /** Names for {@code --only}. */
+    /** The values of {@code --only}. */
     private static final class Names extends ArrayList<String> {
         private static final long serialVersionUID = 1;
 
@@ -119,7 +121,7 @@ public final class Bench implements Callable<Integer> {
         }
     }
 
-    /** One line at the bottom of a terminal; silent elsewhere. */
+    /** A progress line at the bottom of a terminal; silent elsewhere. */
     private static final class Progress implements Consumer<String> {
         private final boolean shown = System.console() != null && System.console().isTerminal();
 

@@ -1,11 +1,11 @@
 package dev.starling.jmh;
 
-/** A workload that an engine has prepared: memory allocated, parameters made, ready to run again and again. */
+/** A workload that an engine has prepared to run repeatedly: memory is allocated and parameters are made. */
 public interface Case extends AutoCloseable {
-    /** Does the work once and waits for its end. */
+    /** Runs the work once and waits for its end. */
     void run();
 
-    /** Gives back what was prepared. */
+    /** Releases what was prepared. */
     @Override
     void close();
 }

@@ -3,16 +3,16 @@ package dev.starling.jmh;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 
-/** What time is measured with. */
+/** The clock of a measurement. */
 enum Clock {
-    /** The clock on the wall: what a user waits for. */
+    /** Wall-clock time: what a user waits for. */
     WALL {
         @Override
         long nanos() {
             return System.nanoTime();
         }
     },
-    /** The processor time of the calling thread: for work of one thread on a machine that others keep busy. */
+    /** The processor time of the calling thread, for single-threaded work on a busy machine. */
     PROCESSOR {
         @Override
         long nanos() {

@@ -1,14 +1,14 @@
 package dev.starling.jmh;
 
 /**
- * How we did beside a peer.
+ * The result of a comparison with a peer.
  *
- * @param workload what was done
- * @param peer who else did it
- * @param how the peer's fastest way: variant and environment
- * @param ours our speed, in the workload's unit: median of all runs
+ * @param workload the workload
+ * @param peer the peer
+ * @param peerVariant the peer's fastest variant and environment
+ * @param ours Starling's speed, in the workload's unit: median of all runs
  * @param theirs the peer's speed
- * @param ratio our speed over theirs: median over pairs of runs that followed each other
+ * @param ratio Starling's speed over the peer's: median over pairs of successive runs
  */
-record Comparison(Workload workload, Contender peer, String how, double ours, double theirs, double ratio) {
+record Comparison(Workload workload, Contender peer, String peerVariant, double ours, double theirs, double ratio) {
 }

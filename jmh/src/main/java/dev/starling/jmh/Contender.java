@@ -9,7 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Who is measured. Each runs in a process of its own, because their thread pools and libraries disturb each other. */
+/** The engines to compare. Each runs in a process of its own, because their thread pools and libraries interfere. */
 public enum Contender {
     STARLING {
         @Override
@@ -24,8 +24,8 @@ public enum Contender {
         }
 
         /**
-         * OpenBLAS may not choose the best kernels for the processor; and with more than one thread its own waiting
-         * threads and those of OpenMP take the cores from each other, unless OpenMP's wait without spinning.
+         * OpenBLAS may not choose the best kernels for the processor. With more than one thread, its own waiting
+         * threads and those of OpenMP compete for the cores unless OpenMP's wait without spinning.
          */
         @Override
         List<Map<String, String>> settings(int threads) {
@@ -37,7 +37,7 @@ public enum Contender {
                 .toList();
         }
 
-        /** Without AVX-512, OpenBLAS ends the process when it is told to use kernels that need it. */
+        /** Without AVX-512, OpenBLAS ends the process if the environment selects kernels that need it. */
         private static boolean hasAvx512() {
             try {
                 return Files.readString(Path.of("/proc/cpuinfo")).contains("avx512f");
@@ -50,9 +50,9 @@ public enum Contender {
             if (threads == 1) {
                 return List.of(kernels);
             }
-            Map<String, String> patient = new HashMap<>(kernels);
-            patient.put("GOMP_SPINCOUNT", "0");
-            return List.of(kernels, Map.copyOf(patient));
+            Map<String, String> parked = new HashMap<>(kernels);
+            parked.put("GOMP_SPINCOUNT", "0");
+            return List.of(kernels, Map.copyOf(parked));
         }
     },
     ONEDNN {
@@ -67,10 +67,10 @@ public enum Contender {
         }
     };
 
-    /** Makes the engine in this process. */
+    /** Starts the engine in this process. */
     public abstract Engine start(int threads);
 
-    /** Returns the environments worth trying: the best counts. */
+    /** Returns the environments worth trying; the fastest counts. */
     List<Map<String, String>> settings(int threads) {
         return List.of(Map.of());
     }

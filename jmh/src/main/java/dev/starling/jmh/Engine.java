@@ -2,11 +2,11 @@ package dev.starling.jmh;
 
 import java.util.List;
 
-/** Something that can do our workloads: Starling, or a peer. */
+/** An implementation of the workloads: Starling, or a peer. */
 public interface Engine {
     /**
-     * Returns the ways in which it can do a workload, all equal in result, of which the fastest counts; none if it
-     * cannot do it.
+     * Returns the variants in which the engine can run a workload, which have equal results, and of which the fastest
+     * counts; none if it does not support the workload.
      */
     List<String> variants(Workload workload);
 

@@ -7,7 +7,7 @@ import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Unmatched;
 
-/** Hands its arguments to JMH, which also answers to {@code -h}. */
+/** Passes its arguments to JMH, which also handles {@code -h}. */
 @Command(name = "jmh", description = "Runs this module's JMH benchmarks with JMH's own arguments: jmh -h, jmh -l, "
         + "jmh PutBenchmark -p route=AERON_IPC -prof gc.")
 final class Jmh implements Callable<Integer> {

@@ -1,11 +1,11 @@
 package dev.starling.jmh;
 
-/** The networks that are compared; each engine builds its own of the same architecture. */
+/** The networks to compare; each engine builds its own of the same architecture. */
 public enum Model {
-    /** 784-1024-1024-10 with rectifiers; input {@code [N, 784]}. */
+    /** 784-1024-1024-10 with ReLU; input {@code [N, 784]}. */
     MLP(784),
     /**
-     * 3×3 convolutions to 32, 32, pool, 64, 64 channels, pool, then 4096-512-10, with rectifiers; input
+     * 3×3 convolutions to 32, 32, pool, 64, 64 channels, pool, then 4096-512-10, with ReLU; input
      * {@code [N, 3, 32, 32]}.
      */
     CNN(3, 32, 32),

@@ -15,7 +15,7 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
-/** One workload by us and by our peers, for a look inside with JMH's profilers. {@link Bench} is what gives ratios. */
+/** One workload by Starling and by its peers, for JMH's profilers. {@link Bench} measures ratios. */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.MICROSECONDS)
@@ -23,7 +23,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @Warmup(iterations = 3, time = 1)
 @Measurement(iterations = 5, time = 1)
 public abstract class PeerBenchmark {
-    /** Who does it. */
+    /** The engine. */
     @Param({"STARLING", "PYTORCH"})
     Contender contender;
 
@@ -33,7 +33,7 @@ public abstract class PeerBenchmark {
 
     private Case prepared;
 
-    /** Returns what is done. */
+    /** Returns the workload. */
     protected abstract Workload workload();
 
     @Setup(Level.Trial)

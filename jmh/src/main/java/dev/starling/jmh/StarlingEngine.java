@@ -10,11 +10,11 @@ import dev.starling.tensor.Threads;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Our workloads done by us, eagerly, as an application would. */
+/** The workloads on Starling, eagerly, as an application would run them. */
 final class StarlingEngine implements Engine {
     private static final String PLAIN = "plain";
 
-    /** Makes the engine, whose operations will use this number of threads. */
+    /** Makes the engine, whose operations use this number of threads. */
     StarlingEngine(int threads) {
         Threads.set(threads);
     }

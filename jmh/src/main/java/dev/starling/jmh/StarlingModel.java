@@ -25,11 +25,11 @@ import java.util.List;
 import java.util.function.BiConsumer;
 
 /**
- * Our network with its optimiser. Parameters are in the order in which the network uses them, weight before bias; in a
- * residual block the projection on the shortcut comes last.
+ * A Starling network with its optimiser. Parameters are in the order in which the network uses them, weight before
+ * bias; in a residual block the projection of the shortcut comes last.
  */
 public final class StarlingModel implements AutoCloseable {
-    private static final BiConsumer<Optimizer, Gradients> UNSEEN = (optimizer, gradients) -> { };
+    private static final BiConsumer<Optimizer, Gradients> IGNORED = (optimizer, gradients) -> { };
 
     private final Generator generator = Generator.seeded(42);
     private final Layer network;
@@ -37,7 +37,7 @@ public final class StarlingModel implements AutoCloseable {
     private final Loss loss = Loss.crossEntropy();
     private final Tape tape = new Tape();
 
-    /** Builds a network with weights that are the same each time. */
+    /** Builds a network with reproducible initial weights. */
     public StarlingModel(Model model, double learningRate) {
         network = switch (model) {
             case MLP -> mlp();
@@ -47,41 +47,41 @@ public final class StarlingModel implements AutoCloseable {
         optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
     }
 
-    /** Returns the network, which this owns. */
+    /** Returns the network, which this model owns. */
     public Layer network() {
         return network;
     }
 
-    /** Returns the optimiser, which this owns. */
+    /** Returns the optimiser, which this model owns. */
     public Optimizer optimizer() {
         return optimizer;
     }
 
-    /** One training step: forward, mean cross-entropy, backward, SGD with momentum. Returns the loss before it. */
+    /** Runs one training step: forward, mean cross-entropy, backward, SGD with momentum. Returns the loss before it. */
     float step(Tensor batch, Tensor labels) {
-        return step(batch, labels, UNSEEN);
+        return step(batch, labels, IGNORED);
     }
 
-    /** One training step whose gradients are shown before the optimiser uses them. */
-    float step(Tensor batch, Tensor labels, BiConsumer<Optimizer, Gradients> witness) {
+    /** Runs one training step and passes the gradients to a listener before the optimiser uses them. */
+    float step(Tensor batch, Tensor labels, BiConsumer<Optimizer, Gradients> onGradients) {
         return Mode.training(generator, () -> {
             try (Scope step = Scope.open("step")) {
                 tape.reset().watch(optimizer.watched());
                 Tensor value = tape.record(() -> loss.of(network.forward(batch), labels));
                 Gradients gradients = tape.backward(value);
-                witness.accept(optimizer, gradients);
+                onGradients.accept(optimizer, gradients);
                 optimizer.step(gradients);
                 return (float) value.item();
             }
         });
     }
 
-    /** Copies all parameters out. */
+    /** Returns copies of all parameters. */
     List<float[]> parameters() {
         return network.parameters().values().stream().map(parameter -> parameter.value().toFloats()).toList();
     }
 
-    /** Copies parameters in, one array each, as {@link #parameters()} gives them. */
+    /** Sets all parameters from arrays in the order of {@link #parameters()}. */
     void parameters(List<float[]> values) {
         List<Parameter> parameters = List.copyOf(network.parameters().values());
         if (values.size() != parameters.size()) {
@@ -96,7 +96,7 @@ public final class StarlingModel implements AutoCloseable {
         }
     }
 
-    /** Copies the running statistics of the batch norms out: mean and variance of each in turn. */
+    /** Returns copies of the running statistics of the batch norms: for each the mean, then the variance. */
     List<float[]> statistics() {
         return network.state().values().stream().filter(Parameter::isBuffer)
             .map(parameter -> parameter.value().toFloats()).toList();

@@ -7,13 +7,13 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /**
- * The process of one contender: takes orders line by line on standard input until that ends, answers each with a line
- * that starts with {@link #MARK}.
+ * The process of one contender: reads orders line by line from standard input until it ends, and answers each with a
+ * line that starts with {@link #MARK}.
  */
 final class Worker {
-    /** Starts an answer, because native libraries may print too. */
+    /** Starts an answer, since native libraries may print too. */
     static final String MARK = "@ ";
-    /** Starts an answer that tells why there is none. */
+    /** Starts an answer that reports an error. */
     static final String FAILURE = "failed ";
 
     private final Engine engine;
@@ -51,7 +51,7 @@ final class Worker {
                     release();
                     yield "";
                 }
-                default -> throw new IllegalArgumentException("no such order: " + order[0]);
+                default -> throw new IllegalArgumentException("unknown order: " + order[0]);
             };
         } catch (RuntimeException | LinkageError e) {
             e.printStackTrace();
@@ -63,7 +63,7 @@ final class Worker {
         return Workload.ALL.stream().filter(workload -> workload.name().equals(name)).findFirst().orElseThrow();
     }
 
-    /** Runs for so long, then returns the time of one run, in nanoseconds. */
+    /** Runs for a time, then returns the time of one run, in nanoseconds. */
     private long warm(long millis) {
         long start = System.nanoTime();
         int runs = 0;
@@ -75,7 +75,7 @@ final class Worker {
         return time(last) / last;
     }
 
-    /** Returns the time of so many runs, in nanoseconds. */
+    /** Returns the time of a number of runs, in nanoseconds. */
     private long time(int runs) {
         long start = clock.nanos();
         for (int i = 0; i < runs; i++) {

@@ -12,8 +12,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A {@link Worker} seen from the process that compares; started with this process's flags and class path. It is stopped
- * whenever nothing is asked of it, so that threads which wait by spinning take nothing from whoever is being measured.
+ * The parent's view of a {@link Worker}, which is started with this process's flags and class path. The worker is
+ * stopped by a signal whenever it has no order, so that its spinning threads take nothing from the one being measured.
  */
 final class WorkerProcess implements AutoCloseable {
     private final Contender contender;
@@ -54,12 +54,12 @@ final class WorkerProcess implements AutoCloseable {
         ask("prepare " + workload.name() + " " + variant);
     }
 
-    /** Runs what is prepared for so long, then returns the time of one run, in nanoseconds. */
+    /** Runs the prepared workload for a time, then returns the time of one run, in nanoseconds. */
     long warm(long millis) {
         return Long.parseLong(ask("warm " + millis));
     }
 
-    /** Returns the time of so many runs of what is prepared, in nanoseconds. */
+    /** Returns the time of a number of runs of the prepared workload, in nanoseconds. */
     long time(int runs) {
         return Long.parseLong(ask("time " + runs));
     }
@@ -86,7 +86,7 @@ final class WorkerProcess implements AutoCloseable {
         try {
             new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
         } catch (IOException e) {
-            throw new UncheckedIOException("cannot run kill, which stops whoever is not being measured", e);
+            throw new UncheckedIOException("cannot run kill, which stops the processes that are not measured", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted", e);

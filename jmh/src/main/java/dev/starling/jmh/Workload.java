@@ -2,9 +2,9 @@ package dev.starling.jmh;
 
 import java.util.List;
 
-/** Something to measure, described so that each engine can prepare its own {@link Case} of it. All numbers are f32. */
+/** A workload, described so that each engine can prepare its own {@link Case} of it. All numbers are f32. */
 public sealed interface Workload {
-    /** All that {@code bench} runs, in its order. */
+    /** All workloads that {@code bench} runs, in order. */
     List<Workload> ALL = List.of(
         new Matmul(1024),
         new Matmul(2048),
@@ -22,24 +22,24 @@ public sealed interface Workload {
         new TrainingStep(Model.CNN, 64),
         new TrainingStep(Model.RESNET18, 32));
 
-    /** Returns a name without blanks, by which {@code --only} finds it. */
+    /** Returns a name without blanks, which {@code --only} matches. */
     String name();
 
-    /** Returns what one run does, in the thing that {@link #unit} counts. */
+    /** Returns the work of one run, in what {@link #unit} counts. */
     double work();
 
-    /** Returns what {@link #work} counts and how it is told. */
+    /** Returns the unit of {@link #work} and of speeds. */
     Unit unit();
 
-    /** How a speed is told. */
+    /** The unit of a speed. */
     enum Unit {
-        /** Floating-point operations, a multiplication and an addition being two. */
+        /** Floating-point operations; a multiplication and an addition count as two. */
         GFLOPS("GFLOP/s", 1),
-        /** Bytes that must be read and written at least. */
+        /** Bytes that must at least be read and written. */
         GIGABYTES("GB/s", 1),
         /** Samples trained on. */
         SAMPLES("samples/s", 1e9),
-        /** Operations, told by the time that each takes. */
+        /** Operations, reported as the time of each. */
         NANOSECONDS("ns/op", 1);
 
         private final String label;
@@ -61,7 +61,7 @@ public sealed interface Workload {
         }
     }
 
-    /** Functions of each element. */
+    /** Elementwise functions. */
     enum Function {
         RELU(1), ADD(2),
         /** With the error function, not its approximation by a hyperbolic tangent. */
@@ -110,7 +110,7 @@ public sealed interface Workload {
         }
     }
 
-    /** A function of each element. */
+    /** An elementwise function. */
     record Elementwise(Function function, int count) implements Workload {
         @Override
         public String name() {
@@ -128,7 +128,7 @@ public sealed interface Workload {
         }
     }
 
-    /** Sums along one axis of a matrix. */
+    /** Sums along one dimension of a matrix. */
     record Reduction(int rows, int columns, int axis) implements Workload {
         @Override
         public String name() {
@@ -182,7 +182,7 @@ public sealed interface Workload {
         }
     }
 
-    /** Additions of small tensors, each to the result of the one before, recorded for differentiation. */
+    /** A chain of additions of small tensors, recorded for differentiation. */
     record AddChain(int length, int elements) implements Workload {
         @Override
         public String name() {

@@ -20,19 +20,19 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * We and PyTorch make twenty training steps of one network, each step from the same weights on the same batch, with an
- * optimiser each. Losses, all gradients, the updates and the batch norms' running statistics have to agree.
+ * Starling and PyTorch run twenty training steps of one network, each step from the same weights on the same batch,
+ * with separate optimisers. Losses, all gradients, the updates and the batch norms' running statistics have to agree.
  *
- * <p>How closely they can is known from PyTorch's distance to itself in another memory layout: gradients, taken as one
- * vector, differ by 1e-6 of their norm, and those of a single parameter, where sums cancel, by up to 1e-4. Now and then
- * rounding puts an input of a rectifier on the other side of zero, or makes another element the maximum of its window;
- * then gradients of that step differ by up to 1e-2, and those of a single parameter by a few times that. Hence tight
- * bounds on medians over the steps beside wide ones on each step; and hence weights are made equal before each step,
- * because such a difference grows tenfold a step.
+ * <p>PyTorch's own difference between two memory layouts shows how closely they can agree: gradients, taken as one
+ * vector, differ by 1e-6 of their norm, and those of a single parameter, where sums cancel, by up to 1e-4. Occasionally
+ * rounding moves an input of a ReLU across zero, or changes which element is the maximum of its window; then gradients
+ * of that step differ by up to 1e-2, and those of a single parameter by a few times that. Therefore there are tight
+ * bounds on medians over the steps and wide ones on each step, and the weights are made equal before each step, since
+ * such a difference grows tenfold in a step.
  *
- * <p>The batch norms of ResNet-18 shift by {@value #SHIFT} deviations, so that few of its half a million rectifiers a
- * sample are near zero, and its last layer starts small, so that the softmax does not saturate. From its usual weights
- * PyTorch's gradients differ from PyTorch's by 1e-2 in most steps.
+ * <p>The batch norms of ResNet-18 shift by {@value #SHIFT} deviations, so that few of its half a million ReLU inputs
+ * per sample are near zero, and its last layer starts small, so that the softmax does not saturate. With the usual
+ * initial weights PyTorch's gradients differ from PyTorch's by 1e-2 in most steps.
  */
 class PyTorchParityTest {
     private static final int STEPS = 20;
@@ -94,11 +94,12 @@ class PyTorchParityTest {
         }
     }
 
-    private static float step(StarlingModel model, float[] batch, long[] shape, long[] labels, List<float[]> seen) {
+    private static float step(StarlingModel model, float[] batch, long[] shape, long[] labels,
+            List<float[]> collected) {
         try (Scope scope = Scope.open("test")) {
             return model.step(Tensor.of(batch, shape), Tensor.of(labels), (optimizer, gradients) -> {
                 for (Parameter parameter : optimizer.parameters()) {
-                    seen.add(gradients.of(parameter.value()).toFloats());
+                    collected.add(gradients.of(parameter.value()).toFloats());
                 }
             });
         }
@@ -118,7 +119,7 @@ class PyTorchParityTest {
         return Collections.unmodifiableList(changed);
     }
 
-    /** Returns the greatest distance of a pair, relative to the norm of theirs. */
+    /** Returns the largest distance of a pair, relative to the norm of PyTorch's value. */
     private static double worst(List<float[]> ours, List<float[]> theirs) {
         assertThat(ours).hasSameSizeAs(theirs);
         double worst = 0;

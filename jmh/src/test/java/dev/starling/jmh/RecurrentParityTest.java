@@ -33,7 +33,9 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Our recurrent layers and PyTorch's, two layers both ways, of the same weights: results and all gradients. */
+/**
+ * Starling's and PyTorch's recurrent layers, two bidirectional layers with equal weights: results and all gradients.
+ */
 class RecurrentParityTest {
     private static final int BATCH = 5;
     private static final int STEPS = 11;
@@ -94,7 +96,7 @@ class RecurrentParityTest {
         }
     }
 
-    /** Results, then gradients of the sum of their squares by x and by the weights. */
+    /** Returns the results, then gradients of the sum of their squares with respect to x and the weights. */
     private static List<float[]> ours(Recurrent layer, float[] input) {
         Tensor x = Tensor.of(input, BATCH, STEPS, INPUTS);
         List<Tensor> watched = new ArrayList<>(List.of(x));

@@ -13,10 +13,10 @@ import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
-import dev.starling.cuda.known.Asked;
+import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
-import dev.starling.cuda.memory.LastUsed;
+import dev.starling.cuda.memory.LruMap;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 import java.lang.System.Logger.Level;
@@ -29,14 +29,14 @@ import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
 
 /**
- * NVIDIA's cuBLASLt. It is opened when it is first asked. The algorithm for a call is asked for once and kept, unless
- * it was used longest ago of many. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32}
- * is true; 16-bit types sum in f32, also the parts of divided sums. All calls share one workspace, which stays where it
- * is: they run one after the other. Epilogues that the property {@code starling.cuda.epilogues.omitted} lists are left
- * to kernels behind the product.
+ * NVIDIA's cuBLASLt, opened at its first use. It is asked once for the algorithm of a call; the algorithms used most
+ * recently are cached. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32} is true.
+ * 16-bit types accumulate in f32, also in the partial sums of split products. All calls share one workspace, which
+ * never moves, since they run one after the other. For epilogues that the property
+ * {@code starling.cuda.epilogues.omitted} lists, a kernel after the product does the work.
  *
- * <p>Nobody says whether the library's ReLU lets NaN pass, as ours does, or hides it as 0. So an algorithm with ReLU is
- * tried with sums that are NaN before its first use, and not taken if it hides them.
+ * <p>NVIDIA does not document whether the library's ReLU passes NaN on, as Starling's does, or replaces it by 0.
+ * Therefore an algorithm with ReLU is tested on NaN sums before its first use and rejected if it hides them.
  */
 public final class CublasLt implements Blas {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -54,40 +54,40 @@ public final class CublasLt implements Blas {
             System.getProperty(OMITTED, ""));
     private final cublasLtContext handle = new cublasLtContext();
     private final RawPointer workspace = new RawPointer();
-    private final LastUsed<MatrixCall, MatrixPlan> plans;
+    private final LruMap<MatrixCall, MatrixPlan> plans;
     private final Pointer[] zero = factor(0);
     private final Pointer[] one = factor(1);
     private final Pointer[] nan = factor(Float.NaN);
-    /** Where the host reads an element of a result. */
+    /** Host memory for one element of a result. */
     private final MemorySegment element = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
     private final RawPointer a = new RawPointer();
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
-    /** {@code null} if it was not asked for yet. */
+    /** {@code null} before the first attempt to open the library. */
     private volatile Boolean open;
     private long version;
-    private boolean toldPlain;
-    private boolean toldFused;
+    private boolean loggedPlain;
+    private boolean loggedFused;
 
     /**
-     * Makes it for the work of a stream, without opening the library.
+     * Makes a wrapper for the work of a stream, without opening the library.
      *
-     * @param memory tells when a graph is being made
+     * @param memory reports whether a graph is being captured
      */
     public CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         this(gpu, stream, memory, MAX_PLANS);
     }
 
-    /** Makes it, for so many algorithms. */
-    CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int mostPlans) {
+    /** Makes a wrapper that caches at most {@code maxPlans} algorithms. */
+    CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int maxPlans) {
         this.gpu = gpu;
         this.stream = stream;
         this.memory = memory;
         queue = NvidiaGpu.handle(stream);
-        plans = new LastUsed<>(mostPlans, plan -> true);
+        plans = new LruMap<>(maxPlans, plan -> true);
     }
 
-    /** Opens the library if it has not been tried before, and tells whether it is open. */
+    /** Opens the library at the first call, and returns whether it is open. */
     public boolean isOpen() {
         if (open == null) {
             open();
@@ -107,26 +107,28 @@ public final class CublasLt implements Blas {
             workspace.to(gpu.allocate(WORKSPACE_BYTES));
             opened = true;
         } catch (LinkageError | GpuException e) {
-            LOG.log(Level.WARNING, "cuBLASLt does not load, products of matrices will be slow: "
+            LOG.log(Level.WARNING, "cuBLASLt cannot be loaded, matrix products will be slow: "
                     + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
         }
         open = opened;
     }
 
-    /** Returns a number as the library reads it for products of f32 and shorter, and for those of f64. */
+    /**
+     * Returns a scaling factor as the library reads it: for products of f32 and narrower types, and for those of f64.
+     */
     private static Pointer[] factor(float value) {
         return new Pointer[] {RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_FLOAT, value)),
             RawPointer.of(Arena.global().allocateFrom(ValueLayout.JAVA_DOUBLE, value))};
     }
 
-    /** Returns the version of the library, for example 13.1.1; throws a {@link LinkageError} where there is none. */
-    public static String versionInWords() {
+    /** Returns the library's version, for example 13.1.1; throws a {@link LinkageError} if the library is missing. */
+    public static String versionText() {
         long version = cublasLtGetVersion();
         return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 
     @Override
-    public boolean takes(DType type) {
+    public boolean supports(DType type) {
         return type.isFloating() && isOpen();
     }
 
@@ -137,17 +139,17 @@ public final class CublasLt implements Blas {
         MatrixPlan plan = plans.get(call);
         if (plan == null) {
             plan = new MatrixPlan(call, tf32);
-            if (!isAsked(call)) {
-                plan.dismiss();
+            if (!isAllowed(call)) {
+                plan.disable();
             }
             plans.put(call, plan);
-            plans.overdue().forEach(MatrixPlan::destroy);
+            plans.evict().forEach(MatrixPlan::destroy);
         }
-        plan.point(biasAddress, sideAddress);
-        if (plan.isOpen()) {
-            int status = plan.ask(handle, workspaceBytes());
+        plan.setPointers(biasAddress, sideAddress);
+        if (plan.needsSearch()) {
+            int status = plan.search(handle, workspaceBytes());
             if (status != CUBLAS_STATUS_SUCCESS) {
-                tell(call, status);
+                logMissing(call, status);
             }
         }
         if (plan.algorithm() == null) {
@@ -156,53 +158,56 @@ public final class CublasLt implements Blas {
         a.to(aAddress);
         b.to(bAddress);
         y.to(yAddress);
-        // What the host has to wait for cannot be part of a graph.
-        if (call.after() == MatrixCall.After.RELU && !plan.isTried() && (memory.isKeeping() || hidesNan(call, plan))) {
+        // The check waits for the GPU, which is not allowed during a capture.
+        if (call.after() == MatrixCall.After.RELU && !plan.passesNan()
+        && (memory.isCapturing() || hidesNan(call, plan))) {
             return false;
         }
         int status = run(call, plan, one);
         if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-            LOG.log(Level.WARNING, "cuBLASLt refuses what it offered, {0}: a kernel of our own computes {1} from now "
-                    + "on", words(status), call);
-            plan.dismiss();
+            LOG.log(Level.WARNING, "cuBLASLt rejects its own algorithm for {0} ({1}): Starling''s kernel computes "
+                    + "this product from now on", call, describe(status));
+            plan.disable();
             return false;
         }
         check(status, "cublasLtMatmul");
         return true;
     }
 
-    /** Tells whether an algorithm may be asked for. */
-    private boolean isAsked(MatrixCall call) {
+    /** Returns whether a call may use the library: no known fault affects it and its epilogue is not omitted. */
+    private boolean isAllowed(MatrixCall call) {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUBLASLT, version,
-                new Asked.Product(call.type(), call.span()));
+                new LibraryQuery.Product(call.type(), call.span()));
         if (fault != null) {
-            LOG.log(Level.INFO, "cuBLASLt {0} is not asked for {1}: {2} ({3})", versionInWords(), call, fault.symptom(),
+            LOG.log(Level.INFO, "cuBLASLt {0} is not used for {1}: {2} ({3})", versionText(), call, fault.symptom(),
                     fault.source());
         }
         return fault == null && !omitted.contains(call.after());
     }
 
     private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
-        // A log handler may have let this virtual thread go on with another carrier, whose context is another one.
+        // A log handler may have blocked; this virtual thread may now run on a carrier with another context.
         gpu.enter();
         int wide = call.type() == DType.F64 ? 1 : 0;
         return cublasLtMatmul(handle, plan.product(), factor[wide], b, plan.left(), a, plan.right(), zero[wide], y,
                 plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);
     }
 
-    /** Returns whether ReLU makes NaN 0, and sees to it that the algorithm is not used then; y is undefined. */
+    /**
+     * Returns whether the algorithm's ReLU replaces NaN by 0, and disables it in that case; y is undefined afterwards.
+     */
     private boolean hidesNan(MatrixCall call, MatrixPlan plan) {
         if (run(call, plan, nan) != CUBLAS_STATUS_SUCCESS) {
-            // Nor will the product itself succeed, which tells of it.
+            // The real product will fail as well and report the error.
             return false;
         }
         gpu.download(y.address(), element.address(), call.type().bytes(), stream);
         if (isNan(call.type())) {
-            plan.tried();
+            plan.markNanSafe();
             return false;
         }
-        LOG.log(Level.DEBUG, "cuBLASLt''s ReLU makes NaN 0 in {0}: a kernel behind it computes ReLU", call);
-        plan.dismiss();
+        LOG.log(Level.DEBUG, "cuBLASLt''s ReLU replaces NaN by 0 in {0}: a kernel after it computes ReLU", call);
+        plan.disable();
         return true;
     }
 
@@ -219,27 +224,27 @@ public final class CublasLt implements Blas {
         return workspace.isNull() ? 0 : WORKSPACE_BYTES;
     }
 
-    private void tell(MatrixCall call, int status) {
+    private void logMissing(MatrixCall call, int status) {
         boolean plain = call.after() == MatrixCall.After.NOTHING && !call.bias();
-        boolean told = plain ? toldPlain : toldFused;
-        LOG.log(told ? Level.DEBUG : plain ? Level.WARNING : Level.INFO,
-                "cuBLASLt has no algorithm for {0} ({1}): {2}{3}{4}", call, words(status),
-                plain ? "a kernel of our own multiplies, which is slower"
-                        : "what belongs to the product is done by a kernel behind it",
-                MatrixPlan.mayPass(status) ? ", until there is one" : "",
-                told ? "" : ". Others like it are told at level DEBUG");
-        toldPlain |= plain;
-        toldFused |= !plain;
+        boolean logged = plain ? loggedPlain : loggedFused;
+        LOG.log(logged ? Level.DEBUG : plain ? Level.WARNING : Level.INFO,
+                "cuBLASLt has no algorithm for {0} ({1}): {2}{3}{4}", call, describe(status),
+                plain ? "Starling's own kernel multiplies, which is slower"
+                        : "a kernel after the product computes the epilogue",
+                MatrixPlan.isTransient(status) ? ", until the library finds one" : "",
+                logged ? "" : ". Further cases are logged at level DEBUG");
+        loggedPlain |= plain;
+        loggedFused |= !plain;
     }
 
-    private static String words(int status) {
+    private static String describe(int status) {
         return "status " + status + ", " + cublasLtGetStatusString(status).getString();
     }
 
     static void check(int status, String call) {
         if (status != CUBLAS_STATUS_SUCCESS) {
-            throw new GpuException(call + ": " + words(status),
-                    "free memory of the GPU, and see whether libcublas is of CUDA 13 and fits the driver");
+            throw new GpuException(call + ": " + describe(status),
+                    "free memory of the GPU, and check that libcublas is of CUDA 13 and supports the driver");
         }
     }
 }

@@ -7,47 +7,48 @@ import java.util.Locale;
 import java.util.Set;
 
 /**
- * A product as libraries with column-major matrices take it: {@code D [m, n] = left [m, k] · right [k, n]}. A row-major
- * matrix is the transpose of a column-major one, therefore {@code D} is the transpose of the result, the left operand
- * is that of the {@link Product}'s {@code b}, and the right one that of its {@code a}.
+ * A product as libraries with column-major matrices compute it: {@code D [m, n] = left [m, k] · right [k, n]}. A
+ * row-major matrix is the transpose of a column-major one. Therefore {@code D} is the transpose of the result, the left
+ * operand is the transpose of the {@link Product}'s {@code b}, and the right one that of its {@code a}.
  *
  * @param type of all matrices
  * @param m rows of {@code D}, the product's columns
  * @param n columns of {@code D}, the product's rows
- * @param k summands
- * @param left how the left operand lies
- * @param right how the right operand lies
- * @param batches how many products
- * @param resultBatch distance of results
+ * @param k summands of each element
+ * @param left layout of the left operand
+ * @param right layout of the right operand
+ * @param batches number of products
+ * @param resultBatch distance of results, in elements
  * @param bias whether {@code m} values are added to every column
- * @param after what is done with the sums in the same kernel
+ * @param after epilogue that the same kernel computes
  * @param alignment the greatest power of two, up to 256, that divides all addresses
  */
 public record MatrixCall(DType type, long m, long n, long k, Operand left, Operand right, int batches,
         long resultBatch, boolean bias, After after, int alignment) {
-    private static final int MAX_ALIGNED = 256;
-    /** What the distance of columns of a side matrix of bits, and of one of numbers, must be a multiple of. */
-    private static final int BITS = 128;
-    private static final int NUMBERS = 8;
+    private static final int MAX_ALIGNMENT = 256;
+    /** Columns of a side matrix of bits begin at multiples of this. */
+    private static final int BIT_ALIGNMENT = 128;
+    /** Columns of a side matrix of numbers begin at multiples of this. */
+    private static final int NUMBER_ALIGNMENT = 8;
 
-    /** What is done with the sums, some of it with a matrix beside the result. */
+    /** The epilogue: what happens to the sums, in some cases with a matrix beside the result. */
     public enum After {
-        /** They are the result. */
+        /** The sums are the result. */
         NOTHING,
-        /** Negative ones become 0. */
+        /** ReLU. */
         RELU,
-        /** GELU by tanh. */
+        /** GELU by its tanh approximation. */
         GELU,
-        /** GELU by tanh; what it was applied to goes to the side matrix, which lies as the result does. */
+        /** GELU by its tanh approximation; its input is stored in the side matrix, which has the result's layout. */
         GELU_KEPT,
-        /** Those become 0 whose bit in the side matrix is 0; its columns begin at multiples of 128 bits. */
+        /** Zero where the bit in the side matrix is 0; columns of that matrix begin at multiples of 128 bits. */
         RELU_GRADIENT,
-        /** They are multiplied with GELU's slope at the elements of the side matrix, which lies as the result does. */
+        /** Multiplication by GELU's slope at the elements of the side matrix, which has the result's layout. */
         GELU_GRADIENT,
-        /** They are the result; beside it the {@code n} columns of the right operand are summed. */
+        /** The sums are the result; in addition the {@code n} columns of the right operand are summed. */
         COLUMN_SUMS;
 
-        /** Returns those whose names a text lists, with commas between, or throws an error that names the property. */
+        /** Parses names separated by commas; throws an {@link IllegalArgumentException} that names the property. */
         static Set<After> parse(String property, String text) {
             Set<After> all = EnumSet.noneOf(After.class);
             for (String name : text.split(",")) {
@@ -55,8 +56,8 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
                 if (!word.isEmpty()) {
                     all.add(Arrays.stream(values()).filter(a -> a != NOTHING && a.name().equals(word)).findAny()
                             .orElseThrow(() -> new IllegalArgumentException(property + " lists '" + name
-                                    + "': give some of " + Arrays.toString(values()).toLowerCase(Locale.ROOT)
-                                    + " but nothing")));
+                                    + "': use some of " + Arrays.stream(values()).filter(a -> a != NOTHING).toList()
+                                            .toString().toLowerCase(Locale.ROOT))));
                 }
             }
             return all;
@@ -64,14 +65,14 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
     }
 
     /**
-     * How an operand lies.
+     * Layout of an operand.
      *
-     * @param transposed whether it is the transpose of the column-major matrix in memory
+     * @param transposed whether the operand is the transpose of the column-major matrix in memory
      * @param leading distance of that matrix's columns
-     * @param batch distance of matrices, 0 where one is for all
+     * @param batch distance of matrices, 0 if all products share one
      */
     public record Operand(boolean transposed, long leading, long batch) {
-        /** Returns how a matrix of the given sizes and distances of rows and columns lies, its transpose as plain. */
+        /** Returns the layout for sizes and strides, plain or transposed, or {@code null} if the matrix is neither. */
         static Operand of(long rows, long columns, long row, long column, long batch) {
             if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {
                 return new Operand(false, rows == 1 ? columns : row, batch);
@@ -83,13 +84,13 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         }
     }
 
-    /** Tells whether libraries take a product's left operand where it lies; else it has to be copied. */
-    public static boolean takesA(Product p) {
+    /** Returns whether libraries can read a product's left operand in place; if not, it has to be copied. */
+    public static boolean supportsA(Product p) {
         return a(p) != null && nonNegative(p.aBatch());
     }
 
-    /** Tells whether libraries take a product's right operand where it lies; else it has to be copied. */
-    public static boolean takesB(Product p) {
+    /** Returns whether libraries can read a product's right operand in place; if not, it has to be copied. */
+    public static boolean supportsB(Product p) {
         return b(p) != null && nonNegative(p.bBatch());
     }
 
@@ -114,7 +115,7 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return values.length == 0 ? 0 : values[values.length - 1];
     }
 
-    /** Returns how far the operand reaches that reaches farther, from its first element to behind its last. */
+    /** Returns the distance from the first element to the end of the operand that spans more memory, in elements. */
     long span() {
         return Math.max(span(left, m, k), span(right, k, n));
     }
@@ -123,7 +124,7 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return (batches - 1) * operand.batch + operand.leading * (operand.transposed ? rows : columns);
     }
 
-    /** Tells whether there is a matrix beside the result. */
+    /** Returns whether the epilogue uses a side matrix. */
     public boolean hasSide() {
         return after == After.GELU_KEPT || after == After.RELU_GRADIENT || after == After.GELU_GRADIENT;
     }
@@ -133,19 +134,19 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return after == After.RELU_GRADIENT ? sideBits(m) : m;
     }
 
-    /** Returns how many bits a column of a side matrix of bits takes. */
+    /** Returns the length of a column in a side matrix of bits. */
     public static long sideBits(long m) {
-        return Math.ceilDiv(m, BITS) * BITS;
+        return Math.ceilDiv(m, BIT_ALIGNMENT) * BIT_ALIGNMENT;
     }
 
-    /** Tells whether libraries take a product's side matrix that lies as the result does. */
-    public static boolean takesSide(Product p) {
-        return p.n() % NUMBERS == 0;
+    /** Returns whether libraries support a side matrix of numbers, in the result's layout, for a product. */
+    public static boolean supportsSide(Product p) {
+        return p.n() % NUMBER_ALIGNMENT == 0;
     }
 
-    /** Returns the call for all of a product's innermost batch dimension; both operands must be taken. */
+    /** Returns the call for a product's innermost batch dimension; both operands must be supported. */
     public static MatrixCall of(Product p, DType type, boolean bias, After after, long... addresses) {
-        long bits = MAX_ALIGNED;
+        long bits = MAX_ALIGNMENT;
         for (long address : addresses) {
             bits |= address;
         }

@@ -53,7 +53,7 @@ import static org.bytedeco.cuda.global.cudart.CUDA_R_16F;
 import static org.bytedeco.cuda.global.cudart.CUDA_R_32F;
 import static org.bytedeco.cuda.global.cudart.CUDA_R_64F;
 
-import dev.starling.cuda.gpu.Patience;
+import dev.starling.cuda.gpu.RetryBackoff;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.tensor.DType;
 import java.lang.foreign.Arena;
@@ -70,8 +70,8 @@ import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 
 /**
- * What cuBLASLt makes of a {@link MatrixCall}: descriptors, which it reads while it is called, and an algorithm. Not
- * safe for use by several threads.
+ * A {@link MatrixCall} prepared for cuBLASLt: the descriptors, which the library reads during a call, and an algorithm.
+ * Not safe for use by several threads.
  */
 final class MatrixPlan {
     private final MatrixCall call;
@@ -79,18 +79,18 @@ final class MatrixPlan {
     private final cublasLtMatrixLayoutOpaque_t left;
     private final cublasLtMatrixLayoutOpaque_t right;
     private final cublasLtMatrixLayoutOpaque_t result;
-    /** Keeps the memory of {@code offer}. */
+    /** Memory of {@code heuristic}, kept reachable. */
     private final MemorySegment memory;
-    private final cublasLtMatmulHeuristicResult_t offer;
+    private final cublasLtMatmulHeuristicResult_t heuristic;
     private final MemorySegment number = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
     private final RawPointer numberPointer = RawPointer.of(number);
-    private final Patience patience = new Patience();
-    /** A part of {@code offer}; {@code null} where the library has none, or was not asked yet. */
+    private final RetryBackoff backoff = new RetryBackoff();
+    /** A part of {@code heuristic}; {@code null} if the library has none, or before the search. */
     private cublasLtMatmulAlgo_t algorithm;
     private boolean settled;
-    private boolean tried;
+    private boolean nanSafe;
 
-    /** Makes the descriptors; no algorithm is there before it is {@link #ask asked} for. */
+    /** Makes the descriptors, without an algorithm: {@link #search} looks for one. */
     MatrixPlan(MatrixCall call, boolean tf32) {
         this.call = call;
         product = product(call, tf32);
@@ -103,7 +103,7 @@ final class MatrixPlan {
                 : layout(type, call.k(), call.n(), r.leading(), r.batch());
         result = layout(type, call.m(), call.n(), call.m(), call.resultBatch());
         memory = Arena.ofAuto().allocate(new cublasLtMatmulHeuristicResult_t(new RawPointer()).sizeof(), Long.BYTES);
-        offer = new cublasLtMatmulHeuristicResult_t(RawPointer.of(memory));
+        heuristic = new cublasLtMatmulHeuristicResult_t(RawPointer.of(memory));
     }
 
     cublasLtMatmulDescOpaque_t product() {
@@ -122,34 +122,34 @@ final class MatrixPlan {
         return result;
     }
 
-    /** Returns the algorithm, or {@code null} where there is none. */
+    /** Returns the algorithm, or {@code null} if there is none. */
     cublasLtMatmulAlgo_t algorithm() {
         return algorithm;
     }
 
-    /** Returns whether the library is to be asked for an algorithm at this call. */
-    boolean isOpen() {
-        return !settled && patience.isOver();
+    /** Returns whether this call should ask the library for an algorithm. */
+    boolean needsSearch() {
+        return !settled && backoff.isDue();
     }
 
-    /** Returns whether the algorithm was seen to let NaN pass. */
-    boolean isTried() {
-        return tried;
+    /** Returns whether a test has shown that the algorithm passes NaN on. */
+    boolean passesNan() {
+        return nanSafe;
     }
 
-    /** Notes that it lets NaN pass. */
-    void tried() {
-        tried = true;
+    /** Records that the algorithm passes NaN on. */
+    void markNanSafe() {
+        nanSafe = true;
     }
 
-    /** Does without the library from now on. */
-    void dismiss() {
+    /** Stops the use of the library for this call permanently. */
+    void disable() {
         settled = true;
         algorithm = null;
     }
 
-    /** Says where bias and side matrix are; 0 where there is none. */
-    void point(long bias, long side) {
+    /** Sets the addresses of bias and side matrix, 0 for none. */
+    void setPointers(long bias, long side) {
         if (bias != 0) {
             setLong(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
         }
@@ -165,34 +165,34 @@ final class MatrixPlan {
     }
 
     /**
-     * Asks for an algorithm and returns the status. Which there are depends on the alignment of what the product points
-     * to. After some failures the library is asked again at a later call.
+     * Asks the library for an algorithm and returns the status. The candidates depend on the alignment of the operands.
+     * After a transient failure a later call asks again.
      */
-    int ask(cublasLtContext handle, long workspaceBytes) {
+    int search(cublasLtContext handle, long workspaceBytes) {
         int[] found = new int[1];
         cublasLtMatmulPreferenceOpaque_t preference = preference(workspaceBytes);
         int status = cublasLtMatmulAlgoGetHeuristic(handle, product, left, right, result, result, preference, 1,
-                offer, found);
+                heuristic, found);
         cublasLtMatmulPreferenceDestroy(preference);
         if (status == CUBLAS_STATUS_SUCCESS) {
-            status = found[0] == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : offer.state();
+            status = found[0] == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : heuristic.state();
         }
-        if (mayPass(status)) {
-            patience.failed();
+        if (isTransient(status)) {
+            backoff.onFailure();
         } else {
             settled = true;
-            algorithm = status == CUBLAS_STATUS_SUCCESS ? offer.algo() : null;
+            algorithm = status == CUBLAS_STATUS_SUCCESS ? heuristic.algo() : null;
         }
         return status;
     }
 
-    /** Tells whether the same question may be answered otherwise at another time. */
-    static boolean mayPass(int status) {
+    /** Returns whether a later attempt may succeed after this status. */
+    static boolean isTransient(int status) {
         return status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR
                 || status == CUBLAS_STATUS_EXECUTION_FAILED;
     }
 
-    /** Gives the descriptors back; what was queued with them goes on. */
+    /** Destroys the descriptors; work queued with them is not affected. */
     void destroy() {
         cublasLtMatmulDescDestroy(product);
         cublasLtMatrixLayoutDestroy(left);
@@ -207,7 +207,7 @@ final class MatrixPlan {
             default -> CUBLAS_COMPUTE_32F;
         };
         int scale = call.type() == DType.F64 ? CUDA_R_64F : CUDA_R_32F;
-        cublasLtMatmulDescOpaque_t product = new cublasLtMatmulDescOpaque_t(made(
+        cublasLtMatmulDescOpaque_t product = new cublasLtMatmulDescOpaque_t(create(
                 p -> cublasLtMatmulDescCreate(p, compute, scale), "cublasLtMatmulDescCreate"));
         set(product, CUBLASLT_MATMUL_DESC_TRANSA, Integer.BYTES, call.left().transposed() ? CUBLAS_OP_T : CUBLAS_OP_N);
         set(product, CUBLASLT_MATMUL_DESC_TRANSB, Integer.BYTES, call.right().transposed() ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -220,16 +220,16 @@ final class MatrixPlan {
         return product;
     }
 
-    /** Returns a pointer to what a function makes and writes the address of to where it is told. */
-    private static RawPointer made(ToIntFunction<PointerPointer<Pointer>> function, String name) {
+    /** Returns the object that a function creates and whose address it writes to its argument. */
+    private static RawPointer create(ToIntFunction<PointerPointer<Pointer>> function, String name) {
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment place = arena.allocate(ValueLayout.JAVA_LONG);
-            CublasLt.check(function.applyAsInt(new PointerPointer<>(RawPointer.of(place))), name);
-            return new RawPointer().to(place.get(ValueLayout.JAVA_LONG, 0));
+            MemorySegment address = arena.allocate(ValueLayout.JAVA_LONG);
+            CublasLt.check(function.applyAsInt(new PointerPointer<>(RawPointer.of(address))), name);
+            return new RawPointer().to(address.get(ValueLayout.JAVA_LONG, 0));
         }
     }
 
-    /** Returns the library's number of what follows the product. */
+    /** Returns the library's number of the call's epilogue. */
     static int epilogue(MatrixCall call) {
         return switch (call.after()) {
             case NOTHING -> call.bias() ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -248,7 +248,7 @@ final class MatrixPlan {
             case F32 -> CUDA_R_32F;
             case BF16 -> CUDA_R_16BF;
             case F16 -> CUDA_R_16F;
-            default -> throw new IllegalArgumentException("no matrices of " + type);
+            default -> throw new IllegalArgumentException("cuBLASLt has no matrices of " + type);
         };
     }
 
@@ -257,7 +257,9 @@ final class MatrixPlan {
                 "cublasLtMatmulDescSetAttribute");
     }
 
-    /** Calls a function with a pointer to a number, of which it reads the low bytes: those come first. */
+    /**
+     * Calls a function with a pointer to a number. Functions of narrower types read its low bytes, which come first.
+     */
     private static void with(long value, ToIntFunction<Pointer> function, String name) {
         try (Arena arena = Arena.ofConfined()) {
             CublasLt.check(function.applyAsInt(RawPointer.of(arena.allocateFrom(ValueLayout.JAVA_LONG, value))), name);
@@ -265,7 +267,7 @@ final class MatrixPlan {
     }
 
     private cublasLtMatrixLayoutOpaque_t layout(int type, long rows, long columns, long leading, long distance) {
-        cublasLtMatrixLayoutOpaque_t layout = new cublasLtMatrixLayoutOpaque_t(made(
+        cublasLtMatrixLayoutOpaque_t layout = new cublasLtMatrixLayoutOpaque_t(create(
                 p -> cublasLtMatrixLayoutCreate(p, type, rows, columns, leading), "cublasLtMatrixLayoutCreate"));
         if (call.batches() > 1) {
             set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, Integer.BYTES, call.batches());
@@ -280,7 +282,7 @@ final class MatrixPlan {
     }
 
     private cublasLtMatmulPreferenceOpaque_t preference(long workspaceBytes) {
-        cublasLtMatmulPreferenceOpaque_t preference = new cublasLtMatmulPreferenceOpaque_t(made(
+        cublasLtMatmulPreferenceOpaque_t preference = new cublasLtMatmulPreferenceOpaque_t(create(
                 p -> cublasLtMatmulPreferenceCreate(p), "cublasLtMatmulPreferenceCreate"));
         set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Long.BYTES, workspaceBytes);
         set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, Integer.BYTES,

@@ -5,24 +5,24 @@ import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
 /**
- * Which matrices are multiplied: {@code y [batch.., m, n] = a [batch.., m, k] · b [batch.., k, n]}, where {@code y} is
- * dense and the others lie as their strides tell. Strides count elements. There are as few batch dimensions as the
- * strides allow: they are merged with each other, and with the rows of {@code a} where {@code b} is one for all.
+ * A product of matrices: {@code y [batch.., m, n] = a [batch.., m, k] · b [batch.., k, n]}, where {@code y} is dense
+ * and the operands have the given strides. Strides count elements. There are as few batch dimensions as the strides
+ * allow: they are merged with each other, and with the rows of {@code a} where all products share {@code b}.
  *
  * @param m rows of the result
  * @param n columns of the result
- * @param k summands of each of its elements
+ * @param k summands of each element
  * @param aRow distance of rows of {@code a}
  * @param aColumn distance of columns of {@code a}
  * @param bRow distance of rows of {@code b}
  * @param bColumn distance of columns of {@code b}
  * @param batch sizes of the batch dimensions
- * @param aBatch distances of matrices of {@code a}, a dimension each; 0 where it is broadcast
- * @param bBatch distances of matrices of {@code b}
+ * @param aBatch distance of matrices of {@code a} for each batch dimension, 0 where {@code a} is broadcast
+ * @param bBatch distance of matrices of {@code b} for each batch dimension
  */
 public record Product(long m, long n, long k, long aRow, long aColumn, long bRow, long bColumn, long[] batch,
         long[] aBatch, long[] bBatch) {
-    /** Returns the product {@code a · b} of matrices, whose leading dimensions broadcast to those of {@code y}. */
+    /** Returns the product {@code a · b}; the leading dimensions broadcast to those of {@code y}. */
     public static Product of(Tensor a, Tensor b, Shape y) {
         int lead = y.rank() - 2;
         long[] as = new long[lead];
@@ -59,9 +59,9 @@ public record Product(long m, long n, long k, long aRow, long aColumn, long bRow
             if (batch[d] == 1) {
                 continue;
             }
-            boolean joins = rank > 0 && as[rank - 1] == aBatch[d] * batch[d] && bs[rank - 1] == bBatch[d] * batch[d];
-            rank = joins ? rank : rank + 1;
-            sizes[rank - 1] = joins ? sizes[rank - 1] * batch[d] : batch[d];
+            boolean merges = rank > 0 && as[rank - 1] == aBatch[d] * batch[d] && bs[rank - 1] == bBatch[d] * batch[d];
+            rank = merges ? rank : rank + 1;
+            sizes[rank - 1] = merges ? sizes[rank - 1] * batch[d] : batch[d];
             as[rank - 1] = aBatch[d];
             bs[rank - 1] = bBatch[d];
         }
@@ -76,7 +76,7 @@ public record Product(long m, long n, long k, long aRow, long aColumn, long bRow
                 Arrays.copyOf(as, rank), Arrays.copyOf(bs, rank));
     }
 
-    /** Returns how many products of matrices there are. */
+    /** Returns the number of matrix products. */
     public long batches() {
         long count = 1;
         for (long size : batch) {

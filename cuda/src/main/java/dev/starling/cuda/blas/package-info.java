@@ -1,2 +1,2 @@
-/** Products of matrices by the machine's library. */
+/** Matrix products by the vendor's library. */
 package dev.starling.cuda.blas;

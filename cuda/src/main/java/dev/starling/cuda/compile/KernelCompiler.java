@@ -10,8 +10,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Compiles kernels for one architecture, each source once on a machine: programs are kept in files under a hash of all
- * that they depend on. Safe for use by several threads.
+ * Compiles kernels for one architecture, each source once per machine: a file named by a hash of everything that the
+ * program depends on keeps the result. Safe for use by several threads.
  */
 public final class KernelCompiler {
     private final Compiler compiler;
@@ -19,12 +19,12 @@ public final class KernelCompiler {
     private final ProgramCache cache;
     private final Map<String, KernelSource> sources = new ConcurrentHashMap<>();
 
-    /** Makes a compiler that keeps its programs in the user's cache. */
+    /** Makes a compiler that caches programs in the user's cache folder. */
     public KernelCompiler(Compiler compiler, String architecture) {
         this(compiler, architecture, ProgramCache.home());
     }
 
-    /** Makes a compiler that keeps its programs in {@code folder}. */
+    /** Makes a compiler that caches programs in {@code folder}. */
     public KernelCompiler(Compiler compiler, String architecture, Path folder) {
         this.compiler = compiler;
         this.architecture = architecture;
@@ -32,9 +32,9 @@ public final class KernelCompiler {
     }
 
     /**
-     * Returns the program of a source.
+     * Returns the compiled program of a source, from the cache if it is there.
      *
-     * @throws dev.starling.cuda.gpu.GpuException if it does not compile, with what the compiler said
+     * @throws dev.starling.cuda.gpu.GpuException if the source does not compile, with the compiler's log
      */
     public byte[] compile(KernelSource source) {
         sources.putIfAbsent(source.text(), source);
@@ -47,7 +47,7 @@ public final class KernelCompiler {
         return program;
     }
 
-    /** Returns the sources that were asked for so far. */
+    /** Returns the sources that were requested so far. */
     public Iterable<KernelSource> sources() {
         return sources.values();
     }

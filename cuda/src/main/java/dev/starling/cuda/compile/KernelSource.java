@@ -10,11 +10,11 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The source of a kernel: a file beside this module's kernels, specialised by macros.
+ * The source of a kernel: one of this module's kernel files, specialised by macros.
  *
- * @param name of the file with its macros, for messages
- * @param function the kernel in it
- * @param text all of the source
+ * @param name file and macros, for messages
+ * @param function name of the kernel in the file
+ * @param text the whole source
  */
 public record KernelSource(String name, String function, String text) {
     private static final String FOLDER = "/dev/starling/cuda/kernels/";
@@ -24,9 +24,9 @@ public record KernelSource(String name, String function, String text) {
     /**
      * Reads a source.
      *
-     * @param file its name without the ending, for example {@code elementwise}
-     * @param function the kernel in it
-     * @param macros names and values in turn, which are defined before the source
+     * @param file the file's name without extension, for example {@code elementwise}
+     * @param function name of the kernel in the file
+     * @param macros alternately the name and the value of a macro, defined before the source
      */
     public static KernelSource of(String file, String function, String... macros) {
         StringBuilder defines = new StringBuilder();
@@ -39,7 +39,7 @@ public record KernelSource(String name, String function, String text) {
         return new KernelSource(name.toString(), function, read("prelude.cuh") + defines + read(file + ".cu"));
     }
 
-    /** Reads a file and, in place of its {@code #include} lines, the files that they name. */
+    /** Reads a file and replaces its {@code #include} lines by the files that they name. */
     private static String read(String file) {
         String text = FILES.get(file);
         if (text == null) {

@@ -9,9 +9,9 @@ import java.util.Arrays;
 import java.util.zip.CRC32C;
 
 /**
- * Compiled programs in a folder, one file each, which ends with a checksum of what comes before. A file that does not
- * check, or a folder that cannot be used, costs a compilation and nothing else. Several processes may share a folder:
- * files appear whole, by renaming.
+ * Compiled programs in a folder, one file each, with a checksum at its end. A file with a wrong checksum, or a folder
+ * that cannot be used, costs only a compilation. Several processes may share a folder: a rename makes each file visible
+ * when it is complete.
  */
 final class ProgramCache {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -23,7 +23,7 @@ final class ProgramCache {
         this.folder = folder;
     }
 
-    /** Returns where programs are kept unless told otherwise: {@code ~/.cache/starling} or below XDG_CACHE_HOME. */
+    /** Returns the default folder: {@code starling/kernels} in {@code XDG_CACHE_HOME} or {@code ~/.cache}. */
     static Path home() {
         String cache = System.getenv("XDG_CACHE_HOME");
         Path base = cache == null || cache.isEmpty() ? Path.of(System.getProperty("user.home"), ".cache")
@@ -31,7 +31,7 @@ final class ProgramCache {
         return base.resolve("starling").resolve("kernels");
     }
 
-    /** Returns the program kept under a key, or {@code null}. */
+    /** Returns the program of a key, or {@code null}. */
     byte[] find(String key) {
         try {
             Path file = folder.resolve(key);
@@ -50,7 +50,7 @@ final class ProgramCache {
         }
     }
 
-    /** Keeps a program. */
+    /** Stores a program. */
     void keep(String key, byte[] program) {
         try {
             Files.createDirectories(folder);
@@ -67,7 +67,8 @@ final class ProgramCache {
     private void warn(IOException e) {
         if (!warned) {
             warned = true;
-            LOG.log(System.Logger.Level.WARNING, "compiled kernels are not kept in " + folder + ": " + e);
+            LOG.log(System.Logger.Level.WARNING, "cannot cache compiled kernels in " + folder
+                    + ", they are compiled again in each process: " + e);
         }
     }
 

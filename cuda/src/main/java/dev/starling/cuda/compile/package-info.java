@@ -1,2 +1,2 @@
-/** From the source of a kernel to a program of the device, which is kept on disk. */
+/** Compiles kernel sources to programs of the device and caches them on disk. */
 package dev.starling.cuda.compile;

@@ -6,8 +6,8 @@ import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.tensor.DType;
 
 /**
- * Attention and its gradient as graphs of the form that cuDNN's engines for attention know: they never write what is
- * virtual. Operands in memory are numbered first, in the order of the methods' parameters.
+ * Attention and its gradient as graphs of the form that cuDNN's attention engines recognise; these engines never store
+ * virtual operands. Operands in memory have the first numbers, in the order of the methods' parameters.
  */
 final class AttentionGraph {
     private final Graph graph = new Graph();
@@ -29,8 +29,8 @@ final class AttentionGraph {
         return graph.memory(call.type(), sizes(rowCount, columns), new long[] {r.batch(), r.head(), r.row(), 1});
     }
 
-    /** The transpose of an operand: keys and values are given that way where they are multiplied from the right. */
-    private Operand flipped(AttentionCall.Rows r, long rowCount, long columns) {
+    /** The transpose of an operand: keys and values as right operands of a product. */
+    private Operand transposed(AttentionCall.Rows r, long rowCount, long columns) {
         return graph.memory(call.type(), sizes(columns, rowCount), new long[] {r.batch(), r.head(), 1, r.row()});
     }
 
@@ -38,7 +38,7 @@ final class AttentionGraph {
         return graph.memory(type, sizes(rowCount, columns), Graph.dense(sizes(rowCount, columns)));
     }
 
-    /** What is added to the scores, or {@code null}. */
+    /** The mask that is added to the scores, or {@code null}. */
     private Operand mask() {
         AttentionCall.Rows r = call.mask();
         if (r == null) {
@@ -56,17 +56,19 @@ final class AttentionGraph {
         return graph.memory(DType.I32, new long[] {call.batch(), 1, 1, 1}, new long[] {1, 1, 1, 1});
     }
 
-    /** Returns the graph of {@link Attender#forward}: of q, k, v, y, log-sum-exp and, if there is one, the mask. */
+    /**
+     * Returns the graph of {@link AttentionLibrary#forward}: of q, k, v, y, log-sum-exp and the mask, if there is one.
+     */
     static Graph forward(AttentionCall call) {
         return new AttentionGraph(call).forward();
     }
 
     /**
-     * Returns the graph of {@link Attender#backward}: of q, k, v, y, log-sum-exp, g, dq, dk, dv, sums, then slopes if
-     * not exact, the mask if there is one, and the lengths of queries and keys if padded.
+     * Returns the graph of {@link AttentionLibrary#backward}: of q, k, v, y, log-sum-exp, g, dq, dk, dv, sums, then
+     * slopes if not exact, the mask if there is one, and the lengths of queries and keys if padded.
      *
-     * @param exact whether gradients of queries are summed in one order, for which engines take more memory to work in
-     * @param padded whether the scores pass a padding mask
+     * @param exact whether gradients of queries are summed in a fixed order, for which engines need more working memory
+     * @param padded whether the scores pass through a padding mask
      */
     static Graph backward(AttentionCall call, boolean exact, boolean padded) {
         return new AttentionGraph(call).backward(exact, padded);
@@ -74,15 +76,15 @@ final class AttentionGraph {
 
     private Graph forward() {
         Operand q = memory(call.q(), call.queries(), call.width());
-        Operand k = flipped(call.k(), call.keys(), call.width());
+        Operand k = transposed(call.k(), call.keys(), call.width());
         Operand v = memory(call.v(), call.keys(), call.depth());
         Operand y = memory(call.y(), call.queries(), call.depth());
         Operand logs = dense(DType.F32, call.queries(), 1);
         Operand s = causal(masked(scaled(product(q, k, Lengths.ALL)), mask()));
-        Operand greatest = graph.fold(true, s, graph.virtual(DType.F32, rows));
-        Operand e = graph.apply(Function.EXP, graph.apply(Function.SUB, s, greatest), null);
+        Operand max = graph.fold(true, s, graph.virtual(DType.F32, rows));
+        Operand e = graph.apply(Function.EXP, graph.apply(Function.SUB, s, max), null);
         Operand sum = graph.fold(false, e, graph.virtual(DType.F32, rows));
-        graph.apply(Function.ADD, greatest, graph.apply(Function.LOG, sum, null), null, logs);
+        graph.apply(Function.ADD, max, graph.apply(Function.LOG, sum, null), null, logs);
         Operand weights = graph.apply(Function.DIV, e, sum, null, graph.virtual(call.type(), scores));
         graph.product(weights, v, y, Lengths.ALL);
         return graph;
@@ -90,8 +92,8 @@ final class AttentionGraph {
 
     private Graph backward(boolean exact, boolean padded) {
         Operand q = memory(call.q(), call.queries(), call.width());
-        Operand k = flipped(call.k(), call.keys(), call.width());
-        Operand v = flipped(call.v(), call.keys(), call.depth());
+        Operand k = transposed(call.k(), call.keys(), call.width());
+        Operand v = transposed(call.v(), call.keys(), call.depth());
         Operand y = memory(call.y(), call.queries(), call.depth());
         Operand logs = dense(DType.F32, call.queries(), 1);
         Operand g = memory(call.g(), call.queries(), call.depth());
@@ -141,14 +143,14 @@ final class AttentionGraph {
         Operand row = graph.index(x, 2);
         Operand column = graph.index(x, 3);
         Operand within = graph.test(Function.LESS, row, queries);
-        return seen(x, graph.test(Function.AND, within, graph.test(Function.LESS, column, keys)));
+        return select(x, graph.test(Function.AND, within, graph.test(Function.LESS, column, keys)));
     }
 
     private Operand causal(Operand x) {
-        return !call.causal() ? x : seen(x, graph.test(Function.GREATER_EQUAL, graph.index(x, 2), graph.index(x, 3)));
+        return !call.causal() ? x : select(x, graph.test(Function.GREATER_EQUAL, graph.index(x, 2), graph.index(x, 3)));
     }
 
-    private Operand seen(Operand x, Operand where) {
+    private Operand select(Operand x, Operand where) {
         return graph.apply(Function.SELECT, x, graph.constant(Float.NEGATIVE_INFINITY), where,
                 graph.virtual(DType.F32, scores));
     }

@@ -5,31 +5,33 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.op.Convolution;
 
 /**
- * A convolution over two spatial dimensions; one over a single dimension has images of height 1.
+ * A convolution with two spatial dimensions. A one-dimensional convolution has images of height 1.
  *
  * @param type of all operands
- * @param images how many
- * @param channels of an image
- * @param height of an image
- * @param width of an image
+ * @param images number of images
+ * @param channels channels of an image
+ * @param height height of an image
+ * @param width width of an image
  * @param outputs channels of the result
  * @param kernelHeight height of the kernel
  * @param kernelWidth width of the kernel
  * @param outHeight height of the result
  * @param outWidth width of the result
- * @param strideHeight distance of neighbouring places, downwards
- * @param strideWidth distance of neighbouring places, to the right
+ * @param strideHeight vertical distance of neighbouring positions
+ * @param strideWidth horizontal distance of neighbouring positions
  * @param paddingHeight zeros above and below
- * @param paddingWidth zeros on both sides
- * @param dilationHeight distance of kernel elements, downwards
- * @param dilationWidth distance of kernel elements, to the right
- * @param groups into which channels are split
+ * @param paddingWidth zeros on the left and on the right
+ * @param dilationHeight vertical distance of kernel elements
+ * @param dilationWidth horizontal distance of kernel elements
+ * @param groups number of groups of channels
  */
 public record ConvolutionCall(DType type, int images, int channels, int height, int width, int outputs,
         int kernelHeight, int kernelWidth, int outHeight, int outWidth, int strideHeight, int strideWidth,
         int paddingHeight, int paddingWidth, int dilationHeight, int dilationWidth, int groups) {
-    /** Tells whether libraries can number all elements: shapes of one or two spatial dimensions, not too large. */
-    public static boolean takes(Convolution.Geometry g, Shape... shapes) {
+    /**
+     * Returns whether libraries can index all elements: one or two spatial dimensions, and at most 2^31 - 1 elements.
+     */
+    public static boolean supports(Convolution.Geometry g, Shape... shapes) {
         for (Shape shape : shapes) {
             if (shape.count() == 0 || shape.count() > Integer.MAX_VALUE) {
                 return false;

@@ -14,7 +14,7 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Redist;
-import dev.starling.cuda.known.Asked;
+import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.cuda.memory.Workspaces;
@@ -28,8 +28,8 @@ import java.util.function.IntSupplier;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 
 /**
- * NVIDIA's cuDNN 9 for the work of one stream. It is opened when it is first asked for, and has one handle: who calls
- * the library holds the monitor of this object.
+ * NVIDIA's cuDNN 9 for the work of one stream, opened at its first use, with one handle. Callers of the library hold
+ * the monitor of this object.
  */
 public final class Cudnn {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -38,21 +38,21 @@ public final class Cudnn {
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Workspaces memory;
-    private final Set<LibraryFault> told = ConcurrentHashMap.newKeySet();
-    /** {@code null} if it was not asked for yet. */
+    private final Set<LibraryFault> logged = ConcurrentHashMap.newKeySet();
+    /** {@code null} before the first attempt to open the library. */
     private volatile Boolean open;
     private cudnnContext handle;
     private volatile long version;
 
-    /** The libraries of which cuDNN consists, as far as we call them. */
-    private enum Part {
+    /** The libraries that cuDNN consists of, those that Starling calls. */
+    private enum Component {
         GRAPH, OPS, CNN, ADV
     }
 
     /**
-     * Makes it for a stream, without opening the library.
+     * Makes a wrapper for a stream, without opening the library.
      *
-     * @param memory what engines work in
+     * @param memory workspaces of the engines
      */
     public Cudnn(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
         this.gpu = gpu;
@@ -61,18 +61,18 @@ public final class Cudnn {
     }
 
     /**
-     * Opens the library if it has not been tried before, and tells whether it is open.
+     * Opens the library at the first call, and returns whether it is open.
      *
-     * @param instead who computes what the library does not, and at what price
+     * @param fallback what happens without the library and what it costs, for the log
      */
-    public boolean isOpen(String instead) {
+    public boolean isOpen(String fallback) {
         if (open == null) {
-            open(instead);
+            open(fallback);
         }
         return open;
     }
 
-    private synchronized void open(String instead) {
+    private synchronized void open(String fallback) {
         if (open != null) {
             return;
         }
@@ -82,20 +82,20 @@ public final class Cudnn {
             if (cudaVersion() / 1000 == CUDA) {
                 String fault = fault();
                 if (!fault.isEmpty()) {
-                    LOG.log(Level.WARNING, "cuDNN {0}: {1}; {2}", versionInWords(), fault, remedy);
+                    LOG.log(Level.WARNING, "cuDNN {0}: {1}; {2}", versionText(), fault, remedy);
                 }
                 gpu.enter();
-                cudnnContext made = new cudnnContext();
-                Descriptor.check(cudnnCreate(made), "cudnnCreate");
-                Descriptor.check(cudnnSetStream(made, NvidiaGpu.handle(stream)), "cudnnSetStream");
+                cudnnContext created = new cudnnContext();
+                Descriptor.check(cudnnCreate(created), "cudnnCreate");
+                Descriptor.check(cudnnSetStream(created, NvidiaGpu.handle(stream)), "cudnnSetStream");
                 version = cudnnGetVersion();
-                handle = made;
+                handle = created;
                 opened = true;
             } else {
-                LOG.log(Level.WARNING, "cuDNN {0} is {1}: {2}; {3}", versionInWords(), fault(), instead, remedy);
+                LOG.log(Level.WARNING, "cuDNN {0} is {1}: {2}; {3}", versionText(), fault(), fallback, remedy);
             }
         } catch (LinkageError | GpuException e) {
-            LOG.log(Level.WARNING, "cuDNN does not load, " + instead + ": " + remedy, e);
+            LOG.log(Level.WARNING, "cuDNN cannot be loaded, " + fallback + ": " + remedy, e);
         }
         open = opened;
     }
@@ -117,60 +117,60 @@ public final class Cudnn {
         return handle;
     }
 
-    /** Returns the library's number for its version; the library must be open. */
+    /** Returns the library's version in its own numbering; the library must be open. */
     long version() {
         return version;
     }
 
-    /** Tells whether the library is known to fail at a call; the first call with each fault is logged at level INFO. */
-    boolean isFaulty(Asked asked, String instead) {
+    /** Returns whether a known fault affects a query. The first query with each fault is logged at level INFO. */
+    boolean isFaulty(LibraryQuery query, String fallback) {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUDNN, version,
-                asked);
-        if (fault != null && told.add(fault)) {
-            LOG.log(Level.INFO, "cuDNN {0} is not asked for {1}, {2}: {3} ({4})", words(version), asked, instead,
+                query);
+        if (fault != null && logged.add(fault)) {
+            LOG.log(Level.INFO, "cuDNN {0} is not used for {1}, {2}: {3} ({4})", text(version), query, fallback,
                     fault.symptom(), fault.source());
         }
         return fault != null;
     }
 
-    /** Returns the version of the library, for example 9.19.0; throws a {@link LinkageError} where there is none. */
-    public static String versionInWords() {
-        return words(cudnnGetVersion());
+    /** Returns the library's version, for example 9.19.0; throws a {@link LinkageError} if the library is missing. */
+    public static String versionText() {
+        return text(cudnnGetVersion());
     }
 
-    /** Says what is wrong with the library, or nothing; throws a {@link LinkageError} where there is none. */
+    /** Describes what is wrong with the library, or returns ""; throws a {@link LinkageError} if it is missing. */
     public static String fault() {
-        return fault(cudnnGetVersion(), cudaVersion(), parts());
+        return fault(cudnnGetVersion(), cudaVersion(), components());
     }
 
     private static long cudaVersion() {
         return cudnnGetCudartVersion();
     }
 
-    private static Map<Part, Integer> parts() {
-        Map<Part, IntSupplier> checks = new EnumMap<>(Map.of(Part.GRAPH, () -> cudnnGraphVersionCheck(), Part.OPS,
-                () -> cudnnOpsVersionCheck(), Part.CNN, () -> cudnnCnnVersionCheck(), Part.ADV,
-                () -> cudnnAdvVersionCheck()));
-        Map<Part, Integer> statuses = new EnumMap<>(Part.class);
-        checks.forEach((part, check) -> statuses.put(part, check.getAsInt()));
+    private static Map<Component, Integer> components() {
+        Map<Component, IntSupplier> checks = new EnumMap<>(Map.of(Component.GRAPH, () -> cudnnGraphVersionCheck(),
+                Component.OPS, () -> cudnnOpsVersionCheck(), Component.CNN, () -> cudnnCnnVersionCheck(),
+                Component.ADV, () -> cudnnAdvVersionCheck()));
+        Map<Component, Integer> statuses = new EnumMap<>(Component.class);
+        checks.forEach((component, check) -> statuses.put(component, check.getAsInt()));
         return statuses;
     }
 
-    private static String fault(long version, long cuda, Map<Part, Integer> statuses) {
+    private static String fault(long version, long cuda, Map<Component, Integer> statuses) {
         if (cuda / 1000 != CUDA) {
-            return "built for CUDA " + cuda / 1000 + ", which does not go together with CUDA 13's libraries: "
-                    + "convolutions, attention and recurrent layers are slow without one for CUDA 13";
+            return "built for CUDA " + cuda / 1000 + ", which does not work with CUDA 13's libraries: "
+                    + "convolutions, attention and recurrent layers are slow without a cuDNN for CUDA 13";
         }
-        for (Map.Entry<Part, Integer> part : statuses.entrySet()) {
-            if (part.getValue() != CUDNN_STATUS_SUCCESS) {
-                return "its part libcudnn_" + part.getKey().name().toLowerCase(Locale.ROOT)
-                        + " is of another version, or does not load (status " + part.getValue() + ")";
+        for (Map.Entry<Component, Integer> component : statuses.entrySet()) {
+            if (component.getValue() != CUDNN_STATUS_SUCCESS) {
+                return "its library libcudnn_" + component.getKey().name().toLowerCase(Locale.ROOT)
+                        + " is of another version or cannot be loaded (status " + component.getValue() + ")";
             }
         }
-        return version < LibraryFaults.FIRST_ATTENTION ? "too old for attention, which is slow without" : "";
+        return version < LibraryFaults.FIRST_ATTENTION ? "too old for attention, which is slow without it" : "";
     }
 
-    static String words(long version) {
+    static String text(long version) {
         return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 }

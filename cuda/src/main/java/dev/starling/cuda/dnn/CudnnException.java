@@ -13,7 +13,7 @@ import static org.bytedeco.cuda.global.cudnn.cudnnGetLastErrorString;
 import dev.starling.cuda.gpu.GpuException;
 import java.nio.charset.StandardCharsets;
 
-/** What cuDNN reported, and what its statuses mean to us. */
+/** An error of cuDNN, and the classification of its statuses. */
 final class CudnnException extends GpuException {
     private static final long serialVersionUID = 1L;
     private static final int MAX_BYTES = 512;
@@ -21,7 +21,7 @@ final class CudnnException extends GpuException {
     private final int status;
 
     CudnnException(int status, String what) {
-        super("cuDNN, " + words(what, status));
+        super("cuDNN, " + describe(what, status));
         this.status = status;
     }
 
@@ -29,34 +29,34 @@ final class CudnnException extends GpuException {
         return status;
     }
 
-    /** Says what failed, with the status by number and name, and what the library told of it last. */
-    static String words(String what, int status) {
+    /** Describes a failure: what failed, the status by number and name, and the library's last message. */
+    static String describe(String what, int status) {
         byte[] text = new byte[MAX_BYTES];
         cudnnGetLastErrorString(text, text.length);
-        String told = new String(text, StandardCharsets.UTF_8);
-        told = told.substring(0, Math.max(0, told.indexOf('\0'))).strip();
+        String detail = new String(text, StandardCharsets.UTF_8);
+        detail = detail.substring(0, Math.max(0, detail.indexOf('\0'))).strip();
         return what + ": status " + status + ", " + cudnnGetErrorString(status).getString()
-                + (told.isEmpty() ? "" : " (" + told + ")");
+                + (detail.isEmpty() ? "" : " (" + detail + ")");
     }
 
-    /** Tells whether there was no memory. */
+    /** Returns whether the library ran out of memory. */
     static boolean isShortage(int status) {
         return status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
                 || status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
     }
 
-    /** Tells whether parts of the library are missing, or are of another version. */
+    /** Returns whether component libraries are missing or of another version. */
     static boolean isIncomplete(int status) {
         return status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED || status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH;
     }
 
-    /** Tells whether the same question may be answered otherwise at another time. */
-    static boolean mayPass(int status) {
+    /** Returns whether a later attempt may succeed after this status. */
+    static boolean isTransient(int status) {
         return isIncomplete(status) || status >= CUDNN_STATUS_INTERNAL_ERROR
                 && status != CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED;
     }
 
-    /** Tells whether the library did not begin what it was asked for, since it does not offer it. */
+    /** Returns whether the library refused a request that it does not support, before starting it. */
     static boolean isRefusal(int status) {
         return status > CUDNN_STATUS_NOT_INITIALIZED && status < CUDNN_STATUS_INTERNAL_ERROR;
     }

@@ -3,8 +3,8 @@ package dev.starling.cuda.dnn;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 
 import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.gpu.Patience;
-import dev.starling.cuda.memory.LastUsed;
+import dev.starling.cuda.gpu.RetryBackoff;
+import dev.starling.cuda.memory.LruMap;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.spi.Block;
 import java.lang.System.Logger.Level;
@@ -12,22 +12,22 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * What cuDNN 9 computes on a stream by its graph interface. A graph is planned when it is first wanted. Of the engines
- * that suit, the one is taken that the library expects to be the fastest; if the property
- * {@code starling.cuda.autotune} is true, the fastest of the first eight, by timing them when the graph is first run,
- * as far as the time for that lasts. What engines work in is lent for the time of a call. Plans that were used longest
- * ago are given back, unless they are part of a program. Safe for use by several threads.
+ * Runs graphs on a stream by cuDNN 9's graph interface. A graph is planned at its first use. Among the suitable
+ * engines, the one that the library expects to be fastest is used. If the property {@code starling.cuda.autotune} is
+ * true, the first eight are timed at the graph's first run, within a limit of time, and the fastest is used. Engines
+ * get their workspace for one call at a time. The plans used least recently are destroyed unless a captured program
+ * contains them. Safe for use by several threads.
  *
- * <p>A graph that the library has no engine for is not asked for again. Where it fails for another reason (no memory, a
- * part of it that does not load), memory is freed and it is asked once more; then another way is taken, and it is asked
- * at later calls, after ever more of them.
+ * <p>The library is asked only once about a graph for which it has no engine. If planning fails for another reason (no
+ * memory, a component library that cannot be loaded), memory is freed and planning retried once; then the fallback
+ * computes the call, and later calls, at growing distances, try again.
  */
 final class CudnnGraphs {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final int MAX_PLANS = 512;
     private static final int MAX_TRIES = 8;
     private static final int TIMED_RUNS = 3;
-    /** Until when the engines of one graph are compared, from the beginning of its planning. */
+    /** How long the engines of one graph are compared, from the start of its planning. */
     private static final long GRAPH_NS = 2_000_000_000L;
     private static final long NANOS = 1_000_000_000L;
     private static final double NANOS_PER_MS = 1e6;
@@ -36,177 +36,178 @@ final class CudnnGraphs {
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Workspaces memory;
-    private final String instead;
+    private final String fallback;
     private final GraphPlan.Target target;
     private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MAX_TRIES : 1;
     private final long tuningNs = Long.getLong("starling.cuda.autotune.seconds", 60) * NANOS;
-    private final LastUsed<Record, Planned> plans;
-    private boolean toldRefusal;
-    private boolean toldFailure;
+    private final LruMap<Record, Planned> plans;
+    private boolean loggedRefusal;
+    private boolean loggedFailure;
 
-    /** What is known of a call. */
+    /** The state of a call: its plans, or why it has none. */
     private static final class Planned {
-        /** {@code null} if the library has to be asked. */
-        private Offer offer;
+        /** {@code null} if the library has to be asked (again). */
+        private PlanCandidates candidates;
         private long endNs;
-        /** How often programs that were taken down, and are there, run it. */
-        private int kept;
-        /** What was refused while programs may run it; {@code null} if nothing was. */
-        private Offer left;
-        /** With failures that may pass. */
-        private final Patience patience = new Patience();
+        /** How many captured programs run it and are not closed yet. */
+        private int captures;
+        /** Rejected plans that captured programs may still run; {@code null} without any. */
+        private PlanCandidates retired;
+        /** For transient failures. */
+        private final RetryBackoff backoff = new RetryBackoff();
         private boolean failed;
 
         boolean isUsable() {
-            return offer != null && !offer.plans().isEmpty();
+            return candidates != null && !candidates.plans().isEmpty();
         }
     }
 
     /**
-     * Makes it for a library that is open.
+     * Makes a cache of graphs for a library that is open.
      *
-     * @param instead who computes what the library does not, and at what price
+     * @param fallback what happens without the library and what it costs, for the log
      */
-    CudnnGraphs(Cudnn cudnn, String instead) {
-        this(cudnn, instead, MAX_PLANS);
+    CudnnGraphs(Cudnn cudnn, String fallback) {
+        this(cudnn, fallback, MAX_PLANS);
     }
 
-    CudnnGraphs(Cudnn cudnn, String instead, int mostPlans) {
+    CudnnGraphs(Cudnn cudnn, String fallback, int maxPlans) {
         this.cudnn = cudnn;
         this.gpu = cudnn.gpu();
         this.stream = cudnn.stream();
         this.memory = cudnn.memory();
-        this.instead = instead;
-        plans = new LastUsed<>(mostPlans, planned -> planned.kept == 0);
+        this.fallback = fallback;
+        plans = new LruMap<>(maxPlans, planned -> planned.captures == 0);
         target = new GraphPlan.Target(cudnn.handle(), null);
     }
 
     /**
-     * Queues the work of a graph and returns whether the library could; where not, nothing was queued.
+     * Queues a graph's work and returns whether the library could compute it; if not, nothing was queued.
      *
-     * @param call what the graph is made for; equal ones have equal graphs
-     * @param demands on the engine, the same for equal calls
-     * @param operands the addresses of what the graph has in memory, in the order of its operands
+     * @param call key of the graph; equal calls have equal graphs
+     * @param constraints requirements on the engine, the same for equal calls
+     * @param operands addresses of the graph's operands in memory, in their order
      */
-    boolean run(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
+    boolean run(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
         synchronized (cudnn) {
-            return isRun(call, demands, graph, operands);
+            return runLocked(call, constraints, graph, operands);
         }
     }
 
-    private boolean isRun(Record call, GraphPlan.Demands demands, Supplier<Graph> graph, long... operands) {
+    private boolean runLocked(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
         gpu.enter();
         Planned planned = plans.get(call);
         if (planned == null) {
             planned = new Planned();
             plans.put(call, planned);
-            giveBack();
+            evict();
         }
-        // A program is not made to wait for what has failed before.
-        if (planned.offer == null && planned.patience.isOver() && !(planned.failed && memory.isKeeping())) {
-            plan(call, planned, demands, graph.get());
+        // During a capture, no retry of what failed before: it would delay the program.
+        if (planned.candidates == null && planned.backoff.isDue() && !(planned.failed && memory.isCapturing())) {
+            plan(call, planned, constraints, graph.get());
         }
         if (!planned.isUsable()) {
             return false;
         }
-        if (planned.offer.plans().size() > 1) {
+        if (planned.candidates.plans().size() > 1) {
             compare(call, planned, operands);
         }
-        if (memory.isKeeping()) {
-            keep(planned);
+        if (memory.isCapturing()) {
+            retain(planned);
         }
-        return planned.isUsable() && isQueued(call, planned, operands);
+        return planned.isUsable() && execute(call, planned, operands);
     }
 
-    private void keep(Planned planned) {
-        planned.kept++;
-        memory.afterwards(() -> release(planned));
+    private void retain(Planned planned) {
+        planned.captures++;
+        memory.onGraphClose(() -> release(planned));
     }
 
     private void release(Planned planned) {
         synchronized (cudnn) {
-            planned.kept--;
-            if (planned.kept == 0 && planned.left != null) {
-                destroy(planned.left);
-                planned.left = null;
+            planned.captures--;
+            if (planned.captures == 0 && planned.retired != null) {
+                destroy(planned.retired);
+                planned.retired = null;
             }
         }
     }
 
-    private boolean isQueued(Record call, Planned planned, long... operands) {
-        int status = run(planned.offer.plans().getFirst(), operands);
-        if (CudnnException.isShortage(status) && !memory.isKeeping()) {
+    private boolean execute(Record call, Planned planned, long... operands) {
+        int status = run(planned.candidates.plans().getFirst(), operands);
+        if (CudnnException.isShortage(status) && !memory.isCapturing()) {
             memory.trim();
-            status = run(planned.offer.plans().getFirst(), operands);
+            status = run(planned.candidates.plans().getFirst(), operands);
         }
         if (CudnnException.isRefusal(status)) {
-            LOG.log(Level.WARNING, "cuDNN refuses what it offered, {0}, for {1}: from now on {2}",
-                    CudnnException.words("running a plan", status), call, instead);
-            dismiss(planned);
+            LOG.log(Level.WARNING, "cuDNN rejects its own plan for {0} ({1}): from now on {2}", call,
+                    CudnnException.describe("running a plan", status), fallback);
+            disable(planned);
             return false;
         }
         Descriptor.check(status, "cudnnBackendExecute");
         return true;
     }
 
-    private void plan(Record call, Planned planned, GraphPlan.Demands demands, Graph graph) {
+    private void plan(Record call, Planned planned, GraphPlan.Constraints constraints, Graph graph) {
         gpu.enter();
         long begin = System.nanoTime();
         planned.endNs = begin + Math.min(GRAPH_NS, Math.max(0, tuningNs - PlanningTime.totalNs()));
-        int most = planned.endNs == begin || memory.isKeeping() ? 1 : tries;
-        Offer offer = PlanSearch.find(target, graph, demands, most, planned.endNs);
-        boolean again = CudnnException.isShortage(offer.status())
-                || offer.plans().isEmpty() && CudnnException.mayPass(offer.status());
-        if (again && !memory.isKeeping()) {
-            LOG.log(Level.DEBUG, "cuDNN fails to plan {0}, memory is freed: {1}", call, offer.words());
-            offer.destroy();
+        int maxPlans = planned.endNs == begin || memory.isCapturing() ? 1 : tries;
+        PlanCandidates candidates = PlanSearch.find(target, graph, constraints, maxPlans, planned.endNs);
+        boolean retry = CudnnException.isShortage(candidates.status())
+                || candidates.plans().isEmpty() && CudnnException.isTransient(candidates.status());
+        if (retry && !memory.isCapturing()) {
+            LOG.log(Level.DEBUG, "cuDNN cannot plan {0}, retrying after freeing memory: {1}", call,
+                    candidates.description());
+            candidates.destroy();
             memory.trim();
             gpu.enter();
-            offer = PlanSearch.find(target, graph, demands, most, planned.endNs);
+            candidates = PlanSearch.find(target, graph, constraints, maxPlans, planned.endNs);
         }
         long ns = System.nanoTime() - begin;
         PlanningTime.add(ns, 1);
-        LOG.log(Level.DEBUG, "cuDNN has {0} plans for {1} after {2} ms, {3} s in all; before the first: {4}",
-                offer.plans().size(), call, ns / NANOS_PER_MS, PlanningTime.seconds(),
-                offer.status() == CUDNN_STATUS_SUCCESS ? "nothing" : offer.words());
-        if (!offer.plans().isEmpty()) {
-            planned.offer = offer;
+        LOG.log(Level.DEBUG, "cuDNN has {0} plans for {1} after {2} ms, {3} s in total; failures before the first: {4}",
+                candidates.plans().size(), call, ns / NANOS_PER_MS, PlanningTime.seconds(),
+                candidates.status() == CUDNN_STATUS_SUCCESS ? "none" : candidates.description());
+        if (!candidates.plans().isEmpty()) {
+            planned.candidates = candidates;
             return;
         }
-        offer.destroy();
-        if (CudnnException.mayPass(offer.status())) {
-            tellFailure(call, offer);
+        candidates.destroy();
+        if (CudnnException.isTransient(candidates.status())) {
+            logFailure(call, candidates);
             planned.failed = true;
-            planned.patience.failed();
+            planned.backoff.onFailure();
         } else {
-            tellRefusal(call, offer);
-            planned.offer = offer;
+            logRefusal(call, candidates);
+            planned.candidates = candidates;
         }
     }
 
-    private void tellRefusal(Record call, Offer offer) {
-        LOG.log(toldRefusal ? Level.DEBUG : Level.WARNING, "cuDNN has no engine for {0} ({1}): {2}{3}", call,
-                offer.words(), instead, toldRefusal ? "" : ". Others like it are told at level DEBUG");
-        toldRefusal = true;
+    private void logRefusal(Record call, PlanCandidates candidates) {
+        LOG.log(loggedRefusal ? Level.DEBUG : Level.WARNING, "cuDNN has no engine for {0} ({1}): {2}{3}", call,
+                candidates.description(), fallback, loggedRefusal ? "" : ". Further cases are logged at level DEBUG");
+        loggedRefusal = true;
     }
 
-    private void tellFailure(Record call, Offer offer) {
-        String remedy = CudnnException.isIncomplete(offer.status())
-                ? "install all libraries of one version of cuDNN in one folder that the loader looks in"
+    private void logFailure(Record call, PlanCandidates candidates) {
+        String remedy = CudnnException.isIncomplete(candidates.status())
+                ? "install all libraries of one version of cuDNN in one folder on the loader's path"
                 : "leave more of the GPU's memory free";
-        LOG.log(toldFailure ? Level.DEBUG : Level.WARNING, "cuDNN fails to plan {0} ({1}): {2}, until it succeeds; "
-                + "{3}{4}", call, offer.words(), instead, remedy,
-                toldFailure ? "" : ". Others like it are told at level DEBUG");
-        toldFailure = true;
+        LOG.log(loggedFailure ? Level.DEBUG : Level.WARNING, "cuDNN cannot plan {0} ({1}): {2}, until a later attempt "
+                + "succeeds; {3}{4}", call, candidates.description(), fallback, remedy,
+                loggedFailure ? "" : ". Further cases are logged at level DEBUG");
+        loggedFailure = true;
     }
 
-    /** Times plans, each of which computes the results once more, until there is no more time. */
+    /** Times plans until the time limit; every run computes the results again. */
     private void compare(Record call, Planned planned, long... operands) {
         long begin = System.nanoTime();
         GraphPlan best = null;
-        long least = Long.MAX_VALUE;
+        long fastestNs = Long.MAX_VALUE;
         int compared = 0;
-        for (GraphPlan plan : planned.offer.plans()) {
+        for (GraphPlan plan : planned.candidates.plans()) {
             if (best != null && System.nanoTime() - planned.endNs > 0) {
                 break;
             }
@@ -217,52 +218,52 @@ final class CudnnGraphs {
                     run(plan, operands);
                 }
                 gpu.synchronize(stream);
-                long taken = System.nanoTime() - start;
+                long elapsedNs = System.nanoTime() - start;
                 compared++;
-                if (taken < least) {
-                    least = taken;
+                if (elapsedNs < fastestNs) {
+                    fastestNs = elapsedNs;
                     best = plan;
                 }
             }
         }
-        LOG.log(Level.DEBUG, "of cuDNN''s plans for {0}, {1} were compared in {2} ms; the best takes {3} ms", call,
-                compared, (System.nanoTime() - begin) / NANOS_PER_MS, least / NANOS_PER_MS / TIMED_RUNS);
+        LOG.log(Level.DEBUG, "compared {1} of cuDNN''s plans for {0} in {2} ms; the fastest takes {3} ms", call,
+                compared, (System.nanoTime() - begin) / NANOS_PER_MS, fastestNs / NANOS_PER_MS / TIMED_RUNS);
         PlanningTime.add(System.nanoTime() - begin, 0);
         if (best == null) {
-            dismiss(planned);
+            disable(planned);
         } else {
-            planned.offer.choose(best);
+            planned.candidates.choose(best);
         }
     }
 
-    /** Does without the library from now on. */
-    private void dismiss(Planned planned) {
-        if (planned.kept > 0) {
-            planned.left = planned.offer;
+    /** Stops the use of the library for a call permanently. */
+    private void disable(Planned planned) {
+        if (planned.captures > 0) {
+            planned.retired = planned.candidates;
         } else {
-            destroy(planned.offer);
+            destroy(planned.candidates);
         }
-        planned.offer = new Offer();
+        planned.candidates = new PlanCandidates();
     }
 
-    private void destroy(Offer offer) {
+    private void destroy(PlanCandidates candidates) {
         gpu.synchronize(stream);
         gpu.enter();
-        offer.destroy();
+        candidates.destroy();
     }
 
-    /** Gives back what was used longest ago, when the work that was queued with it is done. */
-    private void giveBack() {
-        List<Planned> overdue = memory.isKeeping() ? List.of() : plans.overdue();
-        if (overdue.stream().anyMatch(Planned::isUsable)) {
+    /** Destroys the plans used least recently, after the work queued with them. */
+    private void evict() {
+        List<Planned> evicted = memory.isCapturing() ? List.of() : plans.evict();
+        if (evicted.stream().anyMatch(Planned::isUsable)) {
             gpu.synchronize(stream);
             gpu.enter();
-            overdue.stream().filter(Planned::isUsable).forEach(planned -> planned.offer.destroy());
+            evicted.stream().filter(Planned::isUsable).forEach(planned -> planned.candidates.destroy());
         }
     }
 
     private int run(GraphPlan plan, long... operands) {
-        // What the block is lent for next is queued behind this.
+        // The block's next use is queued behind this call.
         Block block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
         gpu.enter();
         try {

@@ -25,7 +25,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnBackendDescriptor_t;
 
-/** An object of cuDNN's backend interface: it is made, given attributes, and finished before others refer to it. */
+/** An object of cuDNN's backend interface: created, given attributes, and finalized before others refer to it. */
 final class Descriptor {
     private final cudnnBackendDescriptor_t descriptor = new cudnnBackendDescriptor_t();
 
@@ -33,14 +33,14 @@ final class Descriptor {
         check(cudnnBackendCreateDescriptor(type, descriptor), "cudnnBackendCreateDescriptor");
     }
 
-    /** Makes one of a type of {@code cudnnBackendDescriptorType_t} and adds it to a list. */
-    static Descriptor make(List<Descriptor> made, int type) {
+    /** Creates a descriptor of a type of {@code cudnnBackendDescriptorType_t} and adds it to a list. */
+    static Descriptor make(List<Descriptor> created, int type) {
         Descriptor d = new Descriptor(type);
-        made.add(d);
+        created.add(d);
         return d;
     }
 
-    /** Returns what the bindings take. */
+    /** Returns the descriptor in the type of the bindings. */
     cudnnBackendDescriptor_t pointer() {
         return descriptor;
     }
@@ -68,7 +68,7 @@ final class Descriptor {
         return set(attribute, CUDNN_TYPE_INT64, values);
     }
 
-    /** Sets an attribute of an enumeration, whose type is given. */
+    /** Sets an attribute that is a value of the given enumeration. */
     Descriptor choice(int attribute, int type, int value) {
         try (Arena arena = Arena.ofConfined()) {
             return set(attribute, type, 1, arena.allocateFrom(ValueLayout.JAVA_INT, value));
@@ -95,7 +95,7 @@ final class Descriptor {
             case F16 -> CUDNN_DATA_HALF;
             case I32 -> CUDNN_DATA_INT32;
             case BOOL -> CUDNN_DATA_BOOLEAN;
-            case F64, I64, I8, U8 -> throw new IllegalArgumentException("graphs have no " + type);
+            case F64, I64, I8, U8 -> throw new IllegalArgumentException("cuDNN graphs have no " + type);
         });
     }
 
@@ -105,24 +105,24 @@ final class Descriptor {
         return this;
     }
 
-    /** Finishes it, or throws with its name. */
+    /** Finalizes the descriptor; throws an exception that names it if that fails. */
     Descriptor finish(String name) {
         check(finish(), name);
         return this;
     }
 
-    /** Finishes it and returns the library's status. */
+    /** Finalizes the descriptor and returns the library's status. */
     int finish() {
         return cudnnBackendFinalize(descriptor);
     }
 
-    /** Reads at most so many values of an attribute and returns how many there are. */
-    int get(int attribute, int type, int most, MemorySegment values) {
+    /** Reads at most {@code max} values of an attribute and returns how many it has read. */
+    int get(int attribute, int type, int max, MemorySegment values) {
         long[] count = new long[1];
-        int status = cudnnBackendGetAttribute(descriptor, attribute, type, most, count,
+        int status = cudnnBackendGetAttribute(descriptor, attribute, type, max, count,
                 RawPointer.of(values));
         check(status, status == CUDNN_STATUS_SUCCESS ? "" : "attribute " + attribute);
-        return (int) Math.min(count[0], most);
+        return (int) Math.min(count[0], max);
     }
 
     void destroy() {

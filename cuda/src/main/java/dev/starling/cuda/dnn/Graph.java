@@ -5,77 +5,77 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A graph of operations as cuDNN's backend interface takes it, as plain data. Operations are appended in an order in
- * which they can be computed.
+ * A graph of operations for cuDNN's backend interface, as plain data. Operations are appended in an order in which they
+ * can be computed.
  */
 public final class Graph {
     private final List<Operand> operands = new ArrayList<>();
     private final List<Operation> operations = new ArrayList<>();
 
-    /** Where an operand is: in the device's memory, nowhere (between operations), or a number of the host's. */
+    /** Where an operand is: in the device's memory, nowhere (between operations), or a number on the host. */
     public enum Place { MEMORY, VIRTUAL, CONSTANT }
 
-    /** Functions of elements; {@link #INDEX} gives an element's place along a dimension. */
+    /** Functions of elements; {@link #INDEX} returns an element's position along a dimension. */
     public enum Function { ADD, SUB, MUL, DIV, EXP, LOG, RELU, GREATER_EQUAL, LESS, AND, SELECT, INDEX, IDENTITY }
 
-    /** What a convolution is computed for. */
+    /** Which result a convolution computes. */
     public enum Pass { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT }
 
     /**
      * A tensor of four dimensions.
      *
-     * @param id its number, from 0 in the order of their making
+     * @param id its number, from 0 in the order of creation
      * @param type of its elements
      * @param sizes of its dimensions
      * @param strides of its dimensions, in elements
      * @param place where it is
-     * @param value what it is, if a constant
+     * @param value its value, if it is a constant
      */
     public record Operand(int id, DType type, long[] sizes, long[] strides, Place place, float value) { }
 
-    /** What is computed from operands. */
+    /** An operation on operands. */
     public sealed interface Operation { }
 
     /**
-     * A function of each element; operands of size 1 are repeated.
+     * An elementwise function; operands of size 1 are broadcast.
      *
-     * @param function what is computed
+     * @param function the function
      * @param x the first operand
-     * @param b the second, or {@code null}; of a selection what is taken where {@code t} is false
+     * @param b the second operand, or {@code null}; for a selection the value where {@code t} is false
      * @param t the condition of a selection, or {@code null}
      * @param y the result
-     * @param axis of an index
+     * @param axis the dimension of an index, else -1
      */
     public record Pointwise(Function function, Operand x, Operand b, Operand t, Operand y, int axis)
             implements Operation { }
 
     /**
-     * The product of the last two dimensions.
+     * The matrix product over the last two dimensions.
      *
-     * @param lengths how many rows and columns of {@code y}, and how many summands, count in each sequence; each may be
-     *     {@code null} for all of them
+     * @param lengths how many rows and columns of {@code y}, and how many summands, are valid in each sequence; each
+     *     may be {@code null} for all
      */
     public record Product(Operand a, Operand b, Operand y, Lengths lengths) implements Operation { }
 
     /** Operands of I32, {@code [sequences, 1, 1, 1]}, or {@code null}. */
     public record Lengths(Operand rows, Operand columns, Operand summands) {
-        /** All of them count. */
+        /** All rows, columns and summands are valid. */
         static final Lengths ALL = new Lengths(null, null, null);
     }
 
-    /** The sum, or the greatest element, over dimensions that have size 1 in {@code y}. */
-    public record Reduction(boolean greatest, Operand x, Operand y) implements Operation { }
+    /** The sum or the maximum over dimensions that have size 1 in {@code y}. */
+    public record Reduction(boolean max, Operand x, Operand y) implements Operation { }
 
-    /** The last two dimensions exchanged, in another type where {@code y} has one. */
+    /** An exchange of the last two dimensions, with a conversion if {@code y} has another type. */
     public record Transposition(Operand x, Operand y) implements Operation { }
 
     /**
      * A convolution, or one of its gradients.
      *
      * @param pass which of the operands is the result
-     * @param padding zeros on both sides, of each spatial dimension
-     * @param stride distance of neighbouring places, of each spatial dimension
-     * @param dilation distance of the weight's elements, of each spatial dimension
+     * @param padding zeros on both sides, for each spatial dimension
+     * @param stride distance of neighbouring positions, for each spatial dimension
+     * @param dilation distance of the weight's elements, for each spatial dimension
      * @param x the images, or their gradient
      * @param weight the weight, or its gradient
      * @param y the results, or their gradient
@@ -88,7 +88,7 @@ public final class Graph {
         return operands;
     }
 
-    /** Returns all operations in their order. */
+    /** Returns all operations, in order. */
     public List<Operation> operations() {
         return operations;
     }
@@ -98,57 +98,57 @@ public final class Graph {
         return add(type, sizes, strides, Place.MEMORY, 0);
     }
 
-    /** Adds a number. */
+    /** Adds a constant. */
     Operand constant(float value) {
         return add(DType.F32, new long[] {1, 1, 1, 1}, new long[] {1, 1, 1, 1}, Place.CONSTANT, value);
     }
 
-    /** Adds what only passes from one operation to others. */
+    /** Adds a dense operand that only passes from one operation to others. */
     Operand virtual(DType type, long[] sizes) {
         return virtual(type, sizes, dense(sizes));
     }
 
-    /** Adds what only passes from one operation to others, as it would lie in memory. */
+    /** Adds an operand that only passes from one operation to others, with the strides that it would have in memory. */
     Operand virtual(DType type, long[] sizes, long[] strides) {
         return add(type, sizes, strides, Place.VIRTUAL, 0);
     }
 
-    /** Adds a function of elements and returns its result, of the sizes and type of {@code x}. */
+    /** Adds an elementwise function and returns its result, which has the sizes and type of {@code x}. */
     Operand apply(Function function, Operand x, Operand b) {
         return apply(function, x, b, null, virtual(x.type, x.sizes));
     }
 
-    /** Adds a function of elements that holds or not, and returns its result, of the sizes of {@code x}. */
+    /** Adds an elementwise predicate and returns its result, which has the sizes of {@code x}. */
     Operand test(Function function, Operand x, Operand b) {
         return apply(function, x, b, null, virtual(DType.BOOL, x.sizes));
     }
 
-    /** Adds a function of elements with a given result, and returns that. */
+    /** Adds an elementwise function with a given result, and returns the result. */
     Operand apply(Function function, Operand x, Operand b, Operand t, Operand y) {
         operations.add(new Pointwise(function, x, b, t, y, -1));
         return y;
     }
 
-    /** Adds the places of the elements of {@code x} along a dimension, and returns them. */
+    /** Adds the indices of the elements of {@code x} along a dimension, and returns them. */
     Operand index(Operand x, int axis) {
         Operand y = virtual(DType.I32, x.sizes);
         operations.add(new Pointwise(Function.INDEX, x, null, null, y, axis));
         return y;
     }
 
-    /** Adds a product of matrices with a given result, and returns that. */
+    /** Adds a matrix product with a given result, and returns the result. */
     Operand product(Operand a, Operand b, Operand y, Lengths lengths) {
         operations.add(new Product(a, b, y, lengths));
         return y;
     }
 
-    /** Adds a fold of the last dimension with a given result, and returns that. */
-    Operand fold(boolean greatest, Operand x, Operand y) {
-        operations.add(new Reduction(greatest, x, y));
+    /** Adds a reduction of the last dimension with a given result, and returns the result. */
+    Operand fold(boolean max, Operand x, Operand y) {
+        operations.add(new Reduction(max, x, y));
         return y;
     }
 
-    /** Adds a transposition and returns its result, of a given type, which lies as {@code x} does. */
+    /** Adds a transposition and returns its result, of the given type, with the strides of {@code x} exchanged. */
     Operand transposed(Operand x, DType type) {
         long[] n = x.sizes;
         long[] s = x.strides;
@@ -158,7 +158,7 @@ public final class Graph {
         return y;
     }
 
-    /** Adds an operation whose result is one of its operands. */
+    /** Adds an operation that has its result among its operands. */
     void add(Operation operation) {
         operations.add(operation);
     }
@@ -174,7 +174,7 @@ public final class Graph {
         return new long[] {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
     }
 
-    /** Returns the strides of a tensor of four dimensions whose second one is the innermost. */
+    /** Returns the strides of a tensor of four dimensions whose second dimension is innermost. */
     static long[] channelsLast(long... sizes) {
         return new long[] {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]};
     }

@@ -95,26 +95,26 @@ import dev.starling.cuda.dnn.Graph.Place;
 import dev.starling.tensor.DType;
 import java.util.List;
 
-/** The descriptors of a {@link Graph}'s operands and operations. All computes in f32. */
+/** The descriptors of a {@link Graph}'s operands and operations. All operations compute in f32. */
 final class GraphOperations {
     private static final long ALIGNMENT = 16;
 
-    private final List<Descriptor> made;
+    private final List<Descriptor> created;
     private final Descriptor[] operands;
 
-    /** Describes a graph's operands; what is made is added to a list. */
-    GraphOperations(Graph graph, List<Descriptor> made) {
-        this.made = made;
+    /** Creates the descriptors of a graph's operands; all created descriptors are added to a list. */
+    GraphOperations(Graph graph, List<Descriptor> created) {
+        this.created = created;
         operands = graph.operands().stream().map(this::describe).toArray(Descriptor[]::new);
     }
 
-    /** The number by which the library knows an operand; they begin at 1. */
+    /** Returns the library's number of an operand; these begin at 1. */
     static long id(Operand o) {
         return o.id() + 1L;
     }
 
     private Descriptor make(int type) {
-        return Descriptor.make(made, type);
+        return Descriptor.make(created, type);
     }
 
     private Descriptor of(Operand o) {
@@ -135,13 +135,13 @@ final class GraphOperations {
         return switch (operation) {
             case Graph.Pointwise p -> pointwise(p);
             case Graph.Product p -> product(p);
-            case Graph.Reduction(boolean greatest, Operand x, Operand y) ->
+            case Graph.Reduction(boolean max, Operand x, Operand y) ->
                 make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
                     .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, of(x))
                     .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, of(y))
                     .set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR)
                             .choice(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
-                                    greatest ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD)
+                                    max ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD)
                             .type(CUDNN_ATTR_REDUCTION_COMP_TYPE, DType.F32).finish("reduction"))
                     .finish("reduction operation");
             case Graph.Transposition(Operand x, Operand y) -> make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
@@ -171,7 +171,7 @@ final class GraphOperations {
     }
 
     private Descriptor pointwise(Graph.Pointwise p) {
-        Descriptor how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+        Descriptor settings = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
                 .choice(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode(p.function()))
                 .type(CUDNN_ATTR_POINTWISE_MATH_PREC, switch (p.y().type()) {
                     case BOOL -> DType.BOOL;
@@ -179,13 +179,13 @@ final class GraphOperations {
                     default -> DType.F32;
                 });
         if (p.function() == Graph.Function.RELU) {
-            how.choice(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
+            settings.choice(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
         }
         if (p.axis() >= 0) {
-            how.longs(CUDNN_ATTR_POINTWISE_AXIS, p.axis());
+            settings.longs(CUDNN_ATTR_POINTWISE_AXIS, p.axis());
         }
         Descriptor d = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
-                .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how.finish("pointwise"))
+                .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, settings.finish("pointwise"))
                 .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(p.x()));
         if (p.b() != null) {
             d.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, of(p.b()));
@@ -215,7 +215,7 @@ final class GraphOperations {
     }
 
     private Descriptor convolution(Graph.Convolution c) {
-        Descriptor how = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+        Descriptor settings = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
                 .type(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, DType.F32)
                 .choice(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
                 .longs(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, c.stride().length)
@@ -225,21 +225,21 @@ final class GraphOperations {
                 .longs(CUDNN_ATTR_CONVOLUTION_DILATIONS, c.dilation()).finish("convolution");
         return switch (c.pass()) {
             case FORWARD -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, settings)
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, of(c.x()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, of(c.weight()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, of(c.y()))
                     .number(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1)
                     .number(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0).finish("convolution forward");
             case INPUT_GRADIENT -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
-                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, settings)
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, of(c.x()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, of(c.weight()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, of(c.y()))
                     .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1)
                     .number(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0).finish("convolution's input gradient");
             case WEIGHT_GRADIENT -> make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
-                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, how)
+                    .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, settings)
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, of(c.x()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, of(c.weight()))
                     .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, of(c.y()))

@@ -27,7 +27,7 @@ import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnBackendDescriptor_t;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 
-/** A {@link Graph} by one engine of cuDNN's backend interface, until it is destroyed. Not safe for several threads. */
+/** A {@link Graph} planned with one engine of cuDNN's backend interface. Not safe for use by several threads. */
 final class GraphPlan {
     private final cudnnContext handle;
     private final Descriptor engine;
@@ -35,26 +35,26 @@ final class GraphPlan {
     private final long workspaceBytes;
     private final int memories;
     private final int count;
-    /** Numbers of operands, their addresses, the workspace's, and constants, eight bytes each. */
+    /** Numbers of operands, their addresses, the workspace's address, and constants, eight bytes each. */
     private final MemorySegment values;
     private final RawPointer ids;
     private final RawPointer addresses;
     private final RawPointer workspace;
-    /** The operands of a run: what it points to is made anew for each, since it cannot be changed. */
+    /** The operands of a run: each run creates the descriptor anew, since it cannot be changed. */
     private final cudnnBackendDescriptor_t pack = new cudnnBackendDescriptor_t();
 
     /**
-     * What an engine has to be like. Those that sum in fewer than 32 bits are never taken.
+     * Constraints on an engine. Engines that accumulate in fewer than 32 bits are never used.
      *
-     * @param sameBits whether it gives the same bits every time
-     * @param fullPrecision whether it rounds no operand before it multiplies
-     * @param mostWorkspaceBytes what it may ask for to work in
+     * @param deterministic whether it must give the same bits every time
+     * @param fullPrecision whether it may not round operands before it multiplies
+     * @param maxWorkspaceBytes the largest workspace that it may need
      */
-    record Demands(boolean sameBits, boolean fullPrecision, long mostWorkspaceBytes) {
-        boolean bears(int note) {
+    record Constraints(boolean deterministic, boolean fullPrecision, long maxWorkspaceBytes) {
+        boolean allows(int note) {
             return switch (note) {
                 case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION -> false;
-                case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC -> !sameBits;
+                case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC -> !deterministic;
                 case CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS -> !fullPrecision;
                 default -> true;
             };
@@ -62,17 +62,17 @@ final class GraphPlan {
     }
 
     /**
-     * What plans are for: the device of a handle or, to learn what there would be, one that is described.
+     * The device that plans are for: that of a handle, or a described one, to learn which plans it would have.
      *
-     * @param handle the library's, or {@code null}
+     * @param handle the library's handle, or {@code null}
      * @param device the description, or {@code null}; plans for it cannot be run
      */
     record Target(cudnnContext handle, Descriptor device) { }
 
     /**
-     * Makes one of what the library finished.
+     * Makes a plan of descriptors that the library has finalized.
      *
-     * @param engine what {@code plan} was made of
+     * @param engine the engine that {@code plan} was made of
      */
     GraphPlan(cudnnContext handle, Graph graph, Descriptor engine, Descriptor plan, long workspaceBytes) {
         this.handle = handle;
@@ -91,19 +91,19 @@ final class GraphPlan {
             put(i, GraphOperations.id(memory.get(i)));
         }
         for (int i = 0; i < numbers.size(); i++) {
-            int place = 2 * count + 1 + i;
-            values.set(ValueLayout.JAVA_FLOAT, (long) place * Long.BYTES, numbers.get(i).value());
+            int slot = 2 * count + 1 + i;
+            values.set(ValueLayout.JAVA_FLOAT, (long) slot * Long.BYTES, numbers.get(i).value());
             put(memories + i, GraphOperations.id(numbers.get(i)));
-            put(count + memories + i, pointer(place).address());
+            put(count + memories + i, pointer(slot).address());
         }
     }
 
-    private RawPointer pointer(int place) {
-        return new RawPointer().to(values.address() + (long) place * Long.BYTES);
+    private RawPointer pointer(int slot) {
+        return new RawPointer().to(values.address() + (long) slot * Long.BYTES);
     }
 
-    private void put(int place, long value) {
-        values.setAtIndex(ValueLayout.JAVA_LONG, place, value);
+    private void put(int slot, long value) {
+        values.setAtIndex(ValueLayout.JAVA_LONG, slot, value);
     }
 
     long workspaceBytes() {
@@ -111,12 +111,14 @@ final class GraphPlan {
     }
 
     /**
-     * Queues the graph's work on operands in memory, whose addresses are given in the order of their numbers, and
-     * returns the library's status.
+     * Queues the graph's work and returns the library's status.
+     *
+     * @param operands addresses of the operands in memory, in the order of their numbers
      */
     int run(long workspaceAddress, long... operands) {
         if (operands.length != memories) {
-            throw new IllegalArgumentException("the graph has " + memories + " operands, got " + operands.length);
+            throw new IllegalArgumentException("the graph has " + memories + " operands in memory, got "
+                    + operands.length);
         }
         for (int i = 0; i < memories; i++) {
             put(count + i, operands[i]);
@@ -149,7 +151,7 @@ final class GraphPlan {
         return status == CUDNN_STATUS_SUCCESS ? cudnnBackendExecute(handle, plan.pointer(), pack) : status;
     }
 
-    /** Gives it back to the library; nothing that it queued may be under way. */
+    /** Destroys the descriptors; no work queued with them may be under way. */
     void destroy() {
         plan.destroy();
         engine.destroy();

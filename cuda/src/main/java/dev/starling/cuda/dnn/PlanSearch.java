@@ -39,37 +39,39 @@ final class PlanSearch {
 
     private final GraphPlan.Target target;
     private final Graph graph;
-    private final GraphPlan.Demands demands;
-    private final int most;
+    private final GraphPlan.Constraints constraints;
+    private final int maxPlans;
     private final long endNs;
-    private final Offer offer = new Offer();
+    private final PlanCandidates candidates = new PlanCandidates();
 
-    private PlanSearch(GraphPlan.Target target, Graph graph, GraphPlan.Demands demands, int most, long endNs) {
+    private PlanSearch(GraphPlan.Target target, Graph graph, GraphPlan.Constraints constraints, int maxPlans,
+            long endNs) {
         this.target = target;
         this.graph = graph;
-        this.demands = demands;
-        this.most = most;
+        this.constraints = constraints;
+        this.maxPlans = maxPlans;
         this.endNs = endNs;
     }
 
     /**
-     * Returns what the library offers. Never throws: what it refuses is the offer's status.
+     * Returns the library's plans. Never throws: a refusal becomes the status of the result.
      *
-     * @param most how many plans are wanted
-     * @param endNs when to be content with those that there are, by {@link System#nanoTime}
+     * @param maxPlans how many plans to look for
+     * @param endNs when to stop looking for more than one plan, by {@link System#nanoTime}
      */
-    static Offer find(GraphPlan.Target target, Graph graph, GraphPlan.Demands demands, int most, long endNs) {
-        PlanSearch search = new PlanSearch(target, graph, demands, most, endNs);
+    static PlanCandidates find(GraphPlan.Target target, Graph graph, GraphPlan.Constraints constraints, int maxPlans,
+            long endNs) {
+        PlanSearch search = new PlanSearch(target, graph, constraints, maxPlans, endNs);
         try {
             search.run();
         } catch (CudnnException e) {
-            search.offer.failed("describing the graph", e.status());
+            search.candidates.onFailure("describing the graph", e.status());
         }
-        return search.offer;
+        return search.candidates;
     }
 
     private void run() {
-        List<Descriptor> parts = offer.parts();
+        List<Descriptor> parts = candidates.parts();
         GraphOperations operations = new GraphOperations(graph, parts);
         Descriptor all = Descriptor.make(parts, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
                 .set(CUDNN_ATTR_OPERATIONGRAPH_OPS,
@@ -78,9 +80,9 @@ final class PlanSearch {
             all.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle().address());
         }
         if (isFinished(all, "the graph")) {
-            for (int advice : new int[] {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-                if (offer.plans().isEmpty()) {
-                    add(all, advice);
+            for (int mode : new int[] {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+                if (candidates.plans().isEmpty()) {
+                    add(all, mode);
                 }
             }
         }
@@ -89,20 +91,20 @@ final class PlanSearch {
     private boolean isFinished(Descriptor descriptor, String what) {
         int status = descriptor.finish();
         if (status != CUDNN_STATUS_SUCCESS) {
-            offer.failed(what, status);
+            candidates.onFailure(what, status);
         }
         return status == CUDNN_STATUS_SUCCESS;
     }
 
-    /** Adds plans by engines in the order in which the library expects them to be fast. */
-    private void add(Descriptor all, int advice) {
-        Descriptor adviser = Descriptor.make(offer.parts(), CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+    /** Adds plans with the engines that the library suggests, in its order. */
+    private void add(Descriptor all, int mode) {
+        Descriptor heuristic = Descriptor.make(candidates.parts(), CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
                 .set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all)
-                .choice(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, advice);
+                .choice(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
         if (target.device() != null) {
-            adviser.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.device());
+            heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.device());
         }
-        if (!isFinished(adviser, "its engines")) {
+        if (!isFinished(heuristic, "its engines")) {
             return;
         }
         List<Descriptor> engines = new ArrayList<>();
@@ -113,10 +115,10 @@ final class PlanSearch {
                 addresses.setAtIndex(ValueLayout.JAVA_LONG, i,
                         Descriptor.make(engines, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).address());
             }
-            int found = adviser.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_ENGINES,
+            int found = heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_ENGINES,
                     addresses);
-            while (used < found && offer.plans().size() < most
-                    && (offer.plans().isEmpty() || System.nanoTime() - endNs < 0)) {
+            while (used < found && candidates.plans().size() < maxPlans
+                    && (candidates.plans().isEmpty() || System.nanoTime() - endNs < 0)) {
                 consider(engines.get(used++));
             }
         } finally {
@@ -124,50 +126,50 @@ final class PlanSearch {
         }
     }
 
-    /** Plans with an engine if it meets the demands, else destroys it. */
+    /** Plans with an engine if it meets the constraints; otherwise destroys it. */
     private void consider(Descriptor engine) {
         GraphPlan plan = null;
         try {
             if (suits(engine)) {
                 plan = plan(engine);
             } else {
-                offer.isUnsuitable();
+                candidates.countUnsuitable();
             }
         } catch (CudnnException e) {
-            offer.failed("an engine", e.status());
+            candidates.onFailure("an engine", e.status());
         } finally {
             if (plan == null) {
                 engine.destroy();
             } else {
-                offer.add(plan);
+                candidates.add(plan);
             }
         }
     }
 
     private boolean suits(Descriptor configuration) {
-        List<Descriptor> made = new ArrayList<>(1);
+        List<Descriptor> created = new ArrayList<>(1);
         try (Arena arena = Arena.ofConfined()) {
-            Descriptor engine = Descriptor.make(made, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+            Descriptor engine = Descriptor.make(created, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
             configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                     arena.allocateFrom(ValueLayout.JAVA_LONG, engine.address()));
             MemorySegment notes = arena.allocate(ValueLayout.JAVA_INT, MAX_NOTES);
             int count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, notes);
             for (int i = 0; i < count; i++) {
-                if (!demands.bears(notes.getAtIndex(ValueLayout.JAVA_INT, i))) {
+                if (!constraints.allows(notes.getAtIndex(ValueLayout.JAVA_INT, i))) {
                     return false;
                 }
             }
             return true;
         } finally {
-            made.forEach(Descriptor::destroy);
+            created.forEach(Descriptor::destroy);
         }
     }
 
     private GraphPlan plan(Descriptor engine) {
-        List<Descriptor> made = new ArrayList<>(1);
+        List<Descriptor> created = new ArrayList<>(1);
         GraphPlan plan = null;
         try (Arena arena = Arena.ofConfined()) {
-            Descriptor d = Descriptor.make(made, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+            Descriptor d = Descriptor.make(created, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
                     .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
             if (target.handle() != null) {
                 d.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle().address());
@@ -178,16 +180,16 @@ final class PlanSearch {
                 MemorySegment bytes = arena.allocate(ValueLayout.JAVA_LONG);
                 d.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, bytes);
                 long workspaceBytes = bytes.get(ValueLayout.JAVA_LONG, 0);
-                if (workspaceBytes <= demands.mostWorkspaceBytes()) {
+                if (workspaceBytes <= constraints.maxWorkspaceBytes()) {
                     plan = new GraphPlan(target.handle(), graph, engine, d, workspaceBytes);
                 } else {
-                    offer.isUnsuitable();
+                    candidates.countUnsuitable();
                 }
             }
             return plan;
         } finally {
             if (plan == null) {
-                made.forEach(Descriptor::destroy);
+                created.forEach(Descriptor::destroy);
             }
         }
     }

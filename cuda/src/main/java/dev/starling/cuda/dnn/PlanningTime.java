@@ -3,7 +3,7 @@ package dev.starling.cuda.dnn;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** How long this process has planned cuDNN's graphs, the comparison of engines included. Safe for several threads. */
+/** Total time that this process has spent planning cuDNN's graphs, comparisons of engines included. Thread-safe. */
 public final class PlanningTime {
     private static final double NANOS = 1e9;
     private static final AtomicLong TOTAL_NS = new AtomicLong();
@@ -11,7 +11,7 @@ public final class PlanningTime {
 
     private PlanningTime() { }
 
-    /** Adds what so many graphs took. */
+    /** Adds the time of planning a number of graphs. */
     static void add(long ns, int graphs) {
         TOTAL_NS.addAndGet(ns);
         GRAPHS.addAndGet(graphs);
@@ -21,12 +21,12 @@ public final class PlanningTime {
         return TOTAL_NS.get();
     }
 
-    /** Returns the seconds that all graphs took so far. */
+    /** Returns the total in seconds. */
     public static double seconds() {
         return TOTAL_NS.get() / NANOS;
     }
 
-    /** Returns how many graphs were planned so far. */
+    /** Returns the number of graphs planned so far. */
     public static int graphs() {
         return GRAPHS.get();
     }

@@ -56,10 +56,10 @@ import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
 
-/** What cuDNN made of a recurrent layer: its descriptors, what memory it needs, and where it wants the weights. */
+/** A recurrent layer prepared for cuDNN: its descriptors, the memory it needs, and the layout of its weights. */
 final class RecurrencePlan {
     private final cudnnContext handle;
-    private final Recurrer.Call call;
+    private final RecurrenceLibrary.Call call;
     private final cudnnRNNStruct layer = new cudnnRNNStruct();
     private final cudnnDropoutStruct none = new cudnnDropoutStruct();
     private final cudnnRNNDataStruct x = new cudnnRNNDataStruct();
@@ -68,20 +68,20 @@ final class RecurrencePlan {
     private long weightBytes;
     private long workspaceBytes;
     private long reserveBytes;
-    /** Asked for when there is memory for the weights. */
+    /** Determined once there is memory for the weights. */
     private List<Part> parts;
 
     /**
      * A piece of the weights, in bytes.
      *
-     * @param operand 0 for the weight of the input, 1 for that of the state, 2 and 3 for their biases
-     * @param from where in the operand it begins
-     * @param to where the library wants it
-     * @param bytes how much it is
+     * @param operand 0 for the input's weight, 1 for the state's, 2 and 3 for their biases
+     * @param from offset in the operand
+     * @param to offset in the library's memory of weights
+     * @param bytes size
      */
     record Part(int operand, long from, long to, long bytes) { }
 
-    private RecurrencePlan(cudnnContext handle, Recurrer.Call call) {
+    private RecurrencePlan(cudnnContext handle, RecurrenceLibrary.Call call) {
         this.handle = handle;
         this.call = call;
     }
@@ -97,18 +97,18 @@ final class RecurrencePlan {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment sizes = arena.allocate(JAVA_LONG, 2);
             SizeTPointer size = new SizeTPointer(RawPointer.of(sizes));
-            SizeTPointer kept = new SizeTPointer(RawPointer.of(sizes.asSlice(JAVA_LONG.byteSize())));
+            SizeTPointer reserve = new SizeTPointer(RawPointer.of(sizes.asSlice(JAVA_LONG.byteSize())));
             Descriptor.check(cudnnGetRNNWeightSpaceSize(handle, layer, size), "cudnnGetRNNWeightSpaceSize");
             weightBytes = sizes.getAtIndex(JAVA_LONG, 0);
-            Descriptor.check(cudnnGetRNNTempSpaceSizes(handle, layer, mode(), x, size, kept),
+            Descriptor.check(cudnnGetRNNTempSpaceSizes(handle, layer, mode(), x, size, reserve),
                     "cudnnGetRNNTempSpaceSizes");
             workspaceBytes = sizes.getAtIndex(JAVA_LONG, 0);
             reserveBytes = call.kept() ? sizes.getAtIndex(JAVA_LONG, 1) : 0;
         }
     }
 
-    /** Makes a plan, or throws {@link GpuException} where the library refuses. */
-    static RecurrencePlan of(cudnnContext handle, Recurrer.Call call, int algorithm, boolean tf32) {
+    /** Makes a plan, or throws a {@link GpuException} if the library refuses. */
+    static RecurrencePlan of(cudnnContext handle, RecurrenceLibrary.Call call, int algorithm, boolean tf32) {
         RecurrencePlan plan = new RecurrencePlan(handle, call);
         try {
             plan.make(algorithm, tf32);
@@ -119,7 +119,7 @@ final class RecurrencePlan {
         }
     }
 
-    /** Gives the descriptors back, which the library reads while it is called. */
+    /** Destroys the descriptors, which the library reads only during calls. */
     void destroy() {
         if (!layer.isNull()) {
             cudnnDestroyRNNDescriptor(layer);
@@ -142,14 +142,14 @@ final class RecurrencePlan {
     }
 
     /**
-     * Returns what to ask for, the fastest first; all of them give the same bits every time. Few units' weights stay in
-     * registers from step to step, where there are biases: the limits are those of PyTorch, lower where there is a way
-     * back.
+     * Returns the algorithms to try, fastest first; all are deterministic. The one for small layers keeps the weights
+     * in registers from step to step, and needs biases. Its limits are PyTorch's, which are lower where gradients are
+     * needed.
      */
-    static int[] algorithms(Recurrer.Call call) {
+    static int[] algorithms(RecurrenceLibrary.Call call) {
         boolean single = call.cell().gates() == 1;
-        int most = call.kept() ? single ? 256 : 128 : single ? 384 : 192;
-        return call.biased() && call.type() != DType.F64 && call.units() <= most
+        int maxUnits = call.kept() ? single ? 256 : 128 : single ? 384 : 192;
+        return call.biased() && call.type() != DType.F64 && call.units() <= maxUnits
                 ? new int[] {CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD}
                 : new int[] {CUDNN_RNN_ALGO_STANDARD};
     }
@@ -217,12 +217,12 @@ final class RecurrencePlan {
         return workspaceBytes;
     }
 
-    /** Returns 0 where nothing is kept. */
+    /** Returns the size of the reserve, 0 without one. */
     long reserveBytes() {
         return reserveBytes;
     }
 
-    /** Returns what to copy to where; {@code space} is memory for the weights, wherever the next call's may be. */
+    /** Returns which bytes to copy where. {@code space} is memory for the weights; offsets do not depend on it. */
     List<Part> parts(long space) {
         if (parts == null) {
             List<Part> all = new ArrayList<>();
@@ -249,7 +249,7 @@ final class RecurrencePlan {
         return parts;
     }
 
-    /** Gates that lie one behind the other on both sides are one part. */
+    /** Joins pieces that are contiguous on both sides. */
     private static List<Part> merged(List<Part> all) {
         List<Part> merged = new ArrayList<>();
         all.sort(Comparator.comparingInt(Part::operand).thenComparingLong(Part::from));
@@ -264,7 +264,10 @@ final class RecurrencePlan {
         return merged;
     }
 
-    /** The library numbers the matrices of the input by gate, in the order of ours, then those of the state. */
+    /**
+     * Adds a gate's pieces. The library numbers first the input's matrices by gate, in Starling's order, then the
+     * state's.
+     */
     private void add(List<Part> all, int k, long matrix, long bias) {
         int gates = call.cell().gates();
         long bytes = (long) call.units() * call.type().bytes();

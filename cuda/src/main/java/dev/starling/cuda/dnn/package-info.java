@@ -1,2 +1,2 @@
-/** Convolutions, attention, normalisation, pooling and softmax by the machine's library. */
+/** Convolutions, attention and recurrent layers by cuDNN. */
 package dev.starling.cuda.dnn;

@@ -1,15 +1,16 @@
 package dev.starling.cuda.gpu;
 
 /**
- * A GPU as the backend needs it: memory, copies, streams, events, compiled kernels and their launches. Every call may
- * come from any thread. What is queued on one stream runs in the order of the calls.
+ * A GPU as the backend needs it: memory, copies, streams, events, compiled kernels and their launches. Any thread may
+ * call any method. Work queued on one stream runs in the order of the calls.
  *
- * <p>All methods throw {@link GpuException} if the machine reports an error, also one of an earlier launch.
+ * <p>Every method throws {@link GpuException} if the driver reports an error. The driver may report the error of an
+ * earlier launch.
  */
 public interface Gpu {
-    /** An order of work. */
+    /** A queue of work that runs in order. */
     interface Stream {
-        /** Returns the driver's handle, for the vendor's libraries, or 0 where there is none. */
+        /** Returns the driver's handle, for the vendor's libraries, or 0 if the stream has none. */
         default long address() {
             return 0;
         }
@@ -20,154 +21,158 @@ public interface Gpu {
 
     /** A loaded program. */
     interface Image {
-        /** Returns a kernel by its name. */
+        /** Returns a kernel by name. */
         Function function(String name);
     }
 
     /** A kernel of an {@link Image}. */
     interface Function { }
 
-    /** Work that was taken down from a stream, and is done again at one command. */
+    /** Work captured from a stream, which one call launches again. */
     interface Graph extends AutoCloseable {
         /**
-         * Gives a kernel other arguments for the runs to come.
+         * Changes a kernel's arguments for later launches of the graph.
          *
-         * @param kernel its number among the {@link Gpu#launch}es that were taken down
-         * @param arguments as of {@code launch}
-         * @param bytes as many as they were
+         * @param kernel the kernel's index among the captured {@link Gpu#launch} calls
+         * @param arguments address of the arguments, as for {@code launch}
+         * @param bytes size of the arguments, the same as when the kernel was captured
          */
         void arguments(int kernel, long arguments, int bytes);
 
-        /** Queues all of it. */
+        /** Queues the whole graph. */
         void launch(Stream stream);
 
-        /** Gives it back when its runs are done. */
+        /** Destroys the graph after its launches have finished. */
         @Override
         void close();
     }
 
     /**
-     * How many threads a kernel is launched with.
+     * The size of a launch.
      *
      * @param x blocks, at least 1
      * @param y blocks, 1 to 65535
      * @param z blocks, 1 to 65535
+     * @param threads threads of a block, at most 1024
      * @param threads of a block, at most 1024
      */
     record Grid(int x, int y, int z, int threads) { }
 
     /**
-     * Makes this the device of the vendor's libraries for the calls that follow at once. It is that of the system's
-     * thread, and a virtual thread goes on with another one after it has waited: nothing that may wait, a lock neither,
-     * may come between this and such a call.
+     * Makes this the current device of the calling thread for the vendor's libraries. The setting belongs to the
+     * operating system's thread, and a virtual thread may resume on another carrier after it has blocked. So nothing
+     * that may block, a lock included, may come between this call and the library's.
      */
     default void enter() { }
 
-    /** Returns the product's name. */
+    /** Returns the product name. */
     String name();
 
-    /** Returns a name that no other device of the machine has. */
+    /** Returns a name that is unique among the machine's devices. */
     default String identity() {
         return name() + "@" + System.identityHashCode(this);
     }
 
-    /** Returns what its kernels are compiled for, for example {@code sm_90}. */
+    /** Returns the architecture that kernels are compiled for, for example {@code sm_90}. */
     String architecture();
 
-    /** Returns how many multiprocessors there are. */
+    /** Returns the number of multiprocessors. */
     int processors();
 
-    /** Returns what compiles kernels for it. */
+    /** Returns the compiler of this device's kernels. */
     Compiler compiler();
 
-    /** Returns memory of the device, aligned to 256 bytes at least, or 0 if there is not enough. */
+    /** Returns the address of device memory, aligned to at least 256 bytes, or 0 if there is not enough. */
     long allocate(long bytes);
 
-    /** Gives back memory of the device; waits until nothing uses it any more. */
+    /** Frees device memory, after waiting until no queued work uses it. */
     void free(long address);
 
-    /** Lets {@code trim} be run when a request finds no memory left; the request is then repeated. */
+    /** Registers an action that frees cached memory. It runs when a request finds none left, before a retry. */
     default void onShortage(Runnable trim) { }
 
-    /** Gives back what is kept of the memory for later: for who has asked a vendor's library in vain. */
+    /** Frees cached memory. Callers use it before they retry a library call that ran out of memory. */
     default void trim() { }
 
-    /** Returns how many bytes of the device's memory nobody uses. */
+    /** Returns how many bytes of the device's memory are free. */
     long freeBytes();
 
-    /** Returns host memory that the device can copy from and to by itself, and that kernels see at the same address. */
+    /** Returns page-locked host memory, which the device copies directly and kernels see at the same address. */
     long allocatePinned(long bytes);
 
-    /** Gives back host memory. */
+    /** Frees memory of {@link #allocatePinned}. */
     void freePinned(long address);
 
     /**
-     * Lets the device copy from and to memory of the host by itself, as with {@link #allocatePinned}; nothing is to be
-     * done where it can anyway. Somebody else's memory, which stays until {@link #unpin}.
+     * Page-locks host memory of the caller, so that the device copies it directly, as with {@link #allocatePinned}. The
+     * memory must stay allocated until {@link #unpin}. A no-op on devices that need no page-locking.
      */
     default void pin(long address, long bytes) { }
 
-    /** Ends it; no copy is under way. */
+    /** Reverts {@link #pin}. No copy from or to the memory may be under way. */
     default void unpin(long address) { }
 
-    /** Makes a stream. */
+    /** Creates a stream. */
     Stream stream();
 
-    /** Makes an event, which counts as passed until it is recorded. */
+    /** Creates an event, which counts as completed until it is recorded. */
     Event event();
 
-    /** Gives an event back, which may still have to pass. */
+    /** Destroys an event, which may still be pending. */
     void closeEvent(Event event);
 
-    /** Lets an event pass when all that was queued on the stream so far is done. */
+    /** Records an event, which completes when all work queued on the stream so far is done. */
     void record(Event event, Stream stream);
 
-    /** Returns whether an event has passed. */
+    /** Returns whether an event has completed. */
     boolean isDone(Event event);
 
-    /** Waits for an event. */
+    /** Blocks until an event completes. */
     void await(Event event);
 
-    /** Lets what is queued on the stream from now on wait for an event. */
+    /** Makes work that is queued on the stream from now on wait for an event. */
     void await(Event event, Stream stream);
 
-    /** Waits for all that was queued on a stream. */
+    /** Blocks until all work queued on a stream is done. */
     void synchronize(Stream stream);
 
-    /** Queues a copy to the device; pinned memory may change again after the copy, other memory after the call. */
+    /**
+     * Queues a copy to the device. Pinned memory may be changed once the copy is done, other memory once the call
+     * returns.
+     */
     void upload(long host, long device, long bytes, Stream stream);
 
-    /** Queues a copy to the host; with memory that is not pinned it is done after the call. */
+    /** Queues a copy to the host. If the host memory is not pinned, the copy is done when the call returns. */
     void download(long device, long host, long bytes, Stream stream);
 
     /** Queues a copy within the device's memory. */
     void copy(long from, long to, long bytes, Stream stream);
 
-    /** Queues the setting of every byte to {@code value}. */
+    /** Queues a fill that sets every byte to {@code value}. */
     void fill(long address, byte value, long bytes, Stream stream);
 
-    /** Loads what the {@link #compiler} made. */
+    /** Loads a program that {@link #compiler} returned. */
     Image load(byte[] program);
 
     /**
      * Queues a kernel.
      *
-     * @param arguments address of the arguments in host memory, one after the other, each aligned to its size; may be
-     *     used again after the call
+     * @param arguments address in host memory of the arguments, one after the other, each aligned to its size; the
+     *     memory may be reused after the call
      * @param bytes size of the arguments
      */
     void launch(Function function, Grid grid, Stream stream, long arguments, int bytes);
 
     /**
-     * Takes down what is queued on the stream from now on, without doing it. Nothing may wait for the stream meanwhile,
-     * the stream may wait for nothing that is not taken down, and no other thread may use it.
+     * Starts stream capture: work queued on the stream from now on is recorded and does not run. During a capture no
+     * thread may wait for the stream, the stream may wait only for captured work, and no other thread may use it.
      */
     void beginCapture(Stream stream);
 
     /**
-     * Ends it in any case; the stream takes work again.
+     * Ends stream capture, also when it fails; the stream runs work again.
      *
-     * @throws GpuException if something that cannot be taken down was asked for
+     * @throws GpuException if an operation that cannot be captured was queued
      */
     Graph endCapture(Stream stream);
 }

@@ -2,19 +2,19 @@ package dev.starling.cuda.gpu;
 
 import dev.starling.errors.StarlingException;
 
-/** What the GPU, its driver or its compiler reported. The backend turns it into an exception that names the op. */
+/** An error of the GPU, its driver or its compiler. The backend turns it into an exception that names the operation. */
 public class GpuException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final String remedy;
     private final boolean exhausted;
 
-    /** Makes an exception of a call's name and what came of it. */
+    /** Makes an exception with a message: the failed call and its error. */
     public GpuException(String message) {
         this(message, null);
     }
 
-    /** Makes an exception with what to do about it. */
+    /** Makes an exception with a message and a remedy. */
     public GpuException(String message, String remedy) {
         this(message, remedy, false);
     }
@@ -25,17 +25,17 @@ public class GpuException extends StarlingException {
         this.exhausted = exhausted;
     }
 
-    /** Makes an exception of a call that found no memory, also after {@link Gpu#trim}. */
+    /** Makes an exception for a call that ran out of memory even after {@link Gpu#trim}. */
     public static GpuException exhausted(String message) {
         return new GpuException(message, null, true);
     }
 
-    /** Returns what to do about it, or {@code null}. */
+    /** Returns what the user can do about it, or {@code null}. */
     public String remedy() {
         return remedy;
     }
 
-    /** Returns whether there was no memory. */
+    /** Returns whether the call ran out of memory. */
     public boolean isExhausted() {
         return exhausted;
     }

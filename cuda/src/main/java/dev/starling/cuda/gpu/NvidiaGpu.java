@@ -68,7 +68,7 @@ import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
 
-/** A GPU through NVIDIA's driver, in the primary context that it shares with the CUDA libraries of this process. */
+/** A GPU through NVIDIA's driver, in the primary context, which the process's CUDA libraries share. */
 public final class NvidiaGpu implements Gpu {
     static final ThreadLocal<LaunchBuffer> BUFFER = ThreadLocal.withInitial(LaunchBuffer::new);
 
@@ -79,7 +79,7 @@ public final class NvidiaGpu implements Gpu {
     private final int processors;
     private final Compiler compiler;
     private volatile Runnable trim = () -> { };
-    /** What is being taken down, by the one thread that then uses the stream. */
+    /** The graph being captured. Only the capturing thread uses the stream meanwhile. */
     private volatile NvidiaGraph capturing;
 
     private record NvidiaStream(CUstream_st stream) implements Stream {
@@ -96,7 +96,7 @@ public final class NvidiaGpu implements Gpu {
         public Function function(String name) {
             CUfunc_st function = new CUfunc_st();
             gpu.request(() -> cuModuleGetFunction(function, module, name), "cuModuleGetFunction of " + name);
-            // Else a lazy driver loads it at its first launch, which then may fail for want of memory.
+            // A lazily loading driver would load the kernel at its first launch, which could then run out of memory.
             gpu.request(() -> cuFuncLoad(function), "cuFuncLoad of " + name);
             return new NvidiaFunction(function);
         }
@@ -110,14 +110,14 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    /** A pointer to an address that somebody else owns. */
+    /** A pointer to an address that it does not own. */
     private static final class Raw extends Pointer {
         Raw(long address) {
             this.address = address;
         }
     }
 
-    /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch is given, one per thread. */
+    /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch needs, one per thread. */
     static final class LaunchBuffer {
         private final MemorySegment list = Arena.ofAuto().allocate(48, 16);
         private final PointerPointer<Pointer> pointer = new PointerPointer<>(new Raw(list.address()));
@@ -136,12 +136,12 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    /** Opens the device of the given index. */
+    /** Opens the device with the given index. */
     public NvidiaGpu(int index) {
         this(index, new Nvrtc());
     }
 
-    /** Opens the device of the given index, for kernels that {@code compiler} makes. */
+    /** Opens the device with the given index, with kernels compiled by {@code compiler}. */
     public NvidiaGpu(int index, Compiler compiler) {
         this.compiler = compiler;
         check(cuInit(0), "cuInit");
@@ -155,7 +155,7 @@ public final class NvidiaGpu implements Gpu {
         processors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     }
 
-    /** Returns how many devices the driver offers. */
+    /** Returns the number of devices that the driver offers. */
     public static int count() {
         check(cuInit(0), "cuInit");
         int[] count = new int[1];
@@ -163,7 +163,7 @@ public final class NvidiaGpu implements Gpu {
         return count[0];
     }
 
-    /** Returns the newest CUDA version that the driver serves, as 1000·major + 10·minor. */
+    /** Returns the newest CUDA version that the driver supports, as 1000·major + 10·minor. */
     public static int driverVersion() {
         int[] version = new int[1];
         check(cuDriverGetVersion(version), "cuDriverGetVersion");
@@ -178,7 +178,7 @@ public final class NvidiaGpu implements Gpu {
                 + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, result[0]);
     }
 
-    /** Returns name, memory and architecture of a device in words. */
+    /** Returns a description of a device: name, memory and compute capability. */
     public static String describe(int index) {
         int[] result = new int[1];
         check(cuDeviceGet(result, index), "cuDeviceGet");
@@ -191,7 +191,7 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    /** Returns memory for a number, which JavaCPP does not count. */
+    /** Returns memory for a number, outside JavaCPP's accounting. */
     private static SizeTPointer number(Arena arena) {
         return new SizeTPointer(RawPointer.of(arena.allocate(ValueLayout.JAVA_LONG)));
     }
@@ -202,7 +202,7 @@ public final class NvidiaGpu implements Gpu {
         return text(name);
     }
 
-    /** Returns what a driver wrote, which ends with a zero. */
+    /** Returns a zero-terminated text that the driver wrote. */
     private static String text(byte[] bytes) {
         int end = 0;
         while (bytes[end] != 0) {
@@ -218,16 +218,16 @@ public final class NvidiaGpu implements Gpu {
     }
 
     /**
-     * Done anew for each call: what is current belongs to the system's thread, of which a virtual thread may have
-     * another one whenever it has waited. Where it does not wait, it keeps the one it has; in this class nothing comes
-     * between this and the driver's call.
+     * Called before every driver call: the current context belongs to the operating system's thread, and a virtual
+     * thread may run on another one after each time it blocks. In this class nothing that blocks comes between this
+     * call and the driver's.
      */
     @Override
     public void enter() {
         check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     }
 
-    /** Makes a call that needs memory, if need be once more after what is kept was given back. */
+    /** Makes a call that needs memory; if it runs out of memory, frees cached memory and retries once. */
     void request(IntSupplier call, String name) {
         enter();
         int error = call.getAsInt();
@@ -248,9 +248,9 @@ public final class NvidiaGpu implements Gpu {
     private static GpuException failure(int error, String call) {
         try (Arena arena = Arena.ofConfined()) {
             PointerPointer<BytePointer> text = new PointerPointer<>(number(arena));
-            String words = cuGetErrorString(error, text) == CUDA_SUCCESS
+            String description = cuGetErrorString(error, text) == CUDA_SUCCESS
                     ? text.get(BytePointer.class, 0).getString() : "unknown";
-            String message = call + ": error " + error + ", " + words;
+            String message = call + ": error " + error + ", " + description;
             return error == CUDA_ERROR_OUT_OF_MEMORY ? GpuException.exhausted(message) : new GpuException(message);
         }
     }
@@ -463,7 +463,7 @@ public final class NvidiaGpu implements Gpu {
     @Override
     public void beginCapture(Stream stream) {
         enter();
-        // Other threads, and memory that a library asks for meanwhile, are no concern of the stream.
+        // Relaxed mode: calls of other threads, and memory that a library allocates, do not break the capture.
         check(cuStreamBeginCapture(of(stream), CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
         capturing = new NvidiaGraph(this, stream);
     }
@@ -473,13 +473,13 @@ public final class NvidiaGpu implements Gpu {
         enter();
         NvidiaGraph graph = capturing;
         capturing = null;
-        CUgraph_st taken = new CUgraph_st();
-        check(cuStreamEndCapture(of(stream), taken), "cuStreamEndCapture");
-        graph.instantiate(taken);
+        CUgraph_st captured = new CUgraph_st();
+        check(cuStreamEndCapture(of(stream), captured), "cuStreamEndCapture");
+        graph.instantiate(captured);
         return graph;
     }
 
-    /** Returns a stream, of any kind of device, as the bindings of NVIDIA's libraries take it. */
+    /** Returns a stream of any kind of device in the type that the bindings of NVIDIA's libraries accept. */
     public static CUstream_st handle(Stream stream) {
         return new CUstream_st(new RawPointer().to(stream.address()));
     }

@@ -23,17 +23,17 @@ import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
 
-/** A CUDA graph, taken down from a stream, whose kernels are known by the order of their launches. */
+/** A CUDA graph captured from a stream. Its kernels are numbered in the order of their launches. */
 final class NvidiaGraph implements Gpu.Graph {
     private final NvidiaGpu gpu;
     private final Gpu.Stream stream;
     private final List<Kernel> kernels = new ArrayList<>();
     private final CUgraphExec_st executable = new CUgraphExec_st();
-    /** Of the kernels' parameters. */
+    /** Memory of the kernels' parameters. */
     private final Arena memory = Arena.ofAuto();
     private CUgraph_st graph;
 
-    /** A node, and all that is to be said of it but its arguments. */
+    /** A graph node with its launch parameters, except the arguments. */
     private record Kernel(CUgraphNode_st node, CUDA_KERNEL_NODE_PARAMS_v2 parameters) { }
 
     /** The driver's handle of a node. */
@@ -44,7 +44,7 @@ final class NvidiaGraph implements Gpu.Graph {
         }
     }
 
-    /** Begins a graph of what is queued on {@code stream}. */
+    /** Starts an empty graph for a capture of {@code stream}. */
     NvidiaGraph(NvidiaGpu gpu, Gpu.Stream stream) {
         this.gpu = gpu;
         this.stream = stream;
@@ -54,20 +54,21 @@ final class NvidiaGraph implements Gpu.Graph {
         return stream == other;
     }
 
-    /** Notes the kernel that was just launched: what the stream's next node would depend on. */
+    /** Adds the kernel launched last: the node that the stream's next node would depend on. */
     void add(CUfunc_st function, Gpu.Grid grid, CUstream_st on) {
         try (Arena arena = Arena.ofConfined()) {
             IntPointer status = new IntPointer(number(arena));
             LongPointer id = new LongPointer(number(arena));
             PointerPointer<Pointer> nodes = new PointerPointer<>(number(arena));
             SizeTPointer count = new SizeTPointer(number(arena));
-            // Without room for the edges' data the query fails where a dependency has some.
+            // The query fails for a dependency that has edge data unless there is room for that data.
             PointerPointer<Pointer> edges = new PointerPointer<>(number(arena));
-            // The binding lets the pointer point to where the driver keeps the nodes.
+            // The binding makes the pointer point to the driver's array of nodes.
             NvidiaGpu.check(cuStreamGetCaptureInfo(on, status, id, null, nodes, edges, count),
                     "cuStreamGetCaptureInfo");
             if (count.get() != 1) {
-                throw new GpuException("a launch left " + count.get() + " nodes for the next one to wait for, not 1");
+                throw new GpuException("a captured launch left " + count.get()
+                        + " nodes for the next one to depend on, expected 1");
             }
             CUDA_KERNEL_NODE_PARAMS_v2 parameters = new CUDA_KERNEL_NODE_PARAMS_v2(RawPointer.of(memory.allocate(
                     new CUDA_KERNEL_NODE_PARAMS_v2(new RawPointer()).sizeof(), Long.BYTES)));
@@ -81,9 +82,9 @@ final class NvidiaGraph implements Gpu.Graph {
         return RawPointer.of(arena.allocate(ValueLayout.JAVA_LONG));
     }
 
-    /** Makes the graph ready for its runs, or gives it back if that fails. */
-    void instantiate(CUgraph_st taken) {
-        graph = taken;
+    /** Instantiates the captured graph; destroys it if that fails. */
+    void instantiate(CUgraph_st captured) {
+        graph = captured;
         try {
             gpu.request(() -> cuGraphInstantiate(executable, graph, 0), "cuGraphInstantiate");
         } catch (GpuException e) {

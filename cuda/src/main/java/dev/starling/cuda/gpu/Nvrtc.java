@@ -22,12 +22,12 @@ import java.util.List;
 import org.bytedeco.javacpp.Loader;
 
 /**
- * NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture, or to PTX where the compiler is older than
- * the architecture. It needs neither a GPU nor a driver, and is
- * bound to its library alone, which JavaCPP's binding is not: so kernels can be checked on any machine.
+ * NVIDIA's run-time compiler: CUDA C++ to machine code of one architecture, or to PTX if the compiler is older than the
+ * architecture. It needs neither a GPU nor a driver. This class links only the compiler's library, unlike JavaCPP's
+ * binding, so that kernels can be compiled on any machine.
  *
- * <p>The library is looked for in the folder that the environment's {@code STARLING_NVRTC} names, by the system's
- * loader, and among the libraries that JavaCPP brings.
+ * <p>The library is searched for in the folder that the environment variable {@code STARLING_NVRTC} names, by the
+ * system's loader, and among the libraries that JavaCPP provides.
  */
 public final class Nvrtc implements Compiler {
     private static final String LIBRARY = System.getProperty("os.name").startsWith("Windows") ? "nvrtc64_130_0.dll"
@@ -48,7 +48,7 @@ public final class Nvrtc implements Compiler {
     private final int[] architectures;
     private final String version;
 
-    /** Loads the compiler's library; throws a {@link LinkageError} that names it where there is none. */
+    /** Loads the compiler's library; throws a {@link LinkageError} that names the library if it is missing. */
     public Nvrtc() {
         SymbolLookup library = library();
         create = bind(library, "nvrtcCreateProgram", ADDRESS, ADDRESS, ADDRESS, JAVA_INT, ADDRESS, ADDRESS);
@@ -84,11 +84,11 @@ public final class Nvrtc implements Compiler {
     }
 
     /**
-     * Returns what to compile for: the GPU's own architecture, or, if the compiler does not know it, the newest virtual
-     * architecture that is older, whose programs the driver translates when it loads them.
+     * Returns the target to compile for: the GPU's own architecture, or, if the compiler does not know it, the newest
+     * older virtual architecture. The driver translates such programs when it loads them.
      *
-     * @param architecture of the GPU, for example {@code sm_90}
-     * @param known compute capabilities that the compiler knows, as 10·major + minor
+     * @param architecture the GPU's architecture, for example {@code sm_90}
+     * @param known compute capabilities that the compiler supports, as 10·major + minor
      */
     static String target(String architecture, int... known) {
         int wanted = Integer.parseInt(architecture.substring(architecture.indexOf('_') + 1));
@@ -99,8 +99,8 @@ public final class Nvrtc implements Compiler {
         return best == wanted || best == 0 ? architecture : "compute_" + best;
     }
 
-    /** Tells whether the library is on this machine. */
-    public static boolean isThere() {
+    /** Returns whether the library is available on this machine. */
+    public static boolean isAvailable() {
         try {
             library();
             return true;
@@ -126,7 +126,7 @@ public final class Nvrtc implements Compiler {
         }
     }
 
-    /** The library and, before it, the one that it will ask the system's loader for by name. */
+    /** Loads NVRTC from a folder, after the builtins library, which NVRTC would ask the system's loader for by name. */
     private static SymbolLookup in(Path folder) {
         try (DirectoryStream<Path> builtins = Files.newDirectoryStream(folder, "*nvrtc-builtins*")) {
             builtins.forEach(file -> SymbolLookup.libraryLookup(file, Arena.global()));
@@ -172,9 +172,9 @@ public final class Nvrtc implements Compiler {
         }
         int error = invoke("nvrtcCompileProgram", compile, program, count, options);
         if (error != 0) {
-            String said = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
+            String text = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
             throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
-                    + ": " + words(error) + "\n" + said);
+                    + ": " + describe(error) + "\n" + text);
         }
         return architecture.startsWith("compute_") ? bytes(arena, program, ptxSize, ptx)
                 : bytes(arena, program, cubinSize, cubin);
@@ -191,7 +191,7 @@ public final class Nvrtc implements Compiler {
     private void call(String name, MethodHandle function, Object... arguments) {
         int error = invoke(name, function, arguments);
         if (error != 0) {
-            throw new GpuException(name + ": " + words(error));
+            throw new GpuException(name + ": " + describe(error));
         }
     }
 
@@ -203,7 +203,7 @@ public final class Nvrtc implements Compiler {
         }
     }
 
-    private String words(int error) {
+    private String describe(int error) {
         try {
             return ((MemorySegment) errorString.invokeExact(error)).reinterpret(1024).getString(0);
         } catch (Throwable e) {
@@ -212,10 +212,10 @@ public final class Nvrtc implements Compiler {
     }
 
     /**
-     * Compiles a program and returns what the assembler reports of its kernels: registers, stack and spills, in words
-     * of its own.
+     * Compiles a program and returns the assembler's report of its kernels: registers, stack and spills, in the
+     * assembler's own format.
      *
-     * @throws GpuException if it does not compile
+     * @throws GpuException if the source does not compile
      */
     public String report(String name, String source, String architecture) {
         String[] all = {"--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v",
@@ -229,13 +229,13 @@ public final class Nvrtc implements Compiler {
                 options.setAtIndex(ADDRESS, i, arena.allocateFrom(all[i]));
             }
             int error = invoke("nvrtcCompileProgram", compile, handle.get(ADDRESS, 0), all.length, options);
-            String said = new String(bytes(arena, handle.get(ADDRESS, 0), logSize, log), StandardCharsets.UTF_8);
+            String report = new String(bytes(arena, handle.get(ADDRESS, 0), logSize, log), StandardCharsets.UTF_8);
             call("nvrtcDestroyProgram", destroy, handle);
             if (error != 0) {
                 throw new GpuException("kernel " + name + " does not compile for " + architecture + ": "
-                        + words(error) + "\n" + said);
+                        + describe(error) + "\n" + report);
             }
-            return said.replace("\0", "");
+            return report.replace("\0", "");
         }
     }
 }

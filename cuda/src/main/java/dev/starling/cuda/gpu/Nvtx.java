@@ -15,8 +15,8 @@ import java.util.NoSuchElementException;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * NVIDIA's tools extension, which names stretches of a thread's work for Nsight Systems and its like. Since CUDA 13 the
- * library {@code nvtx3interop} has it for those who cannot include a C header. Safe for use by several threads.
+ * NVIDIA's tools extension: named ranges of a thread's work, as Nsight Systems shows them. Since CUDA 13 the library
+ * {@code nvtx3interop} offers it to languages that cannot include the C header. Safe for use by several threads.
  */
 public final class Nvtx {
     private static final List<String> LIBRARIES = System.getProperty("os.name").startsWith("Windows")
@@ -25,7 +25,7 @@ public final class Nvtx {
 
     private final MethodHandle push;
     private final MethodHandle pop;
-    /** C strings of names that came so far. */
+    /** C strings of the names used so far. */
     private final Map<String, MemorySegment> names = new ConcurrentHashMap<>();
 
     private Nvtx(SymbolLookup library) {
@@ -35,16 +35,16 @@ public final class Nvtx {
     }
 
     /**
-     * Loads the library if it is wanted.
+     * Loads the library if a setting asks for it.
      *
-     * @param wanted {@code true}, or the file to load; or {@code null}, {@code false} or nothing for no ranges
-     * @return {@code null} if it is not wanted or not there
+     * @param setting {@code true}, or the library's file; {@code null}, empty or {@code false} for no ranges
+     * @return the library, or {@code null} if it is not asked for or not found
      */
-    public static Nvtx load(String wanted) {
-        if (wanted == null || wanted.isEmpty() || wanted.equals("false")) {
+    public static Nvtx load(String setting) {
+        if (setting == null || setting.isEmpty() || setting.equals("false")) {
             return null;
         }
-        List<String> candidates = wanted.equals("true") ? LIBRARIES : List.of(wanted);
+        List<String> candidates = setting.equals("true") ? LIBRARIES : List.of(setting);
         for (String name : candidates) {
             try {
                 return new Nvtx(SymbolLookup.libraryLookup(name, Arena.global()));
@@ -53,11 +53,11 @@ public final class Nvtx {
             }
         }
         System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO,
-                "no NVTX ranges: there is none of {0}; name one with -Dstarling.nvtx=FILE", candidates);
+                "no NVTX ranges: found none of {0}; name the library with -Dstarling.nvtx=FILE", candidates);
         return null;
     }
 
-    /** Begins a range of this thread. */
+    /** Begins a range of the calling thread. */
     public void push(String name) {
         MemorySegment text = names.get(name);
         if (text == null) {
@@ -70,7 +70,7 @@ public final class Nvtx {
         }
     }
 
-    /** Ends the range that this thread has begun last. */
+    /** Ends the range that the calling thread began last. */
     public void pop() {
         try {
             int depth = (int) pop.invokeExact();

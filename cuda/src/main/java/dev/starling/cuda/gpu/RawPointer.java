@@ -3,12 +3,12 @@ package dev.starling.cuda.gpu;
 import java.lang.foreign.MemorySegment;
 import org.bytedeco.javacpp.Pointer;
 
-/** A pointer of the bindings to memory that somebody else owns; can be pointed elsewhere. */
+/** A pointer of the bindings to memory that it does not own; can be pointed elsewhere. */
 public final class RawPointer extends Pointer {
     /** Makes a null pointer. */
     public RawPointer() { }
 
-    /** Makes a pointer to memory, which whoever made that keeps. */
+    /** Makes a pointer to memory, which stays with its owner. */
     public static RawPointer of(MemorySegment memory) {
         return new RawPointer().to(memory.address());
     }

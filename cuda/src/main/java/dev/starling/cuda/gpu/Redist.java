@@ -2,16 +2,16 @@ package dev.starling.cuda.gpu;
 
 import org.bytedeco.javacpp.Loader;
 
-/** Where NVIDIA's libraries come from: the machine, or artifacts of Maven Central, of which there are several. */
+/** Tells users where to get NVIDIA's libraries: an installation, or one of several artifacts of Maven Central. */
 public final class Redist {
     private static final String VERSION = "13.1-9.19-1.5.13";
 
     private Redist() { }
 
     /**
-     * Says how to get a library.
+     * Returns how to get a library, for messages.
      *
-     * @param library what to install
+     * @param library the library's name
      * @param part what follows "cuda-redist" in the artifact's name, empty for the runtime and NVRTC
      */
     public static String remedy(String library, String part) {

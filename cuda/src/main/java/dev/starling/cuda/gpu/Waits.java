@@ -2,11 +2,11 @@ package dev.starling.cuda.gpu;
 
 import dev.starling.tensor.profile.WaitEvent;
 
-/** Waits of the host that a profile shows. */
+/** Blocking waits of the host, which a profile shows. */
 public final class Waits {
     private Waits() { }
 
-    /** Waits for an event. */
+    /** Blocks until an event completes. */
     public static void await(Gpu gpu, Gpu.Event event, String reason) {
         WaitEvent wait = WaitEvent.started();
         gpu.await(event);
@@ -15,7 +15,7 @@ public final class Waits {
         }
     }
 
-    /** Waits for all that was queued on a stream. */
+    /** Blocks until all work queued on a stream is done. */
     public static void synchronize(Gpu gpu, Gpu.Stream stream, String reason) {
         WaitEvent wait = WaitEvent.started();
         gpu.synchronize(stream);

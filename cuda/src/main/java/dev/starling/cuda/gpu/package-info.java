@@ -1,2 +1,2 @@
-/** What the backend needs of a machine with a GPU, and that machine as NVIDIA's driver offers it. */
+/** What the backend needs of a GPU, and its implementation on NVIDIA's driver. */
 package dev.starling.cuda.gpu;

@@ -8,19 +8,19 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
 /**
- * A mask of attention as libraries take it: added to the scores, of the operands' type, rows at multiples of 16 bytes.
- * Libraries do not promise what becomes of a row whose scores are all -∞: such a row gets zeros instead, and what is
- * computed from it is replaced afterwards.
+ * An attention mask in the form that libraries accept: added to the scores, of the operands' type, with rows at
+ * multiples of 16 bytes. Libraries leave the result of a row undefined if all its scores are -∞. Such a row is masked
+ * with zeros instead, and its results are replaced afterwards.
  */
 final class AdditiveMask implements AutoCloseable {
-    /** What it takes at most; beyond that kernels of our own read the mask as it is. */
+    /** The largest mask; Starling's own kernels handle larger ones, which they read in place. */
     private static final long MAX_BYTES = 1L << 28;
     private static final int UNIT = 8;
     private static final int WARP = 32;
 
     private final Launcher launcher;
     private final Tensor added;
-    /** 0 for rows that attend to nothing. */
+    /** One element for each row, 0 if the row attends to nothing. */
     private final Tensor open;
 
     private record MaskKernel(String function, DType type) implements Kernel {
@@ -36,7 +36,7 @@ final class AdditiveMask implements AutoCloseable {
         this.open = open;
     }
 
-    /** Returns how the mask of a call would lie, or {@code null} if it took too much memory. */
+    /** Returns the strides of a call's mask, or {@code null} if the mask would be too large. */
     static AttentionCall.Rows rows(Tensor mask, Tensor q, long queries, long keys) {
         long row = Math.ceilDiv(keys, (long) UNIT) * UNIT;
         long head = Math.multiplyExact(queries, row);
@@ -46,25 +46,25 @@ final class AdditiveMask implements AutoCloseable {
                 : new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row);
     }
 
-    /** Returns a mask's stride in a dimension counted from the end, 0 where it repeats. */
+    /** Returns a mask's stride in a dimension counted from the end, 0 if the mask is broadcast there. */
     private static long stride(Tensor mask, int fromEnd) {
         int axis = mask.rank() - fromEnd;
         return axis < 0 || mask.size(axis) == 1 ? 0 : mask.strides()[axis];
     }
 
-    /** Makes the mask of a call. */
+    /** Computes the mask of a call. */
     static AdditiveMask of(Launcher launcher, Tensor mask, AttentionCall call) {
-        AttentionCall.Rows lie = call.mask();
-        long batch = lie.batch() == 0 ? 1 : call.batch();
-        long heads = lie.head() == 0 ? 1 : call.heads();
+        AttentionCall.Rows strides = call.mask();
+        long batch = strides.batch() == 0 ? 1 : call.batch();
+        long heads = strides.head() == 0 ? 1 : call.heads();
         long[] sizes = {batch, heads, call.queries()};
-        Tensor added = Tensor.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), lie.row()),
+        Tensor added = Tensor.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), strides.row()),
                 mask.device()));
         Tensor open = Tensor.allocate(new Spec(DType.U8, Shape.of(sizes), mask.device()));
         Layout rows = Layout.rowMajor(sizes, new long[] {batch == 1 ? 0 : stride(mask, 4),
             heads == 1 ? 0 : stride(mask, 3), stride(mask, 2)});
         launcher.launch(new MaskKernel("additive", call.type())).tensor(added).tensor(open).tensor(mask)
-                .i64(call.queries()).i64(call.keys()).i64(lie.row()).i64(stride(mask, 1))
+                .i64(call.queries()).i64(call.keys()).i64(strides.row()).i64(stride(mask, 1))
                 .i32(mask.dtype() == DType.BOOL ? 1 : 2).i32(call.causal() ? 1 : 0).layout(rows, 1)
                 .threads(open.count() * WARP);
         return new AdditiveMask(launcher, added, open);
@@ -74,7 +74,7 @@ final class AdditiveMask implements AutoCloseable {
         return added.address();
     }
 
-    /** Gives rows of results that attend to nothing zeros, and their log-sum-exp -∞. */
+    /** Sets results of rows that attend to nothing to 0, and their log-sum-exp to -∞. */
     void close(Tensor y, Tensor logs, AttentionCall call) {
         long[] sizes = {call.batch(), call.heads(), call.queries()};
         long head = call.queries();
@@ -85,11 +85,11 @@ final class AdditiveMask implements AutoCloseable {
                 .layout(rows, 2).threads(logs.count() * WARP);
     }
 
-    /** Returns log-sum-exps of which those that are -∞ are +∞, so that the weights of such rows are 0. */
-    static Tensor turned(Launcher launcher, Tensor logs) {
-        Tensor turned = Tensor.allocate(logs.spec());
-        launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], turned, logs);
-        return turned;
+    /** Returns a copy of log-sum-exps with -∞ replaced by +∞, so that the weights of such rows are 0. */
+    static Tensor negated(Launcher launcher, Tensor logs) {
+        Tensor negated = Tensor.allocate(logs.spec());
+        launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], negated, logs);
+        return negated;
     }
 
     @Override

@@ -1,7 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.Attender;
+import dev.starling.cuda.dnn.AttentionLibrary;
 import dev.starling.cuda.dnn.AttentionCall;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
@@ -12,19 +12,19 @@ import dev.starling.tensor.spi.Strides;
 import java.util.Arrays;
 
 /**
- * {@link Attention} by a library, where it takes the operands, else by kernels: tiles of scores in shared memory,
- * operands read by their strides.
+ * {@link Attention} by a library if it supports the operands, else by Starling's kernels, which keep tiles of scores in
+ * shared memory and read operands by their strides.
  */
 public final class AttentionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     private static final int MAX_ROWS_OF_BLOCKS = 65_535;
-    /** Tiles of a result's columns that a block makes at most; more do not fit into registers. */
+    /** The most tiles of a result's columns that one block computes; more do not fit into registers. */
     private static final int MAX_CHUNKS = 2;
     private static final int WARP = 32;
 
     private final Launcher launcher;
-    private final Attender library;
+    private final AttentionLibrary library;
 
     private record AttentionKernel(String function, DType type, int chunks) implements Kernel {
         @Override
@@ -37,14 +37,14 @@ public final class AttentionKernels {
     /**
      * Makes the family's kernels for a device.
      *
-     * @param library what attends, or {@code null}
+     * @param library the library for attention, or {@code null}
      */
-    public AttentionKernels(Launcher launcher, Attender library) {
+    public AttentionKernels(Launcher launcher, AttentionLibrary library) {
         this.launcher = launcher;
         this.library = library;
     }
 
-    /** Returns the results, or {@code null} where there are too many queries. */
+    /** Returns the results, or {@code null} if there are too many queries. */
     public Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs) {
         if (outputs[0].shape().slice(0, outputs[0].shape().rank() - 1).count() > Layout.MAX_COUNT) {
             return null;
@@ -105,7 +105,7 @@ public final class AttentionKernels {
 
     private boolean byLibrary(Operands in, Tensor y, Tensor logs) {
         AttentionCall call = library == null ? null : in.call(library, y, null);
-        if (call == null || !library.attends(call)) {
+        if (call == null || !library.supportsForward(call)) {
             return false;
         }
         try (AdditiveMask mask = mask(in, call)) {
@@ -123,23 +123,23 @@ public final class AttentionKernels {
 
     private boolean byLibrary(Operands in, Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
         AttentionCall call = library == null ? null : in.call(library, y, g);
-        if (call == null || !library.derives(call)) {
+        if (call == null || !library.supportsBackward(call)) {
             return false;
         }
         Spec slopes = logs.spec().with(logs.shape().concat(Shape.of(in.q.size(-1))));
-        boolean padded = library.wantsLengths(call);
+        boolean padded = library.needsLengths(call);
         boolean masked = call.mask() != null;
         try (Tensor sums = Tensor.allocate(logs.spec()); Tensor work = Tensor.allocate(slopes);
                 Tensor queries = padded ? lengths(call, call.queries(), in.q) : null;
                 Tensor keys = padded ? lengths(call, call.keys(), in.q) : null; AdditiveMask mask = mask(in, call);
-                Tensor turned = masked ? AdditiveMask.turned(launcher, logs) : null) {
-            return library.backward(call, in.at(mask, y, masked ? turned : logs), new Attender.Gradients(g.address(),
-                    gradients[0].address(), gradients[1].address(), gradients[2].address(), sums.address(),
+                Tensor negated = masked ? AdditiveMask.negated(launcher, logs) : null) {
+            return library.backward(call, in.at(mask, y, masked ? negated : logs), new AttentionLibrary.Gradients(
+                    g.address(), gradients[0].address(), gradients[1].address(), gradients[2].address(), sums.address(),
                     work.address(), padded ? queries.address() : 0, padded ? keys.address() : 0));
         }
     }
 
-    /** Returns how long each sequence is: all of it. */
+    /** Returns the lengths of all sequences, none of which is padded. */
     private Tensor lengths(AttentionCall call, long length, Tensor like) {
         Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
         launcher.fill(lengths, length);
@@ -184,7 +184,7 @@ public final class AttentionKernels {
         return (int) Math.max(1, Math.ceilDiv(width, (long) TILE * chunks));
     }
 
-    /** What each kernel is told of attention. */
+    /** The operands that every kernel gets. */
     private record Operands(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask) {
         /** Returns the layout of the leading dimensions of a result, or its gradient, q, k, v and the mask. */
         Layout heads(Tensor y) {
@@ -209,9 +209,9 @@ public final class AttentionKernels {
             return y.strides()[y.rank() - 2];
         }
 
-        /** Returns what a library is asked for, or {@code null} where it does not take the operands. */
-        AttentionCall call(Attender library, Tensor y, Tensor g) {
-            if (y.rank() > 4 || y.count() == 0 || k.count() == 0 || !library.takes(q.dtype())) {
+        /** Returns the call of a library, or {@code null} if the operands do not suit it. */
+        AttentionCall call(AttentionLibrary library, Tensor y, Tensor g) {
+            if (y.rank() > 4 || y.count() == 0 || k.count() == 0 || !library.supports(q.dtype())) {
                 return null;
             }
             AttentionCall.Rows[] rows = new AttentionCall.Rows[5];
@@ -231,13 +231,16 @@ public final class AttentionKernels {
                     rows[2], rows[3], rows[4], added);
         }
 
-        /** Returns where a library finds the operands. */
-        Attender.Operands at(AdditiveMask added, Tensor y, Tensor logs) {
-            return new Attender.Operands(q.address(), k.address(), v.address(), added == null ? 0 : added.address(),
-                    y.address(), logs.address());
+        /** Returns the operands' addresses. */
+        AttentionLibrary.Operands at(AdditiveMask added, Tensor y, Tensor logs) {
+            return new AttentionLibrary.Operands(q.address(), k.address(), v.address(),
+                    added == null ? 0 : added.address(), y.address(), logs.address());
         }
 
-        /** How an operand lies; {@code null} if not as libraries want it, all heads apart, at multiples of 16 bytes. */
+        /**
+         * Returns an operand's strides, or {@code null} unless heads do not overlap and rows begin at 16-byte
+         * multiples.
+         */
         private AttentionCall.Rows rows(Tensor x, int rank) {
             long unit = 16 / x.dtype().bytes();
             boolean fits = x.rank() == rank && x.strides()[rank - 1] == 1 && x.size(-1) % unit == 0

@@ -15,15 +15,15 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 
 /**
- * Kernels of {@link Contraction} operations: the machine's library of products of matrices where there is one that
- * knows the type, else a kernel of our own, which takes operands of any type and strides. What a library does not do
- * together with a product (an activation, gradients) a kernel of its own does behind it.
+ * {@link Contraction} operations: by the vendor's library for matrix products if it supports the type, else by a kernel
+ * of Starling, which supports all types and strides. If the library cannot fuse something into a product (an
+ * activation, a gradient), a kernel after the product computes it.
  */
 public final class ContractionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     private static final int MAX_ROWS_OF_BLOCKS = 65535;
-    /** What libraries read a bias by. */
+    /** Libraries read a bias in units of this size. */
     private static final int VECTOR_BYTES = 16;
 
     private static final int WARP = 32;
@@ -45,8 +45,8 @@ public final class ContractionKernels {
     /**
      * Makes the family's kernels for a device.
      *
-     * @param sums the kernels of sums
-     * @param library what multiplies matrices, or {@code null}
+     * @param sums the kernels for sums
+     * @param library the library for matrix products, or {@code null}
      */
     public ContractionKernels(Launcher launcher, ReductionKernels sums, Blas library) {
         this.launcher = launcher;
@@ -54,7 +54,7 @@ public final class ContractionKernels {
         this.library = library;
     }
 
-    /** Returns the results, or {@code null} where there are too many of them to sum. */
+    /** Returns the results, or {@code null} if there are too many of them to sum. */
     public Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
         Tensor y = Tensor.allocate(outputs[0]);
         return switch (op) {
@@ -77,7 +77,7 @@ public final class ContractionKernels {
         return in.length == 3 ? in[2] : null;
     }
 
-    /** Computes a layer with GELU; {@code kept}, where what that is applied to goes, may be {@code null}. */
+    /** Computes a layer with GELU. If {@code kept} is not {@code null}, it receives the input of GELU. */
     private Tensor[] gelu(Tensor[] in, Tensor y, Tensor kept) {
         MatrixCall.After after = kept == null ? MatrixCall.After.GELU : MatrixCall.After.GELU_KEPT;
         if (y.count() > 0 && !byLibrary(in[0], in[1], bias(in), true, after, kept, y)) {
@@ -97,7 +97,7 @@ public final class ContractionKernels {
     }
 
     private boolean inputGradientByLibrary(Epilogue epilogue, Tensor[] in, Tensor y) {
-        if (library == null || !library.takes(y.dtype())) {
+        if (library == null || !library.supports(y.dtype())) {
             return false;
         }
         boolean relu = epilogue == Epilogue.RELU;
@@ -108,7 +108,7 @@ public final class ContractionKernels {
         return done;
     }
 
-    /** Returns for each element of a matrix a bit, as libraries want them. */
+    /** Returns a matrix of bits, in the form that libraries expect: whether elements are above 0. */
     private Tensor positive(Tensor x) {
         long words = MatrixCall.sideBits(x.size(1)) / Integer.SIZE;
         Tensor bits = Tensor.allocate(new Spec(DType.I32, Shape.of(x.size(0), words), x.device()));
@@ -119,14 +119,14 @@ public final class ContractionKernels {
     }
 
     private Tensor[] weightGradient(Tensor g, Tensor x, Tensor w, Spec bias) {
-        Tensor turned = Relabelled.view(g, Shape.of(g.size(1), g.size(0)), new long[] {g.strides()[1], g.strides()[0]},
-                g.offset());
+        Tensor transposed = Relabelled.view(g, Shape.of(g.size(1), g.size(0)),
+                new long[] {g.strides()[1], g.strides()[0]}, g.offset());
         Tensor sum = Tensor.allocate(bias);
-        if (w.count() > 0 && byLibrary(turned, x, sum, false, MatrixCall.After.COLUMN_SUMS, null, w)) {
+        if (w.count() > 0 && byLibrary(transposed, x, sum, false, MatrixCall.After.COLUMN_SUMS, null, w)) {
             return new Tensor[] {w, sum};
         }
         sum.close();
-        multiply(turned, x, null, false, false, w);
+        multiply(transposed, x, null, false, false, w);
         Tensor[] total = sums.run(OVER_ROWS, new Tensor[] {g}, bias);
         if (total == null) {
             w.close();
@@ -139,7 +139,7 @@ public final class ContractionKernels {
         launcher.elementwise().apply(ElementwiseExpressions.of(op, y.dtype()), NO_PARAMETERS, y, operands);
     }
 
-    /** Sets a dense matrix to the product of two others. */
+    /** Sets a dense matrix to the product of two matrices. */
     void multiply(Tensor a, Tensor b, Tensor y) {
         multiply(a, b, null, false, false, y);
     }
@@ -155,15 +155,15 @@ public final class ContractionKernels {
         }
     }
 
-    /** Multiplies where there is a library that takes it; else returns false. */
+    /** Multiplies by the library and returns true, or returns false if it does not support the product. */
     private boolean byLibrary(Tensor a, Tensor b, Tensor bias, boolean layer, MatrixCall.After after, Tensor side,
             Tensor y) {
         Product product = product(a, b, layer, y);
-        if (library == null || !library.takes(y.dtype()) || product.k() == 0) {
+        if (library == null || !library.supports(y.dtype()) || product.k() == 0) {
             return false;
         }
-        Tensor left = fits(product, MatrixCall.takesA(product)) ? a : launcher.copied(a);
-        Tensor right = fits(product, MatrixCall.takesB(product)) ? b : launcher.copied(b);
+        Tensor left = fits(product, MatrixCall.supportsA(product)) ? a : launcher.copied(a);
+        Tensor right = fits(product, MatrixCall.supportsB(product)) ? b : launcher.copied(b);
         boolean reads = bias != null && after != MatrixCall.After.COLUMN_SUMS;
         Tensor shift = reads ? readable(bias) : bias;
         boolean done = byLibrary(product(left, right, layer, y), left, right, shift, after, side, y);
@@ -178,15 +178,15 @@ public final class ContractionKernels {
         return x.isContiguous() && x.address() % VECTOR_BYTES == 0 ? x : launcher.copied(x);
     }
 
-    /** A library has one batch dimension: of more, most can be merged in copies. */
-    private static boolean fits(Product product, boolean taken) {
-        return taken && product.batch().length <= 1;
+    /** Returns whether an operand can stay where it is: libraries have one batch dimension; copies merge several. */
+    private static boolean fits(Product product, boolean supported) {
+        return supported && product.batch().length <= 1;
     }
 
     private boolean byLibrary(Product p, Tensor a, Tensor b, Tensor bias, MatrixCall.After after, Tensor side,
             Tensor y) {
         boolean numbers = after == MatrixCall.After.GELU_KEPT || after == MatrixCall.After.GELU_GRADIENT;
-        if (numbers && !MatrixCall.takesSide(p)) {
+        if (numbers && !MatrixCall.supportsSide(p)) {
             return false;
         }
         int outer = Math.max(0, p.batch().length - 1);

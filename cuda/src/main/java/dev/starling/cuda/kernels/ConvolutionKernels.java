@@ -2,7 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.dnn.ConvolutionCall;
-import dev.starling.cuda.dnn.Convolver;
+import dev.starling.cuda.dnn.ConvolutionLibrary;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -14,21 +14,21 @@ import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
 
 /**
- * Kernels of {@link Convolution} operations: the machine's library of convolutions where there is one that knows the
- * type and rank, else kernels of our own, which take operands of any type and strides. Images that they make lie
- * channels last. So do gradients of weights where there is a library, which wants weights to lie like that.
+ * {@link Convolution} operations: by the vendor's library if it supports type and rank, else by kernels of Starling,
+ * which support all types and strides. Their images are channels last. With a library, so are the gradients of weights,
+ * since the library expects weights in that layout.
  */
 public final class ConvolutionKernels {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
-    /** Least pixels that make a share of a weight's gradient worth a block. */
+    /** The fewest pixels that make a share of a weight's gradient worth a block. */
     private static final long MIN_SHARE = 256;
-    /** The set of the dimension that holds channels. */
+    /** The bit set of the channels' dimension. */
     private static final int CHANNELS = 1 << 1;
 
     private final Launcher launcher;
     private final ReductionKernels sums;
-    private final Convolver library;
+    private final ConvolutionLibrary library;
 
     private record ConvolutionKernel(String function, DType type, boolean relu) implements Kernel {
         @Override
@@ -41,21 +41,21 @@ public final class ConvolutionKernels {
     /**
      * Makes the family's kernels for a device.
      *
-     * @param sums the kernels of sums
-     * @param library what convolves, or {@code null}
+     * @param sums the kernels for sums
+     * @param library the library for convolutions, or {@code null}
      */
-    public ConvolutionKernels(Launcher launcher, ReductionKernels sums, Convolver library) {
+    public ConvolutionKernels(Launcher launcher, ReductionKernels sums, ConvolutionLibrary library) {
         this.launcher = launcher;
         this.sums = sums;
         this.library = library;
     }
 
-    /** Tells whether convolutions are a library's, where it knows the type. */
+    /** Returns whether a library computes convolutions of the types that it supports. */
     public boolean usesLibrary() {
         return library != null;
     }
 
-    /** Returns the results, or {@code null} where there are too many pixels. */
+    /** Returns the results, or {@code null} if there are too many pixels. */
     public Tensor[] run(Convolution op, Tensor[] in, Spec[] outputs) {
         return switch (op) {
             case Convolution.Conv c -> forward(c, in, outputs[0]);
@@ -107,7 +107,7 @@ public final class ConvolutionKernels {
         return new Tensor[] {w, bias[0]};
     }
 
-    /** Splits the sum over pixels so that there are blocks for all multiprocessors. */
+    /** Splits the sum over pixels into shares, so that there are blocks for all multiprocessors. */
     private void shares(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
         int groups = op.geometry().groups();
         long rows = w.size(0) / groups;
@@ -169,13 +169,13 @@ public final class ConvolutionKernels {
         }
     }
 
-    private boolean takes(Convolution op, Tensor a, Tensor b, Tensor c) {
-        return library != null && library.takes(a.dtype())
-                && ConvolutionCall.takes(op.geometry(), a.shape(), b.shape(), c.shape());
+    private boolean supported(Convolution op, Tensor a, Tensor b, Tensor c) {
+        return library != null && library.supports(a.dtype())
+                && ConvolutionCall.supports(op.geometry(), a.shape(), b.shape(), c.shape());
     }
 
     private boolean forwardByLibrary(Convolution.Conv op, Tensor x, Tensor w, Tensor bias, boolean relu, Tensor y) {
-        if (!takes(op, x, w, y)) {
+        if (!supported(op, x, w, y)) {
             return false;
         }
         Tensor image = channelsLast(x);
@@ -191,7 +191,7 @@ public final class ConvolutionKernels {
     }
 
     private boolean inputGradientByLibrary(Convolution.ConvInputGradient op, Tensor g, Tensor w, Tensor x) {
-        if (!takes(op, g, w, x)) {
+        if (!supported(op, g, w, x)) {
             return false;
         }
         Tensor image = channelsLast(g);
@@ -205,7 +205,7 @@ public final class ConvolutionKernels {
     }
 
     private boolean weightGradientByLibrary(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
-        if (!takes(op, x, g, w)) {
+        if (!supported(op, x, g, w)) {
             return false;
         }
         Tensor image = channelsLast(x);
@@ -227,9 +227,9 @@ public final class ConvolutionKernels {
         return y;
     }
 
-    /** Tells whether a tensor lies where libraries read vectors; our allocations do, views of their parts may not. */
+    /** Returns whether a tensor is aligned for libraries. Allocations are; views into them may not be. */
     private static boolean isAligned(Tensor x) {
-        return x.address() % Convolver.ALIGNMENT == 0;
+        return x.address() % ConvolutionLibrary.ALIGNMENT == 0;
     }
 
     private static void close(Tensor copy, Tensor original) {

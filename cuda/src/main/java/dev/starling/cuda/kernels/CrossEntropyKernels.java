@@ -7,9 +7,9 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.CrossEntropy;
 
 /**
- * Kernels of {@link CrossEntropy} operations. Logits are read in their own type, and two numbers of each row are kept
- * for the gradient, which reads the logits again. With smoothing, rows of more than 16384 classes, or 32768 in 16 bits,
- * are read twice. A class that there is not is an error.
+ * {@link CrossEntropy} operations. Logits are read in their own type. Two numbers of each row are kept for the
+ * gradient, which reads the logits again. With smoothing, rows of more than 16384 classes, or 32768 in 16 bits, are
+ * read twice. A class out of range is an error.
  */
 public final class CrossEntropyKernels {
     private final Launcher launcher;
@@ -26,7 +26,7 @@ public final class CrossEntropyKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} where rows are too many or too long. */
+    /** Returns the results, or {@code null} if rows are too many or too long. */
     public Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs) {
         Spec matrix = in[op instanceof CrossEntropy.Loss ? 0 : 1].spec();
         if (matrix.shape().dim(0) > Layout.MAX_COUNT || matrix.shape().dim(1) > Layout.MAX_COUNT) {
@@ -43,7 +43,7 @@ public final class CrossEntropyKernels {
         Tensor losses = Tensor.allocate(outputs[0]);
         Tensor kept = Tensor.allocate(outputs[1]);
         Rows rows = rows(x);
-        int fault = launcher.faults().note(op, 0, x.size(1) - 1, logits, target);
+        int fault = launcher.faults().register(op, 0, x.size(1) - 1, logits, target);
         Launch launch = launcher.launch(new CrossEntropyKernel("loss", x.dtype(), target.dtype(), rows));
         launch.tensor(losses).tensor(kept).tensor(x);
         end(launch, target, x, op.smoothing(), op.ignored());
@@ -59,7 +59,7 @@ public final class CrossEntropyKernels {
         Tensor kept = launcher.dense(in[2]);
         Tensor dx = Tensor.allocate(output);
         Rows rows = rows(x);
-        int fault = launcher.faults().note(op, 0, x.size(1) - 1, in);
+        int fault = launcher.faults().register(op, 0, x.size(1) - 1, in);
         Launch launch = launcher.launch(new CrossEntropyKernel("gradient", x.dtype(), target.dtype(), rows));
         launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(x).tensor(kept);
         end(launch, target, x, op.smoothing(), op.ignored());

@@ -16,8 +16,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Elementwise operations as CUDA C++ over operands {@code a b c} and parameters {@code p q}, in chains {@code s.at[k]};
- * see elementwise.cu. Parameters are arguments of the kernel: other values need no other kernel.
+ * Elementwise operations as CUDA C++ expressions over operands {@code a b c} and parameters {@code p q}, which in
+ * chains are {@code s.at[k]}; see elementwise.cu. Parameters are arguments of the kernel, so new values need no new
+ * kernel.
  */
 final class ElementwiseExpressions {
     private static final double[] NONE = {};
@@ -28,7 +29,7 @@ final class ElementwiseExpressions {
     /** A chain as an expression, and the values of its parameters. */
     record Fused(String expression, double[] parameters) { }
 
-    /** Returns the expression; its type is that to compute in, or i64. */
+    /** Returns the expression of an operation; its type is the wide type of {@code type}, or i64. */
     static String of(Elementwise op, DType type) {
         return switch (op) {
             case Cast _ -> "a";
@@ -44,7 +45,7 @@ final class ElementwiseExpressions {
         };
     }
 
-    /** Returns the values of {@code p} and {@code q}, as many as the expression has. */
+    /** Returns the values of {@code p} and {@code q}, as far as the expression uses them. */
     static double[] parameters(Elementwise op) {
         return switch (op) {
             case Unary.Affine(double scale, double shift) -> new double[] {scale, shift};
@@ -57,8 +58,8 @@ final class ElementwiseExpressions {
     }
 
     /**
-     * Returns a chain of up to three operands as one expression that rounds where its operations would; or {@code null}
-     * if they compute in several types, or with parameters in integers.
+     * Returns a chain of up to three operands as one expression that rounds where the separate operations would; or
+     * {@code null} if they compute in several types, or have parameters for integers.
      */
     static Fused of(Chain chain) {
         int operands = chain.operands().size();
@@ -83,7 +84,7 @@ final class ElementwiseExpressions {
         return new Fused(body.append("}()").toString(), all);
     }
 
-    /** What stands for {@code a b c p q} in a step whose parameters begin with number {@code first}. */
+    /** Returns the replacement of one of {@code a b c p q} in a step whose parameters begin at index {@code first}. */
     private static String value(char name, List<Integer> of, int first, int operands) {
         if (name >= 'p') {
             return "s.at[" + (first + name - 'p') + "]";
@@ -129,7 +130,7 @@ final class ElementwiseExpressions {
         };
     }
 
-    /** {@code quick} begins the names of functions that are exact enough for the type. */
+    /** {@code quick} is the name prefix of functions that are accurate enough for the type. */
     private static String of(Activation op, String quick) {
         return switch (op) {
             case Activation.Relu _ -> "a <= 0 ? C(0) : a";

@@ -10,14 +10,14 @@ import dev.starling.tensor.spi.Chain;
 import java.util.Arrays;
 
 /**
- * Kernels of {@link Elementwise} operations: one source, specialised by the expression and the types. A result has the
- * memory layout of the first operand of its shape, if that one is dense.
+ * {@link Elementwise} operations: one source, specialised by the expression and the types. A result has the memory
+ * layout of the first operand of its shape, if that operand is dense.
  */
 public final class ElementwiseKernels {
-    /** What one thread reads of the widest operand at once. */
+    /** The size of a thread's reads from the widest operand. */
     private static final int VECTOR_BYTES = 16;
-    /** How many vectors, or elements, of each operand a thread reads before it computes; one where they are long. */
-    private static final int TURNS = 2;
+    /** How many vectors, or elements, of each operand a thread reads before it computes; one if they are long. */
+    private static final int UNROLL = 2;
     private static final int LONG_VECTOR = 16;
     /** Parameters that every kernel has, used or not. */
     private static final int MIN_PARAMETERS = 2;
@@ -25,16 +25,16 @@ public final class ElementwiseKernels {
     private final Launcher launcher;
 
     /**
-     * What a kernel is specialised for.
+     * A kernel, by what it is specialised for.
      *
-     * @param expression as of {@link ElementwiseExpressions}
+     * @param expression as from {@link ElementwiseExpressions}
      * @param a type of the first operand
      * @param b type of the second operand, or {@code null}
      * @param c type of the third operand, or {@code null}
      * @param result type of the result
-     * @param parameters how many numbers it is given
-     * @param width how many elements a vector has
-     * @param flat whether all operands lie in one order without gaps
+     * @param parameters number of parameters
+     * @param width elements of a vector
+     * @param flat whether all operands have one order without gaps
      */
     private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result,
             int parameters, int width, boolean flat) implements Kernel {
@@ -45,13 +45,13 @@ public final class ElementwiseKernels {
             return KernelSource.of("elementwise", "elementwise", "OPERANDS", operands, "TY", Types.of(result),
                     "TA", Types.of(a), "TB", Types.of(b != null ? b : a), "TC", Types.of(last),
                     "C", Types.wide(last), "LAYOUT", flat ? "Flat" : "Layout<1 + " + operands + ">",
-                    "WIDTH", Integer.toString(width), "TURNS", Integer.toString(turns()),
+                    "WIDTH", Integer.toString(width), "TURNS", Integer.toString(unroll()),
                     "PARAMETERS", Integer.toString(parameters),
                     "EXPRESSION", "(" + expression + ")");
         }
 
-        int turns() {
-            return width < LONG_VECTOR ? TURNS : 1;
+        int unroll() {
+            return width < LONG_VECTOR ? UNROLL : 1;
         }
     }
 
@@ -94,11 +94,11 @@ public final class ElementwiseKernels {
     }
 
     private void launch(String expression, double[] parameters, Tensor[] operands, Layout layout, long[] offsets) {
-        int most = 1;
+        int widest = 1;
         for (Tensor x : operands) {
-            most = Math.max(most, x.dtype().bytes());
+            widest = Math.max(widest, x.dtype().bytes());
         }
-        int vector = VECTOR_BYTES / most;
+        int vector = VECTOR_BYTES / widest;
         int width = layout.allowsVectors(vector, operands, offsets) ? vector : 1;
         boolean flat = width > 1 && isFlat(layout, operands.length);
         DType a = operands[1].dtype();
@@ -119,7 +119,7 @@ public final class ElementwiseKernels {
         } else {
             launch.layout(layout, operands.length);
         }
-        launch.threads(Math.ceilDiv(layout.count(), (long) width * kernel.turns()));
+        launch.threads(Math.ceilDiv(layout.count(), (long) width * kernel.unroll()));
     }
 
     private static boolean isFlat(Layout layout, int operands) {
@@ -142,7 +142,7 @@ public final class ElementwiseKernels {
         }
     }
 
-    /** The strides that a result takes over from the first operand of its shape, or row-major ones. */
+    /** Returns a result's strides: those of the first operand of its shape if it is dense, else row-major. */
     static long[] strides(Tensor[] operands, Shape shape) {
         for (Tensor x : operands) {
             if (x.shape().equals(shape)) {
@@ -152,7 +152,7 @@ public final class ElementwiseKernels {
         return shape.contiguousStrides();
     }
 
-    /** Whether the elements fill their memory, each in a place of its own. */
+    /** Returns whether the elements fill their memory, each at an address of its own. */
     private static boolean isDense(Tensor x) {
         long[] strides = x.strides();
         Integer[] order = new Integer[strides.length];

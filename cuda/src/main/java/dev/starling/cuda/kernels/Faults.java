@@ -16,13 +16,13 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Where kernels leave the first index out of range that they meet, one place for each thread that launches, which goes
- * to another when the thread has ended: a record in pinned memory, the host's side of the struct {@code FaultRecord} in
- * {@code prelude.cuh}, which the thread reads when it waits for the device anyway, and a flag in the device's memory,
- * at which its guarded updates look. Nobody waits for the sake of an index.
+ * Records of indices out of range. Each launching thread has a slot, into which its kernels write the first bad index
+ * that they meet; when a thread has ended, another reuses its slot. A slot consists of a record in pinned memory (the
+ * host's side of the struct {@code FaultRecord} in {@code prelude.cuh}), which the thread reads whenever it waits for
+ * the device anyway, and of a flag in device memory, which guarded updates read. No thread waits only to check indices.
  */
 final class Faults {
-    /** How many operations are remembered for the message; those of a training loop are few, and come again. */
+    /** How many operations are remembered for messages; a training loop has few, which recur. */
     static final int REMEMBERED = 4096;
     private static final int BYTES = 40;
     private static final int FLAG_BYTES = 4;
@@ -34,44 +34,44 @@ final class Faults {
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final ThreadLocal<Place> mine = new ThreadLocal<>();
-    /** All places; guarded by itself. */
-    private final List<Place> places = new ArrayList<>();
+    private final ThreadLocal<Slot> mine = new ThreadLocal<>();
+    /** All slots; guarded by itself. */
+    private final List<Slot> slots = new ArrayList<>();
 
-    /** What an index can be out of range for. */
-    private record Subject(Op op, long least, long most, List<Spec> operands) { }
+    /** An operation with its operands and the range of its indices. */
+    private record Subject(Op op, long min, long max, List<Spec> operands) { }
 
-    private record Noted(int number, Subject subject) { }
+    private record Registered(int number, Subject subject) { }
 
-    /** {@code graphs} counts those that write there. */
-    private record Place(Thread owner, MemorySegment record, long flag, Map<Subject, Noted> known, Noted[] noted,
-            int[] count, AtomicInteger graphs) { }
+    /** A thread's slot. {@code graphs} counts the captured graphs whose kernels write to it. */
+    private record Slot(Thread owner, MemorySegment record, long flag, Map<Subject, Registered> known,
+            Registered[] recent, int[] count, AtomicInteger graphs) { }
 
     Faults(Gpu gpu, Gpu.Stream stream) {
         this.gpu = gpu;
         this.stream = stream;
     }
 
-    private Place place() {
-        Place place = mine.get();
-        if (place == null) {
-            synchronized (places) {
-                place = next();
-                places.add(place);
+    private Slot slot() {
+        Slot slot = mine.get();
+        if (slot == null) {
+            synchronized (slots) {
+                slot = next();
+                slots.add(slot);
             }
-            mine.set(place);
+            mine.set(slot);
         }
-        return place;
+        return slot;
     }
 
-    /** Returns a new place, in the memory of one that nobody has any more if there is one. */
-    private Place next() {
-        for (int i = 0; i < places.size(); i++) {
-            Place left = places.get(i);
-            if (!left.owner.isAlive() && left.graphs.get() == 0) {
+    /** Returns a new slot, in the memory of one whose thread has ended if there is one. */
+    private Slot next() {
+        for (int i = 0; i < slots.size(); i++) {
+            Slot unused = slots.get(i);
+            if (!unused.owner.isAlive() && unused.graphs.get() == 0) {
                 Waits.synchronize(gpu, stream, "kernels of a thread that has ended");
-                places.remove(i);
-                return cleared(left.record, left.flag);
+                slots.remove(i);
+                return cleared(unused.record, unused.flag);
             }
         }
         long flag = gpu.allocate(FLAG_BYTES);
@@ -81,7 +81,8 @@ final class Faults {
         }
         if (flag == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "index check", List.of(),
-                    "the device has not " + FLAG_BYTES + " bytes left", "close tensors, or use a smaller batch");
+                    "the device has less than " + FLAG_BYTES + " bytes of free memory",
+                    "close tensors, or use a smaller batch");
         }
         long pinned = 0;
         try {
@@ -94,81 +95,83 @@ final class Faults {
         return cleared(MemorySegment.ofAddress(pinned).reinterpret(BYTES), flag);
     }
 
-    private Place cleared(MemorySegment record, long flag) {
+    private Slot cleared(MemorySegment record, long flag) {
         gpu.fill(flag, (byte) 0, FLAG_BYTES, stream);
         record.fill((byte) 0).set(ValueLayout.JAVA_LONG, BROKEN, flag);
-        return new Place(Thread.currentThread(), record, flag, new HashMap<>(), new Noted[REMEMBERED], new int[1],
+        return new Slot(Thread.currentThread(), record, flag, new HashMap<>(), new Registered[REMEMBERED], new int[1],
                 new AtomicInteger());
     }
 
     /**
-     * Makes this thread's place ready for kernels that are taken down as a graph, which outlives the thread perhaps.
+     * Reserves this thread's slot for the kernels of a captured graph, which may outlive the thread.
      *
-     * @return to be run when the graph is no more
+     * @return the action that releases the slot, to run when the graph is closed
      */
     Runnable hold() {
-        AtomicInteger graphs = place().graphs;
+        AtomicInteger graphs = slot().graphs;
         graphs.incrementAndGet();
         return graphs::decrementAndGet;
     }
 
-    /** Returns the address of 8 bytes of pinned memory, for a number that this thread waits for. */
+    /** Returns the address of 8 bytes of pinned memory, for a number that this thread reads back. */
     long answer() {
-        return place().record.address() + ANSWER;
+        return slot().record.address() + ANSWER;
     }
 
-    /** Returns the number of an operation, for {@link Launch#fault}; indices may be counted from the end. */
-    int note(Op op, long size, Tensor... operands) {
-        return note(op, -size, size - 1, operands);
+    /** Returns the number of an operation for {@link Launch#fault}. Negative indices count from the end. */
+    int register(Op op, long size, Tensor... operands) {
+        return register(op, -size, size - 1, operands);
     }
 
-    /** The same for indices between {@code least} and {@code most}. */
-    int note(Op op, long least, long most, Tensor... operands) {
-        Place place = place();
-        Subject subject = new Subject(op, least, most, Arrays.stream(operands).map(Tensor::spec).toList());
-        Noted known = place.known.get(subject);
+    /** Returns the number of an operation whose indices are between {@code min} and {@code max}. */
+    int register(Op op, long min, long max, Tensor... operands) {
+        Slot slot = slot();
+        Subject subject = new Subject(op, min, max, Arrays.stream(operands).map(Tensor::spec).toList());
+        Registered known = slot.known.get(subject);
         if (known == null) {
-            known = new Noted(place.count[0]++, subject);
+            known = new Registered(slot.count[0]++, subject);
             int at = Math.floorMod(known.number, REMEMBERED);
-            if (place.noted[at] != null) {
-                place.known.remove(place.noted[at].subject);
+            if (slot.recent[at] != null) {
+                slot.known.remove(slot.recent[at].subject);
             }
-            place.noted[at] = known;
-            place.known.put(subject, known);
+            slot.recent[at] = known;
+            slot.known.put(subject, known);
         }
         return known.number;
     }
 
     /** Returns the address of this thread's record. */
     long address() {
-        return place().record.address();
+        return slot().record.address();
     }
 
-    /** Returns the address of this thread's flag in the device's memory, 0 as long as it has launched nothing. */
+    /**
+     * Returns the address of this thread's flag in device memory, or 0 if the thread has not launched any kernel yet.
+     */
     long flag() {
-        Place place = mine.get();
-        return place == null ? 0 : place.flag;
+        Slot slot = mine.get();
+        return slot == null ? 0 : slot.flag;
     }
 
-    /** Throws if one of this thread's kernels, all of which are done, has met a bad index since this was last asked. */
+    /** Throws if a kernel of this thread has met a bad index since the last call. All its kernels must be done. */
     void check() {
-        Place place = mine.get();
-        if (place == null || place.record.get(ValueLayout.JAVA_INT, 0) == 0) {
+        Slot slot = mine.get();
+        if (slot == null || slot.record.get(ValueLayout.JAVA_INT, 0) == 0) {
             return;
         }
-        int number = place.record.get(ValueLayout.JAVA_INT, OPERATION);
-        long index = place.record.get(ValueLayout.JAVA_LONG, INDEX);
-        long position = place.record.get(ValueLayout.JAVA_LONG, POSITION);
-        place.record.set(ValueLayout.JAVA_INT, 0, 0);
-        gpu.fill(place.flag, (byte) 0, FLAG_BYTES, stream);
+        int number = slot.record.get(ValueLayout.JAVA_INT, OPERATION);
+        long index = slot.record.get(ValueLayout.JAVA_LONG, INDEX);
+        long position = slot.record.get(ValueLayout.JAVA_LONG, POSITION);
+        slot.record.set(ValueLayout.JAVA_INT, 0, 0);
+        gpu.fill(slot.flag, (byte) 0, FLAG_BYTES, stream);
         String found = "index " + index + " at position " + position;
-        Noted noted = place.noted[Math.floorMod(number, REMEMBERED)];
-        if (noted.number != number) {
+        Registered registered = slot.recent[Math.floorMod(number, REMEMBERED)];
+        if (registered.number != number) {
             throw new TensorException(TensorException.Problem.INDEX, "an earlier operation", List.of(),
-                    found + " is out of range", "set CUDA_LAUNCH_BLOCKING=1 to learn of which operation");
+                    found + " is out of range", "set CUDA_LAUNCH_BLOCKING=1 to find the operation");
         }
-        Subject subject = noted.subject;
+        Subject subject = registered.subject;
         throw new TensorException(TensorException.Problem.INDEX, subject.op.name(), subject.operands,
-                found + " must lie between " + subject.least + " and " + subject.most, "correct the index");
+                found + " must lie between " + subject.min + " and " + subject.max, "correct the index");
     }
 }

@@ -6,7 +6,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 
-/** Kernels of {@link Fill} operations. */
+/** {@link Fill} operations. */
 public final class FillKernels {
     private static final int VECTOR_BYTES = 16;
 

@@ -9,19 +9,19 @@ import dev.starling.tensor.op.Axes;
 import java.util.function.UnaryOperator;
 
 /**
- * Folds dimensions of operands that have one shape; see fold.cuh. Where elements of a line are neighbours, 4, 32 or 256
- * neighbouring threads share a line and join their parts by shuffles; where lines are neighbours, a block has 32
- * columns of threads, up to 4 lines wide, and 8 rows, which are joined in shared memory. Either way a warp reads
- * neighbours, by vectors of up to 16 bytes if strides and alignment allow it. Where there are fewer lines than fill the
- * device, lines are cut into pieces, and a second kernel joins the pieces' parts. Parts are always joined in the same
- * order, so results do not differ from run to run.
+ * Reductions over dimensions of operands that have one shape; see fold.cuh. A line holds the elements of one result. If
+ * the elements of a line are neighbours in memory, 4, 32 or 256 neighbouring threads share a line and combine their
+ * partial results by shuffles. If lines are neighbours, a block has 32 columns of threads, each up to 4 lines wide, and
+ * 8 rows, which are combined in shared memory. In both cases a warp reads neighbours, in vectors of up to 16 bytes if
+ * strides and alignment allow it. If there are too few lines to fill the device, they are cut into pieces, and a second
+ * kernel combines the pieces. Partial results are always combined in the same order, so results are deterministic.
  */
 final class Fold {
     private static final int THREADS = 256;
     private static final int COLUMNS = 32;
     private static final int ROWS = THREADS / COLUMNS;
     private static final int MAX_WIDTH_OF_COLUMNS = 4;
-    /** How many vectors a thread should take at least before a line is cut. */
+    /** The fewest vectors per thread for which a line is cut. */
     private static final int MIN_WORK = 8;
     private static final int MAX_PIECES = 1024;
     private static final int VECTOR_BYTES = 16;
@@ -34,15 +34,15 @@ final class Fold {
     private final Shape keptShape;
     private final Shape foldShape;
 
-    /** What is folded, by what a kernel is specialised for: a small record. */
+    /** A reduction: a small record of what its kernel is specialised for. */
     interface Problem {
         /** Returns the source of a kernel that fold.cuh defines. */
         KernelSource source(String function, String group, String width);
 
-        /** Returns the size of a part. */
+        /** Returns the size of a partial result in bytes. */
         int partBytes();
 
-        /** Tells whether the elements' numbers, in row-major order, matter. */
+        /** Returns whether the reduction depends on the elements' row-major numbers. */
         default boolean numbered() {
             return false;
         }
@@ -55,7 +55,7 @@ final class Fold {
         }
     }
 
-    /** How threads are spread: over one line, or over many. */
+    /** The distribution of threads: over one line, or over several neighbouring lines. */
     private record Plan(boolean columns, int group, int width, long blocks, int pieces, int length) { }
 
     private Fold(Launcher launcher, Problem problem, Axes axes, Tensor... operands) {
@@ -74,11 +74,11 @@ final class Fold {
     }
 
     /**
-     * Folds operands of one shape.
+     * Reduces operands of one shape.
      *
      * @param result a dense tensor with one element for each line
      * @param arguments appends the members of the problem's struct to a launch
-     * @return whether it did: lines and their lengths must be below 2^30
+     * @return whether the kernels support it: lines and their lengths must be below 2^30
      */
     static boolean run(Launcher launcher, Problem problem, Axes axes, Tensor result, UnaryOperator<Launch> arguments,
             Tensor... operands) {
@@ -138,16 +138,16 @@ final class Fold {
         return cut(false, group, width, blocks, count, group == THREADS ? (long) group * width * MIN_WORK : count);
     }
 
-    /** Cuts lines into pieces of {@code least} elements or more, as many as fill the device. */
-    private Plan cut(boolean columns, int group, int width, long blocks, long count, long least) {
+    /** Cuts lines into as many pieces as fill the device, of at least {@code minLength} elements. */
+    private Plan cut(boolean columns, int group, int width, long blocks, long count, long minLength) {
         long wanted = launcher.gpu().processors() * 8L / blocks;
-        long pieces = Math.clamp(Math.min(wanted, count / Math.max(least, 1)), 1, MAX_PIECES);
+        long pieces = Math.clamp(Math.min(wanted, count / Math.max(minLength, 1)), 1, MAX_PIECES);
         long length = Math.max((count + pieces - 1) / pieces, 1);
         length = (length + width - 1) / width * width;
         return new Plan(columns, group, width, blocks, (int) Math.max((count + length - 1) / length, 1), (int) length);
     }
 
-    /** Whether {@code width} elements along the innermost dimension of {@code inner} can be read at once. */
+    /** Returns whether vectors of {@code width} elements can be read along the innermost dimension of {@code inner}. */
     private boolean areNeighbours(Layout inner, Layout outer, int width, boolean anyLength) {
         int last = inner.rank() - 1;
         if (!anyLength && inner.size(last) % width != 0) {

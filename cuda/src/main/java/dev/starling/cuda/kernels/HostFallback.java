@@ -9,11 +9,11 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.Backend;
 import java.util.Arrays;
 
-/** Runs what has no kernel yet on the host, by the reference device: downloads operands, uploads results. Slow. */
+/** Runs operations without a kernel on the host's reference device: downloads operands, uploads results. Slow. */
 public final class HostFallback {
     private final Backend backend;
 
-    /** Makes the way over the host for a backend. */
+    /** Makes the fallback of a backend. */
     public HostFallback(Backend backend) {
         this.backend = backend;
     }
@@ -52,7 +52,7 @@ public final class HostFallback {
         }
     }
 
-    /** Copies the memory that a tensor spans, gaps and all, and returns a view like it. */
+    /** Copies the memory that a tensor spans, gaps included, and returns the corresponding view of the copy. */
     private Tensor download(Tensor x) {
         long bytes = extent(x);
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());

@@ -3,8 +3,8 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelSource;
 
 /**
- * A kernel by what it is specialised for: a small record, equal values of which have one source. It is compiled when it
- * is launched for the first time.
+ * A kernel, identified by what it is specialised for: a small record. Equal records have the same source. A kernel is
+ * compiled at its first launch.
  */
 interface Kernel {
     KernelSource source();

@@ -9,13 +9,13 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A kernel's arguments and how many threads it gets. Arguments are appended in the order of the kernel's parameters;
- * each lies at a multiple of its own size, as a C struct of them would have it. One per thread, used again.
+ * A kernel's arguments and its number of threads. Arguments are appended in the order of the kernel's parameters, each
+ * at a multiple of its own size, as in a C struct. Each thread reuses one instance.
  */
 final class Launch {
-    /** Threads of a block where nothing speaks for another number. */
+    /** The default number of threads of a block. */
     static final int THREADS = 256;
-    /** What kernels may have in arguments on every architecture. */
+    /** The size limit of arguments on every architecture. */
     private static final int MAX_BYTES = 4096;
     private static final ThreadLocal<Launch> MINE = ThreadLocal.withInitial(Launch::new);
 
@@ -23,22 +23,25 @@ final class Launch {
     private Launcher launcher;
     private Gpu.Function function;
     private int bytes;
-    /** Launches that are queued together, {@code null} if each is at once. */
-    private List<Prepared> together;
+    /** Launches to be queued together; {@code null} if each is queued immediately. */
+    private List<Prepared> deferred;
 
     private record Prepared(Launcher launcher, Gpu.Function function, Gpu.Grid grid, byte[] arguments) { }
 
     private Launch() { }
 
-    /** Queues what work of this thread launches when it has returned, and so all kernels are loaded; else nothing. */
-    static void together(Runnable work) {
+    /**
+     * Collects this thread's launches during {@code work} and queues them when it returns: all kernels are loaded, or
+     * none runs.
+     */
+    static void runTogether(Runnable work) {
         Launch launch = MINE.get();
         List<Prepared> all = new ArrayList<>();
-        launch.together = all;
+        launch.deferred = all;
         try {
             work.run();
         } finally {
-            launch.together = null;
+            launch.deferred = null;
         }
         for (Prepared each : all) {
             MemorySegment.copy(each.arguments, 0, launch.arguments, ValueLayout.JAVA_BYTE, 0, each.arguments.length);
@@ -54,13 +57,13 @@ final class Launch {
         return launch;
     }
 
-    private int place(int size, int alignment) {
-        int at = (bytes + alignment - 1) & -alignment;
-        if (at + size > MAX_BYTES) {
-            throw new IllegalStateException("a kernel takes at most " + MAX_BYTES + " bytes of arguments");
+    private int reserve(int size, int alignment) {
+        int offset = (bytes + alignment - 1) & -alignment;
+        if (offset + size > MAX_BYTES) {
+            throw new IllegalStateException("arguments of a kernel exceed " + MAX_BYTES + " bytes");
         }
-        bytes = at + size;
-        return at;
+            bytes = offset + size;
+            return offset;
     }
 
     /** Appends a pointer to a tensor's first element, or a null pointer. */
@@ -70,70 +73,72 @@ final class Launch {
 
     /** Appends a pointer or a 64-bit integer. */
     Launch i64(long value) {
-        arguments.set(ValueLayout.JAVA_LONG_UNALIGNED, place(8, 8), value);
+        arguments.set(ValueLayout.JAVA_LONG_UNALIGNED, reserve(8, 8), value);
         return this;
     }
 
     /** Begins a struct whose alignment is that of its widest field. */
     Launch align(int alignment) {
-        place(0, alignment);
+        reserve(0, alignment);
         return this;
     }
 
     /** Appends a 32-bit integer. */
     Launch i32(int value) {
-        arguments.set(ValueLayout.JAVA_INT_UNALIGNED, place(4, 4), value);
+        arguments.set(ValueLayout.JAVA_INT_UNALIGNED, reserve(4, 4), value);
         return this;
     }
 
-    /** Appends an array of {@code room} 64-bit integers, of which the first {@code count} matter. */
+    /** Appends an array of {@code room} 64-bit integers, of which the first {@code count} are set. */
     Launch i64s(long[] values, int count, int room) {
-        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_LONG_UNALIGNED, place(8 * room, 8), count);
+        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_LONG_UNALIGNED, reserve(8 * room, 8), count);
         return this;
     }
 
-    /** Appends an array of {@code room} 32-bit integers, of which the first {@code count} matter. */
+    /** Appends an array of {@code room} 32-bit integers, of which the first {@code count} are set. */
     Launch i32s(int[] values, int count, int room) {
-        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_INT_UNALIGNED, place(4 * room, 4), count);
+        MemorySegment.copy(values, 0, arguments, ValueLayout.JAVA_INT_UNALIGNED, reserve(4 * room, 4), count);
         return this;
     }
 
     /** Appends a bool. */
     Launch bool(boolean value) {
-        arguments.set(ValueLayout.JAVA_BYTE, place(1, 1), (byte) (value ? 1 : 0));
+        arguments.set(ValueLayout.JAVA_BYTE, reserve(1, 1), (byte) (value ? 1 : 0));
         return this;
     }
 
     /** Appends a float. */
     Launch f32(float value) {
-        arguments.set(ValueLayout.JAVA_FLOAT_UNALIGNED, place(4, 4), value);
+        arguments.set(ValueLayout.JAVA_FLOAT_UNALIGNED, reserve(4, 4), value);
         return this;
     }
 
     /** Appends a double. */
     Launch f64(double value) {
-        arguments.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, place(8, 8), value);
+        arguments.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, reserve(8, 8), value);
         return this;
     }
 
-    /** Appends a struct {@code Fault}, with the number that {@link Faults#note} gave. */
+    /** Appends a struct {@code Fault}, with a number from {@link Faults#register}. */
     Launch fault(int number) {
         return i64(launcher.faults().address()).i32(number).i32(0);
     }
 
     /** Appends a struct {@code Layout} for {@code operands} operands. */
     Launch layout(Layout layout, int operands) {
-        int at = place(Layout.bytes(operands), 8);
-        layout.write(arguments, at, operands);
+        int offset = reserve(Layout.bytes(operands), 8);
+        layout.write(arguments, offset, operands);
         return this;
     }
 
-    /** Queues the kernel with blocks of {@link #THREADS} threads, one thread for each of {@code threads}, if any. */
+    /**
+     * Queues the kernel with at least {@code threads} threads, in blocks of {@link #THREADS}; 0 threads launch nothing.
+     */
     void threads(long threads) {
         blocks((threads + THREADS - 1) / THREADS, THREADS);
     }
 
-    /** Queues the kernel with a number of blocks along x; 0 blocks are no launch. */
+    /** Queues the kernel with a number of blocks along x; 0 blocks launch nothing. */
     void blocks(long blocks, int threads) {
         if (blocks > 0) {
             grid(Math.toIntExact(blocks), 1, 1, threads);
@@ -143,10 +148,10 @@ final class Launch {
     /** Queues the kernel with a grid of up to three dimensions. */
     void grid(int x, int y, int z, int threads) {
         Gpu.Grid grid = new Gpu.Grid(x, y, z, threads);
-        if (together == null) {
+        if (deferred == null) {
             launcher.queue(function, grid, arguments.address(), bytes);
         } else {
-            together.add(new Prepared(launcher, function, grid,
+            deferred.add(new Prepared(launcher, function, grid,
                     arguments.asSlice(0, bytes).toArray(ValueLayout.JAVA_BYTE)));
         }
     }

@@ -19,7 +19,7 @@ public final class Launcher {
     private final ElementwiseKernels elementwise = new ElementwiseKernels(this);
     private final Faults faults;
     private final FillKernels fill = new FillKernels(this);
-    /** What takes launches down, or in place of others, while no other thread may launch; else {@code null}. */
+    /** Intercepts launches during a capture or a renewal, while no other thread may launch; else {@code null}. */
     private volatile StreamRecording recording;
 
     /** Makes a launcher whose kernels come from {@code compiler}. */
@@ -40,7 +40,7 @@ public final class Launcher {
         return stream;
     }
 
-    /** Begins a launch: give it arguments, then run it. It is the thread's own and good for one launch. */
+    /** Starts a launch, for the caller to add arguments and run. It belongs to the thread and serves one launch. */
     Launch launch(Kernel kernel) {
         Gpu.Function function = functions.get(kernel);
         if (function == null) {
@@ -50,27 +50,27 @@ public final class Launcher {
     }
 
     /**
-     * Throws if a kernel of this thread has met an index out of range, as an error of its operation: to be called when
-     * the device has done what this thread queued.
+     * Throws if a kernel of this thread has met an index out of range, as an error of its operation. To be called when
+     * the device has done all work that this thread queued.
      */
     public void checkIndices() {
         faults.check();
     }
 
-    /** Returns where kernels leave indices out of range. */
+    /** Returns the records of indices out of range. */
     Faults faults() {
         return faults;
     }
 
-    /** Queues a kernel, or lets it take the place of one that was taken down. */
+    /** Queues a kernel, or passes its arguments to a captured kernel. */
     void queue(Gpu.Function function, Gpu.Grid grid, long arguments, int bytes) {
         StreamRecording r = recording;
-        if (r == null || !r.replaced(arguments, bytes)) {
+        if (r == null || !r.replaces(arguments, bytes)) {
             gpu.launch(function, grid, stream, arguments, bytes);
         }
     }
 
-    /** Lets launches be taken down by {@code next}, or by nobody if it is {@code null}. */
+    /** Sets the recording that intercepts launches, or {@code null} for none. */
     void record(StreamRecording next) {
         recording = next;
     }
@@ -80,10 +80,13 @@ public final class Launcher {
                 .function(source.function());
     }
 
-    /** Sets {@code y}, of whatever strides, to {@code x}, which broadcasts to it, converting its type. */
+    /**
+     * Copies {@code x}, which broadcasts to the shape of {@code y}, to {@code y}, and converts it to the type of {@code
+     * y}.
+     */
     void assign(Tensor y, Tensor x) {
         if (y.count() > 0 && !Transposition.run(this, y, x)) {
-            // 16 bits pass as they are: widening and narrowing would cost time, and the bits of NaN.
+            // 16-bit elements are copied as bits: widening and narrowing would cost time, and change the bits of NaN.
             boolean bits = x.dtype() == y.dtype() && x.dtype().bytes() == 2;
             elementwise.apply(bits ? "a_" : "a", NO_PARAMETERS, y, x);
         }
@@ -106,7 +109,7 @@ public final class Launcher {
         fill.fill(y, value);
     }
 
-    /** Returns the kernels that fill. */
+    /** Returns the fill kernels. */
     public FillKernels fill() {
         return fill;
     }

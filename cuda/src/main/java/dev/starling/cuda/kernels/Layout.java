@@ -6,11 +6,12 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * How operands that are walked together lie in memory: dimensions that all of them have in one piece are merged, those
- * of size 1 left out. The host's side of the struct {@code Layout} in {@code prelude.cuh}. One per thread, used again.
+ * The memory layout of operands that a kernel walks together. Dimensions of size 1 are dropped, and those that are
+ * contiguous in all operands are merged. The host's side of the struct {@code Layout} in {@code prelude.cuh}. Each
+ * thread reuses its instances.
  */
 final class Layout {
-    /** What a single launch counts: divisions by multiplication are exact below it. */
+    /** The most elements of one launch: below it, divisions by multiplication are exact. */
     static final long MAX_COUNT = 1L << 30;
     private static final int RANK = Shape.MAX_RANK;
     private static final int MAX_OPERANDS = 6;
@@ -22,14 +23,14 @@ final class Layout {
     private int rank;
     private int operands;
 
-    /** What is done with a piece of the operands: {@code offsets} count elements from each operand's first. */
+    /** An action on a piece of the operands; {@code offsets} count elements from each operand's first. */
     interface Piece {
         void run(Layout layout, long[] offsets);
     }
 
     private Layout() { }
 
-    /** Lays out operands that broadcast to {@code shape}, in whatever order of dimensions suits the first of them. */
+    /** Lays out operands that broadcast to {@code shape}, in the order of dimensions of the first one's memory. */
     static Layout of(Shape shape, Tensor... tensors) {
         Layout layout = MINE.get();
         layout.begin(shape, tensors);
@@ -38,7 +39,7 @@ final class Layout {
         return layout;
     }
 
-    /** Lays out operands that broadcast to {@code shape} in row-major order, where elements' numbers matter. */
+    /** Lays out operands that broadcast to {@code shape} in row-major order, for kernels that number elements. */
     static Layout rowMajor(Shape shape, Tensor... tensors) {
         Layout layout = MINE.get();
         layout.begin(shape, tensors);
@@ -46,7 +47,7 @@ final class Layout {
         return layout;
     }
 
-    /** Lays out operands of the given strides, each as many as there are sizes, in row-major order. */
+    /** Lays out operands by their strides, one for each size, in row-major order. */
     static Layout rowMajor(long[] sizes, long[]... strides) {
         Layout layout = MINE.get();
         layout.operands = strides.length;
@@ -64,7 +65,7 @@ final class Layout {
         return layout;
     }
 
-    /** Lays out the dimensions to fold, beside a layout of those to keep; in row-major order if numbers matter. */
+    /** Lays out the dimensions that a fold reduces, in row-major order if the elements' numbers matter. */
     static Layout folded(Shape shape, boolean rowMajor, Tensor... tensors) {
         Layout layout = FOLDED.get();
         layout.begin(shape, tensors);
@@ -92,7 +93,7 @@ final class Layout {
         }
     }
 
-    /** Brings the dimensions into the order in which the first operand has them in memory. */
+    /** Sorts the dimensions by the first operand's strides, the largest first. */
     private void sort() {
         for (int i = 1; i < rank; i++) {
             for (int j = i; j > 0 && Math.abs(strides[0][j - 1]) < Math.abs(strides[0][j]); j--) {
@@ -115,12 +116,12 @@ final class Layout {
     private void merge() {
         int to = 0;
         for (int d = 1; d < rank; d++) {
-            boolean joins = true;
+            boolean merges = true;
             for (int k = 0; k < operands; k++) {
-                joins &= strides[k][to] == strides[k][d] * sizes[d];
+                merges &= strides[k][to] == strides[k][d] * sizes[d];
             }
-            to = joins ? to : to + 1;
-            sizes[to] = joins ? sizes[to] * sizes[d] : sizes[d];
+            to = merges ? to : to + 1;
+            sizes[to] = merges ? sizes[to] * sizes[d] : sizes[d];
             for (int k = 0; k < operands; k++) {
                 strides[k][to] = strides[k][d];
             }
@@ -155,17 +156,17 @@ final class Layout {
         return n;
     }
 
-    /** Tells whether an operand's elements lie one after the other in the order of the walk. */
+    /** Returns whether an operand's elements are contiguous in the order of the walk. */
     boolean isDense(int operand) {
         return rank == 1 && strides[operand][0] == 1;
     }
 
     /**
-     * Tells whether every operand can be read {@code width} elements at a time: along the innermost dimension its
-     * elements are neighbours, or one and the same.
+     * Returns whether every operand can be read {@code width} elements at a time: along the innermost dimension its
+     * elements are contiguous, or all the same element.
      *
-     * @param tensors the operands, of which the first must have neighbours
-     * @param offsets where in them the walk begins
+     * @param tensors the operands; the first must be contiguous
+     * @param offsets the first element of the walk in each operand
      */
     boolean allowsVectors(int width, Tensor[] tensors, long[] offsets) {
         int inner = rank - 1;
@@ -189,7 +190,7 @@ final class Layout {
         return true;
     }
 
-    /** Runs {@code piece} for as many pieces of at most {@code limit} elements as it takes. */
+    /** Runs {@code piece} on pieces of at most {@code limit} elements. */
     void inPieces(long limit, Piece piece) {
         long n = count();
         if (n == 0) {
@@ -248,7 +249,8 @@ final class Layout {
 
     void write(MemorySegment to, int at, int operandsOfStruct) {
         if (operandsOfStruct != operands) {
-            throw new IllegalArgumentException(operands + " operands, the struct has " + operandsOfStruct);
+            throw new IllegalArgumentException("the layout has " + operands + " operands, the struct "
+                    + operandsOfStruct);
         }
         to.set(ValueLayout.JAVA_INT, at, rank);
         to.set(ValueLayout.JAVA_INT, at + 4, (int) count());
@@ -256,10 +258,10 @@ final class Layout {
             long size = sizes[d];
             int shift = size <= 1 ? 0 : 64 - Long.numberOfLeadingZeros(size - 1);
             long multiplier = (1L << 32) * ((1L << shift) - size) / size + 1;
-            int place = at + 8 + 4 * d;
-            to.set(ValueLayout.JAVA_INT, place, (int) size);
-            to.set(ValueLayout.JAVA_INT, place + 4 * RANK, (int) multiplier);
-            to.set(ValueLayout.JAVA_INT, place + 8 * RANK, shift);
+            int offset = at + 8 + 4 * d;
+            to.set(ValueLayout.JAVA_INT, offset, (int) size);
+            to.set(ValueLayout.JAVA_INT, offset + 4 * RANK, (int) multiplier);
+            to.set(ValueLayout.JAVA_INT, offset + 8 * RANK, shift);
             for (int k = 0; k < operands; k++) {
                 to.set(ValueLayout.JAVA_LONG_UNALIGNED, at + 8 + 12L * RANK + 8L * (RANK * k + d), strides[k][d]);
             }

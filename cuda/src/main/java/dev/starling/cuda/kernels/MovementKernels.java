@@ -6,7 +6,7 @@ import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
 
-/** Kernels of {@link Movement} operations: copies into views of the result. */
+/** {@link Movement} operations: copies into views of the result. */
 public final class MovementKernels {
     private final Launcher launcher;
 

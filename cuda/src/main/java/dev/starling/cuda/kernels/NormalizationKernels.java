@@ -11,10 +11,10 @@ import dev.starling.tensor.op.Normalization;
 import java.util.Arrays;
 
 /**
- * Kernels of {@link Normalization} operations. Batch normalisation makes the sums of a channel by a {@link Fold}, in
- * whatever layout the operands have, and from them a table of coefficients, so that the second pass is one
- * multiplication and addition for each element. Layer normalisation keeps rows in registers ({@link Rows}): one pass;
- * the gradients of its weights are a fold of columns.
+ * {@link Normalization} operations. Batch normalisation computes the sums of each channel by a {@link Fold}, in any
+ * layout, and from them a table of coefficients, so that the second pass is one multiplication and addition for each
+ * element. Layer normalisation keeps rows in registers ({@link Rows}) and needs one pass; the gradients of its weights
+ * are a fold of columns.
  */
 public final class NormalizationKernels {
     private static final int VECTOR_BYTES = 16;
@@ -66,7 +66,7 @@ public final class NormalizationKernels {
         return type == DType.F64 ? DType.F64 : DType.F32;
     }
 
-    /** Returns the results, or {@code null} where operands are too large. */
+    /** Returns the results, or {@code null} if operands are too large. */
     public Tensor[] run(Normalization op, Tensor[] in, Spec[] outputs) {
         Tensor[] dense = in.clone();
         boolean batch = op instanceof Normalization.BatchNorm || op instanceof Normalization.BatchNormGradient;
@@ -194,13 +194,15 @@ public final class NormalizationKernels {
         return Arrays.stream(outputs).map(Tensor::allocate).toArray(Tensor[]::new);
     }
 
-    /** Whether the vectors of all operands can be read that have as many elements as 16 bytes of the first. */
+    /**
+     * Returns whether all operands can be read in vectors of as many elements as 16 bytes of the first operand hold.
+     */
     private static boolean areAligned(Tensor... operands) {
         int width = VECTOR_BYTES / operands[0].dtype().bytes();
         return Arrays.stream(operands).allMatch(x -> x.address() % (width * x.dtype().bytes()) == 0);
     }
 
-    /** All dimensions but that of the channels. */
+    /** Returns all dimensions except that of the channels. */
     private static Axes others(Tensor x) {
         return new Axes((1 << x.rank()) - 1 & ~2);
     }

@@ -9,12 +9,12 @@ import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
 
 /**
- * Kernels of {@link Pooling} operations, a thread an element. Results lie channels last where the operand does.
+ * {@link Pooling} operations, with a thread for each element. Results are channels last if the operand is.
  */
 public final class PoolingKernels {
     private final Launcher launcher;
 
-    /** A kernel for elements of a type and places of maxima of another. */
+    /** A kernel for elements of one type and positions of maxima of another. */
     private record PoolingKernel(String function, DType type, DType index) implements Kernel {
         @Override
         public KernelSource source() {
@@ -64,13 +64,16 @@ public final class PoolingKernels {
         };
     }
 
-    /** Reports places outside of their planes; returns whether any lies outside of its window, as no pooling does. */
+    /**
+     * Reports positions outside of their planes. Returns a flag: whether one is outside of its window, as from no
+     * pooling.
+     */
     private Tensor check(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
         int count = Math.toIntExact(places.count());
         long plane = x.shape().slice(2, x.rank()).count();
         Tensor stray = Tensor.allocate(new Spec(DType.I32, Shape.of(), x.device()));
         launcher.fill(stray, 0);
-        int fault = launcher.faults().note(op, 0, plane - 1, g, places);
+        int fault = launcher.faults().register(op, 0, plane - 1, g, places);
         Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);
         problem(launch, op.window(), x, g, places).threads(count);
         return stray;

@@ -6,7 +6,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Random;
 
-/** Kernels of {@link Random} operations, which make the same bits as every other device. */
+/** {@link Random} operations, which generate the same bits as on every other device. */
 public final class RandomKernels {
     private final Launcher launcher;
 
@@ -22,7 +22,7 @@ public final class RandomKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, row-major: elements are numbered in that order. */
+    /** Returns the results, row-major: random numbers are counted in that order. */
     public Tensor[] run(Random op, Tensor[] inputs, Spec output) {
         Tensor y = Tensor.allocate(output);
         switch (op) {
@@ -48,7 +48,7 @@ public final class RandomKernels {
         }
     }
 
-    /** A thread makes two blocks. */
+    /** Returns the number of threads: each generates two blocks. */
     private static long pairs(Tensor y) {
         return Math.ceilDiv(Random.blocks(y.count()), 2L);
     }

@@ -1,7 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.Recurrer;
+import dev.starling.cuda.dnn.RecurrenceLibrary;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -12,13 +12,13 @@ import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.Reduction;
 
 /**
- * Kernels of {@link Recurrence} operations: one product of all steps with the weight of the input, then for each step
- * one with that of the state, and one kernel for the cell; gradients go back through the steps likewise, and are one
- * product of all steps for each weight. Lengths are read on the device. An LSTM's c and what gradients carry past the
- * weights are kept in f32 between steps of 16-bit layers; sums of products are rounded to the type.
+ * {@link Recurrence} operations: one product of all steps with the input's weight, then for each step one product with
+ * the state's weight and one kernel for the cell. Gradients pass back through the steps in the same way, with one
+ * product of all steps for each weight. Lengths are read on the device. Between the steps of 16-bit layers, an LSTM's c
+ * and the gradients that bypass the weights are kept in f32; sums of products are rounded to the type.
  *
- * <p>Layers without lengths are a library's where there is one that takes them. What it keeps for gradients is a
- * reserve of its own form; should it refuse them later, the layer is computed again.
+ * <p>A library computes layers without lengths if it supports them. Its reserve for gradients has a format of its own.
+ * If the library later refuses the gradients, the layer is computed again.
  */
 public final class RecurrenceKernels {
     private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
@@ -26,7 +26,7 @@ public final class RecurrenceKernels {
     private final Launcher launcher;
     private final ContractionKernels products;
     private final ReductionKernels sums;
-    private final Recurrer library;
+    private final RecurrenceLibrary library;
 
     private record RecurrenceKernel(String function, DType type, Cell cell) implements Kernel {
         @Override
@@ -39,24 +39,27 @@ public final class RecurrenceKernels {
     /**
      * Makes the family's kernels for a device.
      *
-     * @param products the kernels of products
-     * @param sums the kernels of sums
-     * @param library what runs layers without lengths, as far as it can, or {@code null}
+     * @param products the kernels for products
+     * @param sums the kernels for sums
+     * @param library the library for layers without lengths, or {@code null}
      */
-    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums, Recurrer library) {
+    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums,
+            RecurrenceLibrary library) {
         this.launcher = launcher;
         this.products = products;
         this.sums = sums;
         this.library = library;
     }
 
-    /** Returns how much the library keeps for the gradients of a layer, 0 where kernels of our own compute it. */
+    /**
+     * Returns the size of the library's reserve for the gradients of a layer, 0 if Starling's own kernels compute it.
+     */
     public long reserveBytes(Recurrence.Forward op, Spec... operands) {
-        Recurrer.Call call = call(op, op.operands(operands), true);
+        RecurrenceLibrary.Call call = call(op, op.operands(operands), true);
         return call == null ? 0 : library.reserveBytes(call);
     }
 
-    /** Returns the results, or {@code null} where there are too many sequences, units or steps. */
+    /** Returns the results, or {@code null} if there are too many sequences, units or steps. */
     public Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
         Recurrence.Operands<Tensor> given = op.operands(inputs);
         if (!fits(given.x().shape(), given.h().shape())) {
@@ -85,15 +88,15 @@ public final class RecurrenceKernels {
         return x.dim(0) * x.dim(1) <= Layout.MAX_COUNT && h.count() <= Layout.MAX_COUNT;
     }
 
-    /** Returns what to ask the library for, or {@code null} where it is not asked. */
-    private Recurrer.Call call(Recurrence op, Recurrence.Operands<Spec> in, boolean kept) {
+    /** Returns the library's call, or {@code null} if the library is not used. */
+    private RecurrenceLibrary.Call call(Recurrence op, Recurrence.Operands<Spec> in, boolean kept) {
         Shape x = in.x().shape();
         Shape h = in.h().shape();
-        if (library == null || !library.takes(in.x().dtype()) || in.lengths() != null || x.count() == 0
+        if (library == null || !library.supports(in.x().dtype()) || in.lengths() != null || x.count() == 0
                 || h.count() == 0 || !fits(x, h)) {
             return null;
         }
-        return new Recurrer.Call(op.cell(), in.x().dtype(), (int) x.dim(0), (int) x.dim(1),
+        return new RecurrenceLibrary.Call(op.cell(), in.x().dtype(), (int) x.dim(0), (int) x.dim(1),
                 Math.toIntExact(x.dim(2)), (int) h.dim(1), in.bias() != null, kept);
     }
 
@@ -111,7 +114,7 @@ public final class RecurrenceKernels {
             return in.weight().size(0);
         }
 
-        /** Returns which step comes {@code i}-th; sequences that are shorter sit out the ones they lack. */
+        /** Returns the {@code i}-th step in the layer's order; short sequences skip the steps that they lack. */
         int step(int i) {
             return op.reverse() ? steps() - 1 - i : i;
         }
@@ -139,7 +142,7 @@ public final class RecurrenceKernels {
         return launcher.launch(new RecurrenceKernel(function, layer.in.x().dtype(), layer.op.cell()));
     }
 
-    /** Returns a dense tensor with the same values in the given type, or the tensor itself if it is one. */
+    /** Returns the tensor itself if it is dense and of the given type, else a converted dense copy. */
     private Tensor wide(Tensor x, DType type) {
         if (x.dtype() == type && x.isContiguous()) {
             return x;
@@ -167,28 +170,28 @@ public final class RecurrenceKernels {
         return Relabelled.view(x, Shape.of(columns, rows), new long[] {1, columns}, x.offset());
     }
 
-    /** Where the reserve has no form that we know, it is the library's. */
-    private static boolean isLibrarys(Tensor reserve) {
+    /** Returns whether a reserve is in the library's format, which is opaque. */
+    private static boolean belongsToLibrary(Tensor reserve) {
         return reserve.dtype() == DType.U8;
     }
 
     private void forward(Layer layer, boolean keeps, Tensor[] out) {
         Tensor reserve = out[out.length - 1];
-        boolean kept = isLibrarys(reserve);
-        Recurrer.Call call = kept || !keeps ? call(layer.op, layer.specs(), kept) : null;
+        boolean kept = belongsToLibrary(reserve);
+        RecurrenceLibrary.Call call = kept || !keeps ? call(layer.op, layer.specs(), kept) : null;
         if (call == null || !byLibrary(layer, call, out, kept ? reserve.address() : 0)) {
             forward(layer, out, kept || reserve.count() == 0 ? null : reserve);
         }
     }
 
-    /** A reversed layer's steps are turned round in copies. */
-    private boolean byLibrary(Layer layer, Recurrer.Call call, Tensor[] out, long reserve) {
+    /** Runs a layer by the library; for a reversed layer the steps are reversed in copies. */
+    private boolean byLibrary(Layer layer, RecurrenceLibrary.Call call, Tensor[] out, long reserve) {
         Tensor x = inOrder(layer, layer.in.x());
         Tensor y = layer.op.reverse() ? Tensor.allocate(out[0].spec()) : out[0];
-        boolean done = library.forward(call, addresses(layer.in, x), new Recurrer.Results(y.address(),
+        boolean done = library.forward(call, addresses(layer.in, x), new RecurrenceLibrary.Results(y.address(),
                 out[1].address(), layer.in.c() == null ? 0 : out[2].address()), reserve);
         if (done && y != out[0]) {
-            launcher.assign(out[0], turned(y));
+            launcher.assign(out[0], reversed(y));
         }
         close(x, layer.in.x());
         close(y, out[0]);
@@ -198,10 +201,10 @@ public final class RecurrenceKernels {
     private void gradients(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
         Recurrence.Operands<Tensor> in = layer.in;
         int kept = in.c() == null ? 3 : 4;
-        if (!isLibrarys(all[kept])) {
+        if (!belongsToLibrary(all[kept])) {
             backward(layer, op, all, out);
         } else if (!gradientsByLibrary(layer, op, all, out)) {
-            // What it kept, if anything, we cannot read.
+            // Only the library can read its reserve, so the layer is computed again.
             try (Tensor y = Tensor.allocate(all[0].spec()); Tensor h = Tensor.allocate(in.h().spec());
                     Tensor c = in.c() == null ? null : Tensor.allocate(in.c().spec());
                     Tensor reserve = layer.allocate(layer.steps(), in.h().size(0),
@@ -222,10 +225,10 @@ public final class RecurrenceKernels {
         Tensor y = inOrder(layer, all[states + 1]);
         Tensor dx = op.reverse() || !op.input() ? Tensor.allocate(in.x().spec()) : out[0];
         boolean done = library.backward(call(op, layer.specs(), true), addresses(in, x), y.address(),
-                all[states + 2].address(), new Recurrer.Results(dy.address(), all[1].address(),
+                all[states + 2].address(), new RecurrenceLibrary.Results(dy.address(), all[1].address(),
                         states == 1 ? 0 : all[2].address()), addresses(op.forward(true).operands(out), dx));
         if (done && op.input() && dx != out[0]) {
-            launcher.assign(out[0], turned(dx));
+            launcher.assign(out[0], reversed(dx));
         }
         close(x, in.x());
         close(dy, all[0]);
@@ -234,14 +237,14 @@ public final class RecurrenceKernels {
         return done;
     }
 
-    /** Returns a tensor whose steps are in the order in which the layer takes them: itself, or a copy. */
+    /** Returns a tensor whose steps are in the layer's order: itself, or a reversed copy. */
     private Tensor inOrder(Layer layer, Tensor x) {
-        return layer.op.reverse() ? launcher.copied(turned(x)) : x;
+        return layer.op.reverse() ? launcher.copied(reversed(x)) : x;
     }
 
     /** Returns the addresses of a layer's operands, or of their gradients, with another x. */
-    private static Recurrer.Operands addresses(Recurrence.Operands<Tensor> o, Tensor x) {
-        return new Recurrer.Operands(x.address(), o.h().address(), address(o.c()), o.weight().address(),
+    private static RecurrenceLibrary.Operands addresses(Recurrence.Operands<Tensor> o, Tensor x) {
+        return new RecurrenceLibrary.Operands(x.address(), o.h().address(), address(o.c()), o.weight().address(),
                 o.recurrentWeight().address(), address(o.bias()), address(o.recurrentBias()));
     }
 
@@ -249,15 +252,15 @@ public final class RecurrenceKernels {
         return x == null ? 0 : x.address();
     }
 
-    /** Returns a dense tensor with its first dimension from end to start. */
-    private static Tensor turned(Tensor x) {
+    /** Returns a view of a dense tensor with its first dimension reversed. */
+    private static Tensor reversed(Tensor x) {
         long[] strides = x.strides().clone();
         long last = x.offset() + (x.size(0) - 1) * strides[0];
         strides[0] = -strides[0];
         return Relabelled.view(x, x.shape(), strides, last);
     }
 
-    /** The first results are written, and the reserve unless it is {@code null}. */
+    /** Writes the first results, and the reserve unless it is {@code null}. */
     private void forward(Layer layer, Tensor[] out, Tensor reserve) {
         Recurrence.Operands<Tensor> in = layer.in;
         Tensor h = out[1];
@@ -286,7 +289,10 @@ public final class RecurrenceKernels {
         }
     }
 
-    /** Returns {@code to} itself if a state is kept in its type between steps, else another tensor; set to a start. */
+    /**
+     * Returns a tensor that holds a state between steps, set to its start: {@code to} itself if its type is wide
+     * enough.
+     */
     private Tensor state(Tensor from, Tensor to) {
         DType type = wide(to.dtype());
         Tensor state = to.dtype() == type ? to : Tensor.allocate(new Spec(type, to.shape(), to.device()));
@@ -294,7 +300,7 @@ public final class RecurrenceKernels {
         return state;
     }
 
-    /** Operands are gradients of y, h and maybe c, then y and the reserve, then the layer's. */
+    /** Operands are the gradients of y, h and for an LSTM c, then y and the reserve, then the layer's operands. */
     private void backward(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
         Recurrence.Operands<Tensor> in = layer.in;
         int states = in.c() == null ? 1 : 2;
@@ -337,7 +343,7 @@ public final class RecurrenceKernels {
         }
     }
 
-    /** Returns x with 0 past the sequences' ends: infinity or NaN there, times a slope of 0, would be NaN. */
+    /** Returns x with zeros past the sequences' ends: infinity or NaN there, times a slope of 0, would be NaN. */
     private Tensor present(Layer layer) {
         Tensor x = layer.in.x();
         if (layer.in.lengths() == null || x.count() == 0) {

@@ -7,8 +7,8 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Reduction;
 
 /**
- * Kernels of {@link Reduction} operations: a {@link Fold} of one operand, which is read once. Sums of 16-bit floats are
- * made in f32, those of integers in i64.
+ * {@link Reduction} operations: a {@link Fold} of one operand, which is read once. 16-bit floats are summed in f32,
+ * integers in i64.
  */
 public final class ReductionKernels {
     private final Launcher launcher;
@@ -36,7 +36,7 @@ public final class ReductionKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} where lines are too many or too long. */
+    /** Returns the results, or {@code null} if lines are too many or too long. */
     public Tensor[] run(Reduction op, Tensor[] inputs, Spec output) {
         Tensor x = inputs[0];
         Tensor y = Tensor.allocate(output);

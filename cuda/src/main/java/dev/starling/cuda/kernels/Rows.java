@@ -6,37 +6,41 @@ import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
 /**
- * How threads share rows; see rows.cuh. A row of up to 1024 elements gets a warp, which needs no barriers; a longer one
- * a block of 128 to 1024 threads. Up to 32 elements a thread stay in registers, so that memory is read once. The
- * longest rows are read again, from the device's cache as a rule; two blocks of 512 threads to a processor read while
- * others wait.
+ * The distribution of threads over rows; see rows.cuh. A row of up to 1024 elements gets a warp, which needs no
+ * barriers; a longer one gets a block of 128 to 1024 threads. Up to 32 elements per thread stay in registers, so that
+ * memory is read once. The longest rows are read again, usually from the device's cache; they get blocks of 512
+ * threads, two to a multiprocessor, so that one reads while the other waits.
  *
  * @param group threads of a row
- * @param items vectors that a thread keeps, 0 if rows are read again each time
+ * @param items vectors that a thread keeps in registers, 0 if rows are read again each time
  * @param width elements of a vector
  */
 record Rows(int group, int items, int width) {
     private static final int WARP = 32;
-    /** Elements that a thread keeps. */
+    /** Elements that a thread keeps in registers. */
     private static final int KEPT = 32;
     private static final int MAX_BLOCK = 1024;
     private static final int BLOCK_OF_LONGEST = 512;
     private static final int VECTOR_BYTES = 16;
 
-    /** Spreads rows of {@code n} elements, which can be read by vectors of 16 bytes or not. */
+    /**
+     * Returns the distribution for rows of {@code n} elements; {@code vectors}: rows can be read in vectors of 16
+     * bytes.
+     */
     static Rows of(long n, DType type, boolean vectors) {
         int vector = VECTOR_BYTES / type.bytes();
         int width = vectors && n % vector == 0 ? vector : 1;
         int group = n <= WARP * KEPT ? WARP : n <= 4096 ? 128 : n <= 8192 ? 256 : MAX_BLOCK;
-        long turns = (n + (long) group * width - 1) / ((long) group * width);
-        if (group == MAX_BLOCK && turns * width * type.bytes() > 64) {
+        long steps = (n + (long) group * width - 1) / ((long) group * width);
+        if (group == MAX_BLOCK && steps * width * type.bytes() > 64) {
             return new Rows(BLOCK_OF_LONGEST, 0, width);
         }
-        return new Rows(group, Integer.highestOneBit(Math.max((int) turns * 2 - 1, 1)), width);
+        return new Rows(group, Integer.highestOneBit(Math.max((int) steps * 2 - 1, 1)), width);
     }
 
     /**
-     * Spreads rows of a matrix without gaps. Long ones are read by vectors also where they begin in the midst of one.
+     * Returns the distribution for rows of a matrix without gaps. Long rows are read in vectors even if they begin
+     * inside of one.
      *
      * @param aligned whether every operand begins at a multiple of 16 bytes
      */
@@ -46,7 +50,7 @@ record Rows(int group, int items, int width) {
                 : new Rows(BLOCK_OF_LONGEST, 0, VECTOR_BYTES / type.bytes());
     }
 
-    /** Returns the macros of rows.cuh, followed by those of a source of one's own. */
+    /** Returns the macros of rows.cuh, followed by further ones. */
     String[] macros(DType type, String... more) {
         String[] macros = Arrays.copyOf(new String[] {"TX", Types.of(type), "C", Types.wide(type), "GROUP",
             Integer.toString(group), "ITEMS", Integer.toString(items), "WIDTH", Integer.toString(width)},
@@ -64,7 +68,7 @@ record Rows(int group, int items, int width) {
         }
     }
 
-    /** Returns the elements of a tensor without dimension {@code axis}: the first of each line along it. */
+    /** Returns a view of a tensor without dimension {@code axis}: the first element of each line along it. */
     static Tensor firsts(Tensor x, int axis) {
         return Relabelled.view(x, without(x.shape(), axis), without(x.strides(), axis), x.offset());
     }

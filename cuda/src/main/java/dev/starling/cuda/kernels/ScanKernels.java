@@ -8,9 +8,9 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Scan;
 
 /**
- * Kernels of {@link Scan} operations. A line has a block of 256 threads, which sums 1024 elements at a time by
- * shuffles; where long lines are too few to fill the device, they are cut into pieces whose totals are made first.
- * Where lines are neighbours, each has a thread. Floats are summed in f64.
+ * {@link Scan} operations. A line has a block of 256 threads, which sums 1024 elements at a time by shuffles. If long
+ * lines are too few to fill the device, they are cut into pieces, whose totals are computed first. If lines are
+ * neighbours in memory, each has a thread. Floats are summed in f64.
  */
 public final class ScanKernels {
     private static final int THREADS = 256;
@@ -37,7 +37,7 @@ public final class ScanKernels {
         return type.isFloating() ? DType.F64 : DType.I64;
     }
 
-    /** Returns the results, or {@code null} where lines are too many or too long. */
+    /** Returns the results, or {@code null} if lines are too many or too long. */
     public Tensor[] run(Scan op, Tensor[] inputs, Spec output) {
         return switch (op) {
             case Scan.CumSum(int axis, boolean reverse) -> sum(axis, reverse, inputs[0], output);
@@ -88,7 +88,7 @@ public final class ScanKernels {
                 .i64(step(x, axis, reverse));
     }
 
-    /** Returns the address of the element that the running sum of the first line begins with. */
+    /** Returns the address of the first line's element at which the running sum begins. */
     private static long begin(Tensor x, int axis, boolean reverse) {
         return x.address() + (reverse ? (x.size(axis) - 1) * x.strides()[axis] * x.dtype().bytes() : 0);
     }

@@ -15,7 +15,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.List;
 
 /**
- * Kernels of {@link Selection} operations. Indices are checked by the kernels, which leave a bad one in {@link Faults}.
+ * {@link Selection} operations. The kernels check indices and report bad ones to {@link Faults}.
  */
 public final class SelectionKernels {
     private static final int CHUNK = 1024;
@@ -25,7 +25,7 @@ public final class SelectionKernels {
     private final Launcher launcher;
     private final SortingKernels sorting;
 
-    /** A kernel for elements of a type of a C++ name and indices of another type. */
+    /** A kernel for elements of a type, given by its C++ name, and indices of another type. */
     private record SelectionKernel(String function, String type, DType index, boolean add) implements Kernel {
         @Override
         public KernelSource source() {
@@ -66,7 +66,7 @@ public final class SelectionKernels {
             check(op, indices, x.size(axis), x, index);
         } else {
             long count = y.spec().bytes() / word;
-            int fault = launcher.faults().note(op, x.size(axis), x, index);
+            int fault = launcher.faults().register(op, x.size(axis), x, index);
             launcher.launch(new SelectionKernel("take", word(word), index.dtype(), false)).tensor(y).tensor(from)
                     .tensor(indices).i64(count).i32(Math.toIntExact(index.count())).i64(x.size(axis))
                     .i32(Math.toIntExact(bytes / word)).fault(fault).threads(count);
@@ -82,7 +82,7 @@ public final class SelectionKernels {
         long[] strides = x.strides().clone();
         strides[axis] = 0;
         int bytes = x.dtype().bytes();
-        int fault = launcher.faults().note(op, x.size(axis), x, index);
+        int fault = launcher.faults().register(op, x.size(axis), x, index);
         Layout.rowMajor(index.shape().dims(), y.strides(), index.strides(), strides).inPieces(Layout.MAX_COUNT,
                 (layout, offsets) -> launcher
                         .launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
@@ -145,11 +145,13 @@ public final class SelectionKernels {
         fromFront(op, line, 0, size, operands).close();
     }
 
-    /** Returns indices counted from the front, i64 {@code [lines, n]} along a dimension; -1 for those out of range. */
+    /**
+     * Returns indices as i64 {@code [lines, n]} along a dimension, counted from the front; -1 for those out of range.
+     */
     private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
         int n = Math.toIntExact(index.size(axis));
         Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
-        int fault = launcher.faults().note(op, size, operands);
+        int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
                 .i64(index.shape().slice(axis + 1, index.rank()).count()).fault(fault)
@@ -177,16 +179,16 @@ public final class SelectionKernels {
         Waits.synchronize(launcher.gpu(), launcher.stream(), "size of a selection");
         counts.close();
         close(from, x);
-        long there = MemorySegment.ofAddress(found).reinterpret(Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
-        if (there != op.count()) {
+        long actual = MemorySegment.ofAddress(found).reinterpret(Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
+        if (actual != op.count()) {
             throw new TensorException(Problem.ARGUMENT, op.name(), List.of(x.spec()),
-                    "there are " + there + " elements that are not 0, told were " + op.count(),
+                    actual + " elements are not 0, the operation expects " + op.count(),
                     "count them first, or use the method nonzero");
         }
         return y;
     }
 
-    /** Returns a type of so many bytes, for elements that are only moved. */
+    /** Returns a type of the given size, for elements that are only moved. */
     private static String word(int bytes) {
         return switch (bytes) {
             case 1 -> "u8";

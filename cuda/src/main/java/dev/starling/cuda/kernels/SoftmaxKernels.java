@@ -7,9 +7,9 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Softmax;
 
 /**
- * Kernels of {@link Softmax} operations. A line whose elements are neighbours is shared by threads that keep it in
- * registers ({@link Rows}): one pass over memory. Very long ones are read twice: the greatest element and the sum of
- * exponentials are found together. Where lines are neighbours, each has a thread, which reads its line twice.
+ * {@link Softmax} operations. If the elements of a line are neighbours in memory, threads share the line and keep it in
+ * registers ({@link Rows}), so memory is read once. Very long lines are read twice: the maximum and the sum of
+ * exponentials are computed together. If lines are neighbours, each has a thread, which reads its line twice.
  */
 public final class SoftmaxKernels {
     private static final int MIN_COLUMNS = 32;
@@ -30,7 +30,7 @@ public final class SoftmaxKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} where lines are too many or too long. */
+    /** Returns the results, or {@code null} if lines are too many or too long. */
     public Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
         int axis = op.axis();
         long size = output.shape().dim(axis);
@@ -71,7 +71,7 @@ public final class SoftmaxKernels {
         }
     }
 
-    /** Whether every line of every operand can be read by vectors of 16 bytes, if their length allows it. */
+    /** Returns whether strides and alignment allow reading every line of every operand in vectors of 16 bytes. */
     private static boolean vectors(Layout lines, int axis, Tensor... operands) {
         for (int k = 0; k < operands.length; k++) {
             Tensor x = operands[k];

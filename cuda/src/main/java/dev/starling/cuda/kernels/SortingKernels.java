@@ -7,7 +7,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Sorting;
 
-/** Kernels of {@link Sorting} operations; all sort whole lines, also where few elements are asked for. */
+/** {@link Sorting} operations; all sort whole lines, even if only a few elements are needed. */
 public final class SortingKernels {
     private static final int MIN_RUN = 64;
     private static final int MAX_RUN = 2048;
@@ -50,7 +50,7 @@ public final class SortingKernels {
     }
 
     /**
-     * Returns, for each line of {@code x} along a dimension, the places of its elements in their order.
+     * Returns, for each line of {@code x} along a dimension, the positions of its elements in sorted order.
      *
      * @return i32 {@code [lines, size]}, for the caller to close
      */
@@ -89,7 +89,7 @@ public final class SortingKernels {
         return Math.clamp(Integer.highestOneBit(Math.max(n - 1, 1)) * 2L, MIN_RUN, MAX_RUN);
     }
 
-    /** Lays out where the lines along a dimension begin. */
+    /** Lays out the first elements of the lines along a dimension. */
     static Layout lines(int axis, Tensor... tensors) {
         long[][] strides = new long[tensors.length][];
         for (int i = 0; i < tensors.length; i++) {

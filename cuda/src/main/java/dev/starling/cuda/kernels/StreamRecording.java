@@ -6,14 +6,14 @@ import java.util.Arrays;
 import java.util.function.IntConsumer;
 
 /**
- * Parts of a piece of work as one graph. Which kernels are a part's is known by counting launches; when its parameters
- * have changed, its host code runs again, and what it would launch becomes their arguments. Whoever uses this keeps
- * other threads from the stream meanwhile.
+ * Parts of a program as one CUDA graph. Launches are counted to know which kernels belong to which part. When a part's
+ * parameters change, its host code runs again, and the arguments of its launches become those of the captured kernels.
+ * The caller keeps other threads from the stream meanwhile.
  */
 public final class StreamRecording {
     private final Launcher launcher;
     private final IntConsumer part;
-    /** By part, the number of its first kernel, and at the end of all. */
+    /** For each part the index of its first kernel, and at the end the number of all kernels. */
     private final int[] first;
     private final Runnable release;
     private Gpu.Graph graph;
@@ -27,9 +27,9 @@ public final class StreamRecording {
     }
 
     /**
-     * Takes down all parts.
+     * Captures all parts.
      *
-     * @throws GpuException if one of them waits for the device or does something else that cannot be taken down
+     * @throws GpuException if one of them waits for the device or does something else that cannot be captured
      */
     public static StreamRecording of(Launcher launcher, int parts, IntConsumer part) {
         StreamRecording recording = new StreamRecording(launcher, parts, part);
@@ -64,14 +64,14 @@ public final class StreamRecording {
 
     private void end(boolean complete) {
         try {
-            Gpu.Graph taken = launcher.gpu().endCapture(launcher.stream());
+            Gpu.Graph captured = launcher.gpu().endCapture(launcher.stream());
             if (complete) {
-                graph = taken;
+                graph = captured;
             } else {
-                taken.close();
+                captured.close();
             }
         } catch (GpuException e) {
-            // Else what went wrong in a part is on its way, of which this is a consequence.
+            // If a part has failed, its exception is already propagating and has caused this one.
             if (complete) {
                 throw e;
             }
@@ -82,7 +82,7 @@ public final class StreamRecording {
         }
     }
 
-    /** Gives a part's kernels the arguments that its host code has for them now. */
+    /** Runs a part's host code again and gives its captured kernels the new arguments. */
     public void renew(int i) {
         next = first[i];
         launcher.record(this);
@@ -92,14 +92,15 @@ public final class StreamRecording {
             launcher.record(null);
         }
         if (next != first[i + 1]) {
-            throw new IllegalStateException("part " + i + " launches " + (next - first[i]) + " kernels, and launched "
-                    + (first[i + 1] - first[i]) + " when it was taken down; its numbers of kernels are "
+            throw new IllegalStateException("part " + i + " now launches " + (next - first[i])
+                    + " kernels, but launched " + (first[i + 1] - first[i])
+                    + " when it was captured; the parts' first kernels are "
                     + Arrays.toString(first));
         }
     }
 
-    /** Takes a launch: returns false if it is to be queued, and so taken down. */
-    boolean replaced(long arguments, int bytes) {
+    /** Intercepts a launch. Returns false during the capture: the launch is to be queued and thereby captured. */
+    boolean replaces(long arguments, int bytes) {
         int kernel = next++;
         if (graph == null) {
             return false;
@@ -113,7 +114,7 @@ public final class StreamRecording {
         graph.launch(launcher.stream());
     }
 
-    /** Gives the graph back. */
+    /** Closes the graph and releases what it used. */
     public void close() {
         try {
             graph.close();

@@ -4,13 +4,13 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.Tensor;
 
 /**
- * Copies between tensors of one type whose neighbours in memory lie along different dimensions, by tiles. Other copies
- * are walks along the result, which here would read one element of each sector of memory.
+ * Copies between tensors of one type whose innermost dimensions differ, by tiles. Other copies walk along the result,
+ * which here would read one element of each memory sector.
  */
 final class Transposition {
     private static final int TILE = 64;
-    /** Sizes below which most of a tile would be empty. */
-    private static final int LEAST = 32;
+    /** For smaller sizes most of a tile would be empty. */
+    private static final int MIN_SIZE = 32;
     private static final int THREADS = 256;
 
     private record TransposeKernel(String type) implements Kernel {
@@ -22,17 +22,17 @@ final class Transposition {
 
     private Transposition() { }
 
-    /** Copies {@code x}, which has the shape of {@code y}, if that is what tiles are good for; returns whether. */
+    /** Copies {@code x}, which has the shape of {@code y}, if tiles are the better way; returns whether it did. */
     static boolean run(Launcher launcher, Tensor y, Tensor x) {
-        if (x.dtype() != y.dtype() || !x.shape().equals(y.shape()) || y.count() < LEAST * LEAST
+        if (x.dtype() != y.dtype() || !x.shape().equals(y.shape()) || y.count() < MIN_SIZE * MIN_SIZE
                 || y.count() > Layout.MAX_COUNT) {
             return false;
         }
         Layout layout = Layout.of(y.shape(), y, x);
         int down = layout.rank() - 1;
         int across = neighbours(layout);
-        if (across < 0 || across == down || layout.stride(0, down) != 1 || layout.size(across) < LEAST
-                || layout.size(down) < LEAST) {
+        if (across < 0 || across == down || layout.stride(0, down) != 1 || layout.size(across) < MIN_SIZE
+                || layout.size(down) < MIN_SIZE) {
             return false;
         }
         long[] sizes = new long[down - 1];
@@ -53,7 +53,7 @@ final class Transposition {
         return true;
     }
 
-    /** Returns the dimension along which {@code x} has its neighbours, or -1. */
+    /** Returns the dimension along which {@code x} is contiguous, or -1. */
     private static int neighbours(Layout layout) {
         for (int d = layout.rank() - 1; d >= 0; d--) {
             if (layout.stride(1, d) == 1) {

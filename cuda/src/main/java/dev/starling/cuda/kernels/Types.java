@@ -2,7 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.DType;
 
-/** What element types are called in the kernels' sources. */
+/** The names of element types in the kernels' sources. */
 final class Types {
     private Types() { }
 

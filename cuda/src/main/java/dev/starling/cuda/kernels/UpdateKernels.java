@@ -6,15 +6,15 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 
 /**
- * Kernels of {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state, of
- * many parameters in one launch. Rates and decays are arguments, so that a schedule needs no new kernel; so is the
- * table of tensors, so that nothing has to be copied to the device first.
+ * {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state, of many
+ * parameters in one launch. Rates and decays are arguments, so a schedule needs no new kernels. The table of tensors is
+ * an argument too, so nothing has to be copied to the device first.
  */
 public final class UpdateKernels {
     private static final Tensor[] DONE = {};
     private static final int VECTOR_BYTES = 16;
     private static final int THREADS = 256;
-    /** Elements that a block works on, in vectors for each of its threads. */
+    /** Vectors for each thread of a block. */
     private static final int VECTORS = 2;
 
     private final Launcher launcher;
@@ -29,7 +29,7 @@ public final class UpdateKernels {
         }
     }
 
-    /** A rule's parameters: reals, and at the end a flag or none. */
+    /** A rule's parameters: real numbers, and optionally a flag after them. */
     private record Rule(String name, double[] parameters, Boolean flag) {
         Rule(String name, double... parameters) {
             this(name, parameters, null);
@@ -45,7 +45,7 @@ public final class UpdateKernels {
         return THREADS * VECTORS * VECTOR_BYTES / type.bytes();
     }
 
-    /** Carries out the operation and returns nothing. */
+    /** Runs the operation; it has no results. */
     public Tensor[] run(Update op, Tensor[] inputs) {
         if (op instanceof Update.Assign && !inputs[0].sharesMemoryWith(inputs[1])) {
             launcher.assign(inputs[0], inputs[1]);
@@ -56,19 +56,18 @@ public final class UpdateKernels {
     }
 
     /**
-     * Carries out operations, those that are equal at once, unless the guard, or an index out of range that this thread
-     * has met, forbids it.
+     * Runs operations, equal ones in one launch, unless the guard or an earlier bad index of this thread prevents it.
      *
-     * @param guard one floating number or {@code null}
+     * @param guard one floating-point number, which must be finite, or {@code null}
      */
     public void run(Update[] ops, Tensor[][] operands, Tensor guard) {
-        // All that is allocated is so, and all kernels are loaded, before anything is changed.
+        // All memory is allocated and all kernels are loaded before anything is changed.
         Tensor[][] flat = new Tensor[ops.length][];
         try {
             for (int i = 0; i < ops.length; i++) {
                 flat[i] = flat(ops[i], operands[i]);
             }
-            Launch.together(() -> change(ops, operands, flat, guard));
+            Launch.runTogether(() -> change(ops, operands, flat, guard));
         } finally {
             for (int i = 0; i < ops.length; i++) {
                 close(operands[i], flat[i]);
@@ -80,15 +79,15 @@ public final class UpdateKernels {
         boolean[] done = new boolean[ops.length];
         for (int i = 0; i < ops.length; i++) {
             if (!done[i]) {
-                runLike(i, ops, flat, done, guard);
+                runEqual(i, ops, flat, done, guard);
             }
         }
         for (int i = 0; i < ops.length; i++) {
-            giveBack(ops[i], operands[i], flat[i]);
+            copyBack(ops[i], operands[i], flat[i]);
         }
     }
 
-    private void runLike(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
+    private void runEqual(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
         DType type = unit(ops[first], operands[first]);
         int arity = operands[first].length;
         Rule rule = rule(ops[first], arity);
@@ -110,7 +109,7 @@ public final class UpdateKernels {
         launch(rule, type, table, guard);
     }
 
-    /** What memory is changed in units of: plain copies need not know of types. */
+    /** Returns the type in which memory is processed: assignments copy words, whatever their type. */
     private static DType unit(Update op, Tensor[] flat) {
         boolean words = op instanceof Update.Assign && flat[0].spec().bytes() % Integer.BYTES == 0
                 && (flat[0].address() | flat[1].address()) % Integer.BYTES == 0;
@@ -141,13 +140,13 @@ public final class UpdateKernels {
         table.clear();
     }
 
-    /** Returns which of a number's highest 16 bits are its exponent. */
+    /** Returns the mask of the exponent in a number's highest 16 bits. */
     private static int exponent(DType type) {
         return switch (type) {
             case F32, BF16 -> 0x7f80;
             case F64 -> 0x7ff0;
             case F16 -> 0x7c00;
-            case I64, I32, I8, U8, BOOL -> throw new AssertionError("no guard is " + type);
+            case I64, I32, I8, U8, BOOL -> throw new AssertionError("a guard cannot be " + type);
         };
     }
 
@@ -165,7 +164,7 @@ public final class UpdateKernels {
         };
     }
 
-    /** Returns operands whose elements lie in one order without gaps: themselves, or copies in place of some. */
+    /** Returns operands with one dense order of elements: themselves, or copies of those that have another. */
     private Tensor[] flat(Update op, Tensor[] operands) {
         Tensor target = operands[0];
         boolean dense = target.isContiguous() || Layout.of(target.shape(), target).isDense(0);
@@ -190,7 +189,7 @@ public final class UpdateKernels {
         return layout.isDense(0) && layout.isDense(1);
     }
 
-    private void giveBack(Update op, Tensor[] operands, Tensor[] flat) {
+    private void copyBack(Update op, Tensor[] operands, Tensor[] flat) {
         for (int k = 0; k < flat.length; k++) {
             if (op.changes(k) && flat[k] != operands[k]) {
                 launcher.assign(operands[k], flat[k]);

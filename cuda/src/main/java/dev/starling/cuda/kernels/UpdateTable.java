@@ -3,20 +3,20 @@ package dev.starling.cuda.kernels;
 import dev.starling.tensor.Tensor;
 
 /**
- * The tensors that one launch updates: the host's side of the struct {@code Table} in {@code update.cu}. It is an
- * argument of the kernel; as many tensors fit as an argument block has room for. One per thread, used again.
+ * The tensors that one launch updates: the host's side of the struct {@code Table} in {@code update.cu}. The table is
+ * an argument of the kernel, so the size of arguments limits it. Each thread reuses one instance.
  */
 final class UpdateTable {
-    /** Of four operands; 4096 bytes hold these, the guard, and a rule. */
-    static final int MOST = 96;
+    /** The most entries, with four operands each; they fit with the guard and a rule into 4096 bytes. */
+    static final int MAX_ENTRIES = 96;
 
     private static final int FEW = 16;
     private static final int MAX_OPERANDS = 4;
     private static final ThreadLocal<UpdateTable> MINE = ThreadLocal.withInitial(UpdateTable::new);
 
-    private final long[][] at = new long[MAX_OPERANDS][MOST];
-    private final int[] count = new int[MOST];
-    private final int[] first = new int[MOST];
+    private final long[][] at = new long[MAX_OPERANDS][MAX_ENTRIES];
+    private final int[] count = new int[MAX_ENTRIES];
+    private final int[] first = new int[MAX_ENTRIES];
     private int operands;
     private int elementBytes;
     private int chunk;
@@ -25,7 +25,7 @@ final class UpdateTable {
 
     private UpdateTable() { }
 
-    /** Returns an empty table for tensors of elements of so many bytes, of which a block works on {@code chunk}. */
+    /** Returns an empty table for tensors with elements of the given size, of which a block processes {@code chunk}. */
     static UpdateTable of(int operands, int elementBytes, int chunk) {
         UpdateTable table = MINE.get();
         table.operands = operands;
@@ -39,22 +39,22 @@ final class UpdateTable {
         return operands;
     }
 
-    /** Returns how many blocks work on what is there. */
+    /** Returns the number of blocks for the table's entries. */
     int blocks() {
         return blocks;
     }
 
-    /** Returns how many entries the kernel's table has: no more than need be, for all of it goes with the launch. */
+    /** Returns the size of the kernel's table: small if possible, since the whole table is copied at each launch. */
     int capacity() {
-        return entries == 1 ? 1 : entries <= FEW ? FEW : MOST;
+        return entries == 1 ? 1 : entries <= FEW ? FEW : MAX_ENTRIES;
     }
 
-    /** Tells whether a launch is due; blocks are counted with 31 bits, too. */
+    /** Returns whether the table has to be launched before more is added: entries and blocks are limited. */
     boolean isFull() {
-        return entries == MOST || blocks > Integer.MAX_VALUE - Math.ceilDiv((int) Layout.MAX_COUNT, chunk);
+        return entries == MAX_ENTRIES || blocks > Integer.MAX_VALUE - Math.ceilDiv((int) Layout.MAX_COUNT, chunk);
     }
 
-    /** Adds {@code n} elements, 1 or more, of tensors that are alike, from number {@code from} in memory on. */
+    /** Adds {@code n} elements, at least 1, of equally shaped tensors, starting at element {@code from}. */
     void add(Tensor[] tensors, long from, int n) {
         for (int k = 0; k < operands; k++) {
             at[k][entries] = tensors[k].address() + from * elementBytes;

@@ -1,2 +1,2 @@
-/** Kernels, a class for each family of operations, and what launches them. */
+/** Kernels, with a class for each family of operations, and their launches. */
 package dev.starling.cuda.kernels;

@@ -4,7 +4,7 @@ import static dev.starling.cuda.known.LibraryFault.Library.CUBLASLT;
 import static dev.starling.cuda.known.LibraryFault.Library.CUDNN;
 import static dev.starling.cuda.known.LibraryFault.Remedy.DECLINE;
 import static dev.starling.cuda.known.LibraryFault.Remedy.PAD;
-import static dev.starling.cuda.known.LibraryFault.STILL;
+import static dev.starling.cuda.known.LibraryFault.UNFIXED;
 
 import dev.starling.cuda.known.LibraryFault.Library;
 import dev.starling.cuda.known.LibraryFault.Remedy;
@@ -13,16 +13,16 @@ import java.util.List;
 import java.util.function.Predicate;
 
 /**
- * The known faults of NVIDIA's libraries that concern what we ask of them. We describe graphs to cuDNN by hand, past
- * its frontend: what the frontend works around, we have to. At each upgrade, compare the rows with the sources they
- * name, and with the version checks in the frontend's headers.
+ * The known faults of NVIDIA's libraries in calls that Starling makes. Starling builds cuDNN's graphs directly, without
+ * the cuDNN frontend, and therefore has to work around what the frontend works around. At each upgrade, compare the
+ * rows with the sources that they name, and with the version checks in the frontend's headers.
  *
- * <p>Convolutions have no row: those of three dimensions (pytorch/pytorch#163539, wrong in 16 bits in 9.8 to 9.12) and
- * of 2^31 elements and more (pytorch/pytorch#163171, wrong depthwise in 9.11 to 9.14) are never asked for. The
- * log-sum-exp always lies without gaps, which cuDNN before 9.26 relies on (NVIDIA/cudnn-frontend#304).
+ * <p>Convolutions have no row: Starling never asks for those of three dimensions (pytorch/pytorch#163539, wrong in 16
+ * bits in 9.8 to 9.12) and of 2^31 elements and more (pytorch/pytorch#163171, wrong depthwise in 9.11 to 9.14). The
+ * log-sum-exp always lies without gaps, as cuDNN before 9.26 requires (NVIDIA/cudnn-frontend#304).
  */
 public final class LibraryFaults {
-    /** The first version of cuDNN that is asked for attention at all. */
+    /** The first version of cuDNN that is used for attention. */
     public static final long FIRST_ATTENTION = 91002;
 
     private static final String FORWARD = "cudnn-frontend, node/sdpa_support_surface.h";
@@ -34,67 +34,67 @@ public final class LibraryFaults {
 
     private static final List<LibraryFault> ALL = List.of(
             attention(0, FIRST_ATTENTION - 1, a -> true, DECLINE,
-                    "9.10.0 and 9.10.1 have known faults in both passes; older versions have no engines for our graphs",
+                    "9.10.0 and 9.10.1 have known faults in both passes; older versions have no suitable engines",
                     FORWARD + " and " + BACKWARD),
-            attention(0, STILL, a -> a.keys() == 1, DECLINE,
+            attention(0, UNFIXED, a -> a.keys() == 1, DECLINE,
                     "one key is not supported, nor the gradient of one query and one key",
                     PYTORCH + ", check_cudnn_tensor_shapes; " + BACKWARD),
-            attention(0, STILL, a -> a.batch() > MAX_BLOCKS || a.heads() > MAX_BLOCKS, DECLINE,
+            attention(0, UNFIXED, a -> a.batch() > MAX_BLOCKS || a.heads() > MAX_BLOCKS, DECLINE,
                     "more than 65535 sequences or heads are not supported", PYTORCH + ", check_cudnn_tensor_shapes"),
-            attention(0, STILL, a -> a.capability() < 80, DECLINE, "attention needs compute capability 8.0", FORWARD),
+            attention(0, UNFIXED, a -> a.capability() < 80, DECLINE, "attention needs compute capability 8.0", FORWARD),
             attention(0, 92200, a -> isWide(a) && !isMixed(a), DECLINE,
                     "heads wider than 128, except 192 with values of 128, are not relied on before 9.23",
                     PYTORCH + ", check_cudnn_tensor_shapes"),
-            attention(0, STILL, a -> a.backward() && isWide(a) && !isMixed(a), DECLINE,
+            attention(0, UNFIXED, a -> a.backward() && isWide(a) && !isMixed(a), DECLINE,
                     "wrong gradients of wide heads on Hopper in 9.11 to 9.13; later the frontend changed the order of "
-                    + "the graph for heads of 256, which ours does not follow",
+                    + "the graph for heads of 256, which Starling does not follow",
                     BACKWARD + "; TransformerEngine, fused_attn.cpp; NVIDIA/cudnn-frontend#326"),
-            attention(0, STILL, a -> a.backward() && a.queries() == 1, DECLINE,
+            attention(0, UNFIXED, a -> a.backward() && a.queries() == 1, DECLINE,
                     "gradients of keys and values are NaN where a log-sum-exp is below -88.7 (Hopper, 9.25 and 9.26)",
                     "NVIDIA/cudnn-frontend#1072"),
-            attention(0, 91801 - 1, a -> a.backward() && a.sameBits() && a.capability() / 10 == BLACKWELL, DECLINE,
+            attention(0, 91801 - 1, a -> a.backward() && a.deterministic() && a.capability() / 10 == BLACKWELL, DECLINE,
                     "no deterministic gradients on Blackwell before 9.18.1",
                     BACKWARD + "; TransformerEngine, fused_attn.cpp"),
             attention(0, 91500, a -> a.backward() && a.keys() % 128 != 0, PAD,
                     "NaN or wrong gradients without a padding mask where 128 does not divide the number of keys",
                     BACKWARD + "; NVIDIA/cudnn-frontend#160"),
-            attention(0, STILL, a -> a.backward() && (!a.causal() || a.masked()), PAD,
+            attention(0, UNFIXED, a -> a.backward() && (!a.causal() || a.masked()), PAD,
                     "NaN gradients on Hopper without a padding mask where a log-sum-exp is below -88.7",
                     "pytorch/pytorch#196678; NVIDIA/cudnn-frontend#628 and #1072"),
-            LibraryFault.of(CUDNN, 0, 91299, Asked.Recurrence.class, r -> r.type() == DType.BF16, DECLINE,
+            LibraryFault.of(CUDNN, 0, 91299, LibraryQuery.Recurrence.class, r -> r.type() == DType.BF16, DECLINE,
                     "recurrent layers are not supported in bf16 before 9.13", "pytorch/pytorch#164411"),
-            LibraryFault.of(CUBLASLT, 130600, STILL, Asked.Product.class,
+            LibraryFault.of(CUBLASLT, 130600, UNFIXED, LibraryQuery.Product.class,
                     p -> p.type() == DType.F32 && p.span() >= INDEX, DECLINE,
                     "an algorithm that is offered fails where an operand spans 2^31 elements of f32",
                     "NVIDIA/raft#3097 and #3098"));
 
     private LibraryFaults() { }
 
-    /** Returns the faults. */
+    /** Returns all known faults. */
     public static List<LibraryFault> all() {
         return ALL;
     }
 
-    /** Returns the first fault with a remedy that a version of a library has in a call, or {@code null}. */
-    public static LibraryFault find(Remedy remedy, Library library, long version, Asked asked) {
+    /** Returns the first fault with a remedy that affects a query to a version of a library, or {@code null}. */
+    public static LibraryFault find(Remedy remedy, Library library, long version, LibraryQuery query) {
         for (LibraryFault fault : ALL) {
-            if (fault.remedy() == remedy && fault.concerns(library, version, asked)) {
+            if (fault.remedy() == remedy && fault.affects(library, version, query)) {
                 return fault;
             }
         }
         return null;
     }
 
-    private static boolean isWide(Asked.Attention a) {
+    private static boolean isWide(LibraryQuery.Attention a) {
         return a.width() > 128 || a.depth() > 128;
     }
 
-    private static boolean isMixed(Asked.Attention a) {
+    private static boolean isMixed(LibraryQuery.Attention a) {
         return a.width() == 192 && a.depth() == 128;
     }
 
-    private static LibraryFault attention(long first, long last, Predicate<Asked.Attention> test,
+    private static LibraryFault attention(long first, long last, Predicate<LibraryQuery.Attention> test,
             Remedy remedy, String symptom, String source) {
-        return LibraryFault.of(CUDNN, first, last, Asked.Attention.class, test, remedy, symptom, source);
+        return LibraryFault.of(CUDNN, first, last, LibraryQuery.Attention.class, test, remedy, symptom, source);
     }
 }

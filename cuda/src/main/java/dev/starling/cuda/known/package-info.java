@@ -1,2 +1,2 @@
-/** What is known to be wrong with NVIDIA's libraries. */
+/** Known faults of NVIDIA's libraries. */
 package dev.starling.cuda.known;

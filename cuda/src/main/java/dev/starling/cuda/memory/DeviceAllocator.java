@@ -8,9 +8,9 @@ import dev.starling.tensor.spi.MemorySource;
 import dev.starling.tensor.spi.MemoryUse;
 
 /**
- * Caching allocator of a device's memory. A block may be lent out again while kernels that use it are still queued:
- * they are all on one stream, so that its next user's kernels run after them. Copies beside them are waited for by
- * {@link SideCopies#settle(long, long)}. The property {@code starling.cuda.cache=false} does without the cache.
+ * Caching allocator of a device's memory. It may hand out a block again while queued kernels still use it: all kernels
+ * are on one stream, so those of the block's next owner run later. {@link SideCopies#settle(long, long)} orders copies
+ * on other streams. The property {@code starling.cuda.cache=false} turns the cache off.
  */
 public final class DeviceAllocator implements Allocator {
     private static final CachingAllocator.Sizes SIZES =
@@ -21,9 +21,9 @@ public final class DeviceAllocator implements Allocator {
     private final SideCopies copies;
 
     /**
-     * Makes an allocator with an empty cache, which gives way to other requests of the device when memory runs out.
+     * Makes an allocator with an empty cache, which it frees when another request of the device runs out of memory.
      *
-     * @param device whose memory it is, as observers know it
+     * @param device name of the device, as observers know it
      */
     public DeviceAllocator(String device, Gpu gpu, SideCopies copies) {
         this.gpu = gpu;
@@ -54,7 +54,7 @@ public final class DeviceAllocator implements Allocator {
         gpu.onShortage(memory::trim);
     }
 
-    /** Tells where the memory is, for whoever found none left. */
+    /** Describes the device's memory for messages about a lack of it. */
     public String shortage() {
         MemoryUse use = memory.use();
         return "with " + use.live() + " bytes live and " + use.cached() + " cached on " + gpu.name() + ", which has "

@@ -6,23 +6,23 @@ import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.PinnedMemory;
 
 /**
- * Copies between the device and memory of the host that was lent for it, on a stream for each direction, beside the
- * kernels. Events order them: a copy runs after what was queued before, and kernels that are queued after one to the
- * device run after it. Who reads or fills the host's memory asks whether the copy is done.
+ * Copies between the device and pinned host memory, on one stream for each direction, beside the kernels. Events order
+ * them: a copy runs after the work queued before it, and kernels queued after an upload run after the upload. Before a
+ * caller reads or refills the host memory, it asks whether the copy is done.
  */
 public final class PinnedCopies {
     private final Gpu gpu;
     private final Gpu.Stream compute;
     private final boolean synchronous;
-    /** Made when they are first needed. */
+    /** Both streams are created at the first use. */
     private Gpu.Stream down;
     private Gpu.Stream up;
 
     /**
-     * Makes none yet.
+     * Creates no streams yet.
      *
-     * @param compute where kernels are queued
-     * @param synchronous whether every copy waits for its end
+     * @param compute the stream of the kernels
+     * @param synchronous whether every copy waits until it is done
      */
     public PinnedCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
         this.gpu = gpu;
@@ -31,8 +31,7 @@ public final class PinnedCopies {
     }
 
     /**
-     * Lets the device copy to and from memory of the host by itself. Methods of what is returned throw
-     * {@link GpuException}.
+     * Page-locks host memory, so that the device copies it directly. Methods of the result throw {@link GpuException}.
      *
      * @throws GpuException if the machine refuses
      */
@@ -66,7 +65,7 @@ public final class PinnedCopies {
     private final class Side implements PinnedMemory.Part {
         private final long host;
         private final long bytes;
-        /** What the device is asked for before a copy. */
+        /** Recorded on the kernels' stream before a copy. */
         private final Gpu.Event before = gpu.event();
         private final Gpu.Event downloaded = gpu.event();
         private final Gpu.Event uploaded = gpu.event();

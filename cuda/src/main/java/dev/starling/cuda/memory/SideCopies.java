@@ -8,9 +8,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Uploads on a stream of their own, beside the kernels. Two events order each: the copies run after what was queued
- * when their memory was lent, and kernels that are queued after the wait run after the copies. Memory that is given
- * back while a copy into it is under way makes the kernels wait for that copy first.
+ * Uploads on a stream of their own, beside the kernels. Two events order each: the copies run after the work that was
+ * queued when their memory was lent, and kernels queued after the wait run after the copies. If memory is freed while
+ * a copy into it is under way, later kernels first wait for that copy.
  */
 public final class SideCopies {
     private static final int BUFFERS = 4;
@@ -20,21 +20,21 @@ public final class SideCopies {
     private final Gpu.Stream stream;
     private final Staging staging;
     private final boolean synchronous;
-    /** Those with copies that nobody has waited for; guarded by itself. */
+    /** Uploaders with copies that no kernel waits for yet; guarded by itself. */
     private final List<Side> underWay = new ArrayList<>();
     private volatile boolean any;
 
     /**
-     * Makes the stream.
+     * Creates the stream.
      *
-     * @param compute where kernels are queued
-     * @param synchronous whether every copy waits for its end
+     * @param compute the stream of the kernels
+     * @param synchronous whether every copy waits until it is done
      */
     public SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
         this(gpu, compute, synchronous, Staging.PIECE);
     }
 
-    /** Makes the stream with pinned buffers of {@code piece} bytes. */
+    /** Creates the stream with pinned buffers of {@code piece} bytes. */
     SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous, long piece) {
         this.gpu = gpu;
         this.compute = compute;
@@ -48,7 +48,7 @@ public final class SideCopies {
         return new Side();
     }
 
-    /** Called before a block is lent out again: lets kernels from now on run after copies into it. */
+    /** Makes later kernels run after copies into a block. Called before the block is handed out again. */
     void settle(long address, long capacity) {
         if (!any) {
             return;
@@ -63,8 +63,8 @@ public final class SideCopies {
     }
 
     /**
-     * Lets kernels from now on run after all copies. Called before the stream is captured, which then cannot wait:
-     * memory that is given back meanwhile is no longer written to, as long as nobody begins a copy.
+     * Makes later kernels run after all copies. Called before a capture of the stream, which cannot wait for other
+     * streams: memory freed during the capture is then no longer written to, as long as no thread begins a copy.
      */
     public void settle() {
         synchronized (underWay) {
@@ -77,7 +77,7 @@ public final class SideCopies {
     private final class Side implements Uploader {
         private final Gpu.Event lent = gpu.event();
         private final Gpu.Event done = gpu.event();
-        /** Where the copies under way go to; guarded by {@code underWay}. */
+        /** Target addresses of the copies under way; guarded by {@code underWay}. */
         private long[] targets = new long[4];
         private int count;
 

@@ -5,13 +5,13 @@ import dev.starling.cuda.gpu.Waits;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The way from the host's memory to the device's and back: through a ring of pinned buffers that take turns, so that
- * one is filled while others are under way. An upload returns when its last piece lies in a pinned buffer: the device
- * copies while the caller goes on. A buffer is filled again when the copy from it is done, which its next user waits
- * for. Safe for use by several threads, which wait for each other.
+ * Copies between pageable host memory and the device through a ring of pinned buffers: while one buffer is filled, the
+ * copies of others are under way. An upload returns when its last piece is in a pinned buffer; the device copies while
+ * the caller continues. Before a buffer is used again, its next user waits for the copy from it. Safe for use by
+ * several threads, which wait for each other.
  */
 public final class Staging {
-    /** Copies of up to this size are quickest in one piece. */
+    /** Copies of up to this size are fastest in one piece. */
     static final long PIECE = 4L << 20;
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
@@ -21,7 +21,7 @@ public final class Staging {
     private final long piece;
     private int turn;
 
-    /** A pinned buffer, the copy that it was used for last, and whether that may be under way. */
+    /** A pinned buffer, the event of its last copy, and whether that copy may be under way. */
     private static final class Buffer {
         private final long address;
         private final Gpu.Event done;
@@ -33,7 +33,7 @@ public final class Staging {
         }
     }
 
-    /** Makes up to {@code count} buffers, when they are first needed, for copies in the order of {@code stream}. */
+    /** Makes up to {@code count} buffers, each at its first use, for copies in the order of {@code stream}. */
     public Staging(Gpu gpu, Gpu.Stream stream, int count) {
         this(gpu, stream, count, PIECE);
     }
@@ -58,7 +58,7 @@ public final class Staging {
         return buffers[turn];
     }
 
-    /** Queues a copy to the device; the host's memory may change again when this returns. */
+    /** Queues a copy to the device; the host memory may be changed when the call returns. */
     public synchronized void upload(long host, long device, long bytes) {
         for (long at = 0; at < bytes; at += piece) {
             long n = Math.min(piece, bytes - at);
@@ -69,7 +69,7 @@ public final class Staging {
         }
     }
 
-    /** Copies to the host, after all that was queued before; returns when the bytes are there. */
+    /** Copies to the host, after all work queued before; returns when the bytes have arrived. */
     public synchronized void download(long device, long host, long bytes) {
         if (bytes > 0 && bytes <= piece) {
             Buffer buffer = next();

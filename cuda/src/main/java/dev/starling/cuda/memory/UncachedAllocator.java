@@ -9,8 +9,8 @@ import dev.starling.tensor.spi.MemoryUse;
 import java.util.List;
 
 /**
- * Asks for each block by itself, as large as was asked for, and gives it back at once: a tool that watches memory then
- * sees what reads or writes beyond a block's end, or after its time. Slow, since giving memory back waits for all work.
+ * Requests every block separately, at its exact size, and frees it immediately. A memory checker then sees accesses
+ * beyond a block's end or after it was freed. Slow, since freeing device memory waits for all queued work.
  */
 final class UncachedAllocator implements Allocator {
     private final MemorySource source;
@@ -28,7 +28,7 @@ final class UncachedAllocator implements Allocator {
         long address = source.allocate(size);
         if (address == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
-                    "asked for " + bytes + " bytes with " + live + " live and 0 cached" + source.shortage(),
+                    "requested " + bytes + " bytes with " + live + " live and 0 cached" + source.shortage(),
                     "close scopes earlier or use smaller batches");
         }
         allocations++;

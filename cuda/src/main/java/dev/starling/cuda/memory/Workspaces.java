@@ -7,12 +7,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What libraries work in for the time of a call: a device's memory; but what is lent while a graph is made stays the
- * graph's, since its runs use the same addresses, and serves its next call. So does whatever else its runs need.
+ * Working memory for library calls. A block serves one call and returns to the allocator. During a graph capture the
+ * graph keeps the block, since its launches use the same addresses; within the capture later calls reuse it.
  */
 public final class Workspaces implements Allocator {
     private final Allocator memory;
-    /** What is to be done when the graph that is being made is no more; {@code null} if none is. */
+    /** Actions for the time when the graph being captured is closed; {@code null} outside a capture. */
     private List<Runnable> kept;
     private final List<Block> idle = new ArrayList<>();
 
@@ -21,23 +21,23 @@ public final class Workspaces implements Allocator {
         this.memory = memory;
     }
 
-    /** Begins to keep what is lent. */
-    public void beginKeeping() {
+    /** Begins a capture: the graph keeps all blocks that are allocated from now on. */
+    public void beginCapture() {
         kept = new ArrayList<>();
     }
 
-    /** Tells whether a graph is being made: what is queued now runs later, at the same addresses. */
-    public boolean isKeeping() {
+    /** Returns whether a graph is being captured: work queued now runs later, at the same addresses. */
+    public boolean isCapturing() {
         return kept != null;
     }
 
-    /** Lets something be done when the graph that is being made is no more. */
-    public void afterwards(Runnable action) {
+    /** Registers an action that runs when the graph being captured is closed. */
+    public void onGraphClose(Runnable action) {
         kept.add(action);
     }
 
-    /** Ends it and returns what gives back all that was kept, once; nothing if it was ended before. */
-    public Runnable endKeeping() {
+    /** Ends a capture, if there is one, and returns the action that frees all that the graph keeps, to be run once. */
+    public Runnable endCapture() {
         List<Runnable> all = kept == null ? List.of() : kept;
         kept = null;
         idle.clear();
@@ -56,7 +56,7 @@ public final class Workspaces implements Allocator {
         }
         Block block = memory.allocate(bytes);
         if (kept != null) {
-            afterwards(() -> memory.free(block));
+            onGraphClose(() -> memory.free(block));
         }
         return block;
     }

@@ -1,2 +1,2 @@
-/** The device's memory and the way to it from the host's. */
+/** The device's memory, and copies between it and the host's. */
 package dev.starling.cuda.memory;

@@ -17,15 +17,15 @@ import java.util.List;
 import java.util.concurrent.locks.Lock;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
 
-/** NVIDIA's NCCL, which sums over GPUs by the links between them, on a stream of its own beside a device's kernels. */
+/** NVIDIA's NCCL, which sums over GPUs through their links, on a stream of its own beside a device's kernels. */
 public final class Nccl implements DeviceCollectives {
-    /** The first that can join and sum without making the caller wait. */
+    /** The first version with nonblocking initialisation and sums. */
     private static final int MIN_VERSION = 21400;
 
     private final Gpu gpu;
     private final Gpu.Stream compute;
     private final Lock queueing;
-    /** Of sums; made when there are some. */
+    /** The stream of sums, created at the first {@link #join}. */
     private Gpu.Stream sums;
 
     private Nccl(Gpu gpu, Gpu.Stream compute, Lock queueing) {
@@ -35,23 +35,23 @@ public final class Nccl implements DeviceCollectives {
     }
 
     /**
-     * Returns the library for a device, or {@code null} where it is not installed.
+     * Returns the library for a device, or {@code null} if it is missing or too old.
      *
-     * @param compute where kernels are queued
-     * @param queueing is held by who queues something there
+     * @param compute the stream of the kernels
+     * @param queueing lock to hold while work is queued on {@code compute}
      */
     public static DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Lock queueing) {
         System.Logger log = System.getLogger("dev.starling.cuda");
         try {
             int version = version();
             if (version < MIN_VERSION) {
-                log.log(System.Logger.Level.WARNING, "NCCL {0} is too old, gradients go through the host''s memory: "
-                        + "{1}", words(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
+                log.log(System.Logger.Level.WARNING, "NCCL {0} is too old, gradients pass through host memory: "
+                        + "{1}", text(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
                 return null;
             }
             return new Nccl(gpu, compute, queueing);
         } catch (LinkageError | TensorException e) {
-            log.log(System.Logger.Level.INFO, "NCCL does not load, gradients go through the host's memory: "
+            log.log(System.Logger.Level.INFO, "NCCL cannot be loaded, gradients pass through host memory: "
                     + Redist.remedy("NCCL 2 for CUDA 13", "-nccl"), e);
             return null;
         }
@@ -63,17 +63,17 @@ public final class Nccl implements DeviceCollectives {
         return version[0];
     }
 
-    /** Returns the version of the library, for example 2.28.9; throws a {@link LinkageError} where there is none. */
-    public static String versionInWords() {
-        return words(version());
+    /** Returns the library's version, for example 2.28.9; throws a {@link LinkageError} if the library is missing. */
+    public static String versionText() {
+        return text(version());
     }
 
-    /** Tells whether it has what is needed; throws a {@link LinkageError} where there is none. */
+    /** Returns whether the installed version is supported; throws a {@link LinkageError} if the library is missing. */
     public static boolean isNewEnough() {
         return version() >= MIN_VERSION;
     }
 
-    private static String words(int version) {
+    private static String text(int version) {
         return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 
@@ -94,7 +94,7 @@ public final class Nccl implements DeviceCollectives {
         }
     }
 
-    /** Returns memory for an identifier, which JavaCPP does not count. */
+    /** Returns memory for an identifier, outside JavaCPP's accounting. */
     static ncclUniqueId identifier(Arena arena) {
         return new ncclUniqueId(RawPointer.of(arena.allocate(NCCL_UNIQUE_ID_BYTES)));
     }
@@ -111,7 +111,7 @@ public final class Nccl implements DeviceCollectives {
         if (status != ncclSuccess) {
             throw new TensorException(TensorException.Problem.DEVICE, call, List.of(), "status " + status + ", "
                     + ncclGetErrorString(status).getString() + (detail.isEmpty() ? "" : ": " + detail),
-                    "set NCCL_DEBUG=WARN to learn more, or have gradients summed through the host");
+                    "set NCCL_DEBUG=WARN for details, or sum gradients through the host");
         }
     }
 }

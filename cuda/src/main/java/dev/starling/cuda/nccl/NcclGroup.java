@@ -38,29 +38,29 @@ import org.bytedeco.cuda.nccl.ncclConfig_t;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
 
 /**
- * A communicator that never makes its caller wait in the library: what takes longer goes on in NCCL's own threads, so
- * that it can be aborted at any time. Sums are on a stream of their own: a sum waits for the kernels that were queued
- * before it, and kernels wait for sums when they are told to.
+ * A communicator in NCCL's nonblocking mode: calls return immediately and NCCL's own threads finish the work, so that
+ * it can be aborted at any time. Sums are on a stream of their own: a sum waits for the kernels queued before it, and
+ * {@link #await} makes later kernels wait for the sums.
  */
 final class NcclGroup implements DeviceGroup {
     private static final long POLL_NS = 20_000;
-    private static final long LEAVING_NS = 10_000_000_000L;
+    private static final long LEAVE_TIMEOUT_NS = 10_000_000_000L;
 
     private final Gpu gpu;
     private final Gpu.Stream compute;
     private final Lock queueing;
     private final Gpu.Stream sums;
     private final CUstream_st handle;
-    /** What was queued before a sum. */
+    /** Recorded on the kernels' stream before a sum. */
     private final Gpu.Event before;
     private final Gpu.Event end;
     private final RawPointer memory = new RawPointer();
-    /** Guards every call with {@code comm}; {@code null} when that is gone. */
+    /** Guards every call with {@code comm}, which is {@code null} after the group was left. */
     private final Object lock = new Object();
     private ncclComm comm = new ncclComm();
     private boolean closed;
 
-    /** Begins to join; whoever queues something on {@code compute} holds {@code queueing}. */
+    /** Begins to join. Code that queues work on {@code compute} holds {@code queueing}. */
     NcclGroup(Gpu gpu, Gpu.Stream compute, Lock queueing, Gpu.Stream sums, byte[] identifier, int rank, int world) {
         this.gpu = gpu;
         this.compute = compute;
@@ -82,7 +82,7 @@ final class NcclGroup implements DeviceGroup {
         }
     }
 
-    /** Returns what a static initialiser sets in C, and that no call is to wait. */
+    /** Returns the configuration that NCCL's C initialiser sets, in nonblocking mode. */
     private static ncclConfig_t unblocking(Arena arena) {
         int unset = Integer.MIN_VALUE;
         ncclConfig_t c = new ncclConfig_t(RawPointer.of(arena.allocate(new ncclConfig_t(new RawPointer()).sizeof(),
@@ -93,7 +93,7 @@ final class NcclGroup implements DeviceGroup {
                 .nvlinkCentricSched(unset).graphUsageMode(unset).numRmaCtx(unset);
     }
 
-    /** Throws if a call failed; that it goes on in the background is no failure. */
+    /** Throws if a call failed; a call that continues in the background has not. */
     private void check(int status, String call) {
         if (status != ncclInProgress) {
             Nccl.check(status, call, status == ncclSuccess || comm == null || comm.isNull() ? ""
@@ -101,23 +101,23 @@ final class NcclGroup implements DeviceGroup {
         }
     }
 
-    /** Returns whether the library's threads have finished what they were asked to begin. */
+    /** Returns whether the library's threads have finished the last call. */
     private boolean isSettled() {
         synchronized (lock) {
             if (comm == null) {
-                throw gone();
+                throw left();
             }
             int[] state = new int[1];
             gpu.enter();
             check(ncclCommGetAsyncError(comm, state), "ncclCommGetAsyncError");
-            check(state[0], "a group of GPUs");
+            check(state[0], "GPU group");
             return state[0] == ncclSuccess;
         }
     }
 
-    private static TensorException gone() {
+    private static TensorException left() {
         return new TensorException(TensorException.Problem.CLOSED, "all-reduce", List.of(),
-                "the group of GPUs was left", "join another");
+                "this process has left the group of GPUs", "join a new group");
     }
 
     @Override
@@ -130,7 +130,7 @@ final class NcclGroup implements DeviceGroup {
     }
 
     @Override
-    public void allReduce(Tensor x, Duration atMost) {
+    public void allReduce(Tensor x, Duration timeout) {
         long begin = System.nanoTime();
         queue(() -> {
             gpu.record(before, compute);
@@ -138,18 +138,18 @@ final class NcclGroup implements DeviceGroup {
         });
         synchronized (lock) {
             if (comm == null) {
-                throw gone();
+                throw left();
             }
             memory.to(x.address());
             gpu.enter();
             check(ncclAllReduce(memory, memory, x.count(), type(x.dtype()), ncclSum, comm, handle), "ncclAllReduce");
         }
-        // It is on the stream when the library has settled; the first time, links are made.
+        // The sum is on the stream once the library has settled; at the first sum that includes making links.
         while (!isSettled()) {
-            if (System.nanoTime() - begin > atMost.toNanos()) {
+            if (System.nanoTime() - begin > timeout.toNanos()) {
                 throw new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(x.spec()),
-                        "NCCL did not begin it within " + atMost,
-                        "set NCCL_DEBUG=INFO to learn which links it makes, or have gradients summed through the host");
+                        "NCCL did not start the sum within " + timeout,
+                        "set NCCL_DEBUG=INFO to see which links it makes, or sum gradients through the host");
             }
             LockSupport.parkNanos(POLL_NS);
         }
@@ -175,7 +175,7 @@ final class NcclGroup implements DeviceGroup {
     private static TensorException named(GpuException e) {
         TensorException named = new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(),
                 "the GPU reports " + e.getMessage(),
-                "set CUDA_LAUNCH_BLOCKING=1 to learn which operation failed, it may be an earlier one");
+                "set CUDA_LAUNCH_BLOCKING=1 to find the operation that failed: it may be an earlier one");
         named.initCause(e);
         return named;
     }
@@ -188,7 +188,7 @@ final class NcclGroup implements DeviceGroup {
             case BF16 -> ncclBfloat16;
             case I32 -> ncclInt32;
             case I64 -> ncclInt64;
-            default -> throw TensorException.argument("all-reduce", "no sums of " + type + " over GPUs",
+            default -> throw TensorException.argument("all-reduce", "NCCL cannot sum " + type + " over GPUs",
                     "convert it to f32 or i64");
         };
     }
@@ -211,7 +211,7 @@ final class NcclGroup implements DeviceGroup {
         }
         closed = true;
         leave();
-        // Memory of sums may have another use from now on, whatever came of them.
+        // After this, memory of sums may be reused even if they failed: kernels wait for the end of the stream.
         queue(() -> {
             gpu.record(end, sums);
             gpu.await(end, compute);
@@ -229,7 +229,7 @@ final class NcclGroup implements DeviceGroup {
             int status = ncclCommFinalize(comm);
             int[] state = {status};
             long start = System.nanoTime();
-            while (state[0] == ncclInProgress && System.nanoTime() - start < LEAVING_NS) {
+            while (state[0] == ncclInProgress && System.nanoTime() - start < LEAVE_TIMEOUT_NS) {
                 LockSupport.parkNanos(POLL_NS);
                 gpu.enter();
                 status = ncclCommGetAsyncError(comm, state);

@@ -1,2 +1,2 @@
-/** Sums over the GPUs of a machine by the machine's library. */
+/** Sums over the GPUs of a machine by the vendor's library. */
 package dev.starling.cuda.nccl;

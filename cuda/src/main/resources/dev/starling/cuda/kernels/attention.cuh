@@ -1,7 +1,6 @@
-// What attention and its gradients share. Attention by tiles of 64 queries and 64 keys (Dao, 2023): scores live in
-// registers and shared memory only. A block
-// makes CHUNKS·64 columns of a result; where there are more, others compute the scores again.
-// Macros: T (type in memory), C (type to compute in), CHUNKS.
+// Code shared by attention and its gradients: attention by tiles of 64 queries and 64 keys (Dao, 2023), whose scores
+// stay in registers and shared memory. A block computes CHUNKS·64 columns of a result; for further columns, other
+// blocks compute the scores again. Macros: T (type in memory), C (type to compute in), CHUNKS.
 
 struct Attention {
     const T* q;
@@ -11,16 +10,16 @@ struct Attention {
     i64 q_row, q_column, k_row, k_column, v_row, v_column, mask_row, mask_column;
     i64 queries, keys, width, depth;
     f64 scale;
-    // 1 if the mask chooses, 2 if it is added.
+    // 1 if the mask selects, 2 if it is added.
     i32 masked, causal;
 };
-// Where a head's operands begin: the result or its gradient, then q, k, v, mask.
+// The offsets of a head's operands: the result or its gradient, then q, k, v, mask.
 typedef i64 Heads[5];
 
-// A block's shared memory: what a product is deep in, and weights of queries (down) and keys (across).
+// A block's shared memory: the depth of a product, and weights of queries (down) and keys (across).
 typedef Steps<T, C, OnUnits<T>::value ? TILE : 64 / sizeof(C)> Staged;
 typedef C Tile[TILE][TILE + 1];
-// A thread's part of a tile.
+// A thread's share of a tile.
 typedef C Part[4][4];
 #define SHARED \
     __shared__ Staged staged; \
@@ -30,7 +29,7 @@ typedef C Part[4][4];
 
 DEVICE C infinity() { return C(float_of(0x7f800000u)); }
 
-// The largest (or the sum) over the 16 threads that share four rows.
+// The maximum (or the sum) over the 16 threads that share four rows.
 DEVICE C row_max(C x) {
     for (int lane = 8; lane > 0; lane >>= 1) {
         x = maximum(x, __shfl_xor_sync(0xffffffffu, x, lane));
@@ -44,7 +43,7 @@ DEVICE C row_sum(C x) {
     return x;
 }
 
-// A head's matrix in memory.
+// One head's matrix in memory.
 struct Matrix {
     const T* x;
     i64 rows, columns, row, column;
@@ -59,12 +58,12 @@ DEVICE Matrix values(const Attention& p, const Heads& at) {
     return {p.v + at[3], p.keys, p.depth, p.v_row, p.v_column};
 }
 
-// An element, 0 outside of the matrix.
+// An element, or 0 outside of the matrix.
 DEVICE C element(const Matrix& m, i64 i, i64 j) {
     return i < m.rows && j < m.columns ? C(widen(m.x[i * m.row + j * m.column])) : C(0);
 }
 
-// Adds a tile of a·bᵀ, whose first rows of a and b are given.
+// Adds a tile of a·bᵀ, given the first rows of a and b.
 DEVICE void multiply(Staged& staged, Part& sum, const Matrix& a, i64 a_first, const Matrix& b, i64 b_first) {
     tile_product(staged, sum, (i64) 0, a.columns,
         [&](u32 i, i64 d) { return element(a, a_first + i, d); }, a.column == 1,
@@ -83,7 +82,7 @@ template <bool TRANSPOSED> DEVICE void weigh(Staged& staged, const Tile& tile, P
     }
 }
 
-// Makes a score of a product of a query and a key; returns whether the one sees the other.
+// Turns the product of a query and a key into a score; returns whether the query attends to the key.
 DEVICE bool finish(C& score, const Attention& p, const Heads& at, i64 query, i64 key) {
     if (query >= p.queries || key >= p.keys || p.causal && key > query) {
         return false;

@@ -1,9 +1,9 @@
-// The gradients of attention; see attention.cuh. They are a source of their own, so that a forward pass does not
-// compile them.
+// The gradients of attention; see attention.cuh. They have a source of their own, so that a forward pass does not have
+// to compile them.
 #include "tiles.cuh"
 #include "attention.cuh"
 
-// Σ g·y of each query, a warp for each.
+// Computes Σ g·y of each query, with a warp for each.
 extern "C" __global__ void dots(C* dots, const T* g, const T* y, i64 g_column, i64 y_column, i64 depth,
         Layout<2> queries) {
     u64 query = THREAD / 32;
@@ -22,7 +22,7 @@ extern "C" __global__ void dots(C* dots, const T* g, const T* y, i64 g_column, i
     }
 }
 
-// What gradients need beside the operands.
+// What gradients need besides the operands.
 struct Slopes {
     const T* g;
     i64 g_row, g_column;
@@ -34,19 +34,19 @@ DEVICE Matrix result_slopes(const Attention& p, const Slopes& s, const Heads& at
     return {s.g + at[0], p.queries, p.depth, s.g_row, s.g_column};
 }
 
-// Replaces a product of a query and a key by its weight.
+// Replaces the product of a query and a key by its weight.
 DEVICE void soften(C& score, const Attention& p, const Slopes& s, const Heads& at, u32 head, i64 query, i64 key) {
     bool seen = finish(score, p, at, query, key);
     C log = seen ? s.logs[head * p.queries + query] : C(0);
     score = seen && log != -infinity() ? exp(score - log) : C(0);
 }
 
-// The score's gradient from its weight and that one's gradient.
+// The gradient of a score, given its weight and the weight's gradient.
 DEVICE C tilted(C weight, C slope, const Attention& p, const Slopes& s, u32 head, i64 query) {
     return query < p.queries ? weight * (slope - s.dots[head * p.queries + query]) * C(p.scale) : C(0);
 }
 
-// Stores what lies within a dense matrix.
+// Stores the elements that lie within a dense matrix.
 DEVICE void store(T* y, const Part (&x)[CHUNKS], i64 first, i64 base, i64 rows, i64 columns) {
     for (int c = 0; c < CHUNKS; c++) {
         tile_results(x[c], first, base + c * TILE, rows, columns,

@@ -1,8 +1,10 @@
-// Masks as libraries take them, added to the scores, and rows of results that attend to nothing; a warp for each row.
+// Masks in the form that libraries accept, added to the scores, and rows of results that attend to nothing. A warp for
+// each row.
 // Macro: T (type in memory).
 
-// Makes rows of an added mask of one that chooses (1) or is added (2): what is hidden gets -infinity. A row of which
-// all is hidden gets zeros instead, so that its softmax is finite, and 0 in `open`. `stride` is the distance of rows.
+// Converts a mask that selects (1) or is added (2) to rows of an added mask, in which hidden keys have -infinity. A row
+// that hides all keys gets zeros instead, so that its softmax is finite, and 0 in `open`. `stride` is the distance of
+// rows.
 extern "C" __global__ void additive(T* added, u8* open, const void* mask, i64 queries, i64 keys, i64 stride,
         i64 column, i32 masked, i32 causal, Layout<1> rows) {
     u64 row = THREAD / 32;
@@ -31,7 +33,7 @@ extern "C" __global__ void additive(T* added, u8* open, const void* mask, i64 qu
     }
 }
 
-// Gives rows that attend to nothing zeros as results and -infinity as log-sum-exp.
+// Sets the results of rows that attend to nothing to 0, and their log-sum-exp to -infinity.
 extern "C" __global__ void closed(T* y, f32* logs, const u8* open, i64 depth, Layout<2> rows) {
     u64 row = THREAD / 32;
     if (row >= rows.count) {

@@ -1,9 +1,9 @@
-// The gradient of batch normalisation for x. Macros: TX, C (the type to compute in), RELU, whether relu followed; WIDTH
-// neighbours are a vector.
+// The gradient of batch normalisation with respect to x. Macros: TX; C, the type to compute in; RELU, whether ReLU
+// followed; WIDTH, the elements of a vector.
 
 DEVICE Vec<TX, WIDTH> load(const TX* x) { return *(const Vec<TX, WIDTH>*) x; }
 
-// Made of g, x, the table of BatchSums in normalization.cu and, behind relu, y.
+// Computed from g, x, the table of BatchSums in normalization.cu and, with RELU, y.
 extern "C" __global__ void batch_gradient(TX* dx, const TX* g, const TX* x, const C* table, const TX* y, i64 channels,
         Layout<4 + RELU> layout) {
     u32 i = (u32) THREAD * WIDTH;
@@ -16,7 +16,7 @@ extern "C" __global__ void batch_gradient(TX* dx, const TX* g, const TX* x, cons
     if (RELU) {
         ys = load(y + at[RELU ? 4 : 0]);
     }
-    // Channels are neighbours, or all elements have the same one.
+    // Either neighbours have successive channels, or all elements of a vector have one channel.
     bool neighbours = WIDTH == 1 || layout.step(3) == 1;
     Vec<C, WIDTH> coefficients[3];
     for (int row = 0; row < 3; row++) {

@@ -1,4 +1,4 @@
-// y [batches, m, n] = epilogue(a [batches, m, k] · b [batches, k, n] + bias [n]), y dense, the others by their strides.
+// y [batches, m, n] = epilogue(a [batches, m, k] · b [batches, k, n] + bias [n]); y is dense, the operands are strided.
 // Macros: T (type in memory), C (type to sum in), RELU (0 or 1).
 #include "tiles.cuh"
 
@@ -25,8 +25,9 @@ extern "C" __global__ void __launch_bounds__(256) product(T* y, const T* a, cons
     }
 }
 
-// The form in which libraries want to know where ReLU was above 0: bit i of row r of bits [rows, words·32] tells whether
-// element i of row r of x [rows, columns] is; bits behind the last element are 0. A warp makes up to 32 words of a row.
+// Stores where ReLU was above 0 in the form that libraries expect: bit i of row r of bits [rows, words·32] says whether
+// element i of row r of x [rows, columns] is positive; bits past the last element are 0. A warp computes up to 32 words
+// of a row.
 extern "C" __global__ void positive(u32* bits, const T* x, i64 rows, i64 columns, i64 row_step, i64 column_step,
         i64 words) {
     i64 parts = (words + 31) / 32;

@@ -1,8 +1,8 @@
-// Convolutions as products of matrices whose elements are found in the operands as they are read; any strides. A block
-// makes 64 × 64 results of one group. Macros: T (type in memory), C (type to sum in), RELU (0 or 1).
+// Convolutions as matrix products whose elements are located in the operands as they are read, with any strides. A
+// block computes 64 × 64 results of one group. Macros: T (type in memory), C (type to sum in), RELU (0 or 1).
 #include "tiles.cuh"
 
-// Sizes and strides; of spatial dimensions there are always three, outermost first.
+// Sizes and strides; there are always three spatial dimensions, the outermost first.
 struct Problem {
     u32 images, groups, channels, outputs; // channels and outputs of a group
     u32 in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
@@ -13,7 +13,7 @@ struct Problem {
     __device__ __forceinline__ u32 kernel_plane() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
-// A pixel's image and its place.
+// The image and the position of a pixel.
 struct Pixel {
     u32 image;
     i32 at[3];
@@ -34,7 +34,7 @@ DEVICE i64 offset(const Pixel& p, const i64 (&stride)[5]) {
     return p.image * stride[0] + p.at[0] * stride[2] + p.at[1] * stride[3] + p.at[2] * stride[4];
 }
 
-// Moves from a pixel of y to that of x which meets a kernel element; returns false in the padding.
+// Moves from a pixel of y to the pixel of x that meets a kernel element; returns false in the padding.
 DEVICE bool to_input(const Problem& c, Pixel& p, u32 element) {
     Pixel k = pixel(element, c.kernel);
     bool inside = true;
@@ -45,7 +45,7 @@ DEVICE bool to_input(const Problem& c, Pixel& p, u32 element) {
     return inside;
 }
 
-// Moves from a pixel of x to that of y which it meets with a kernel element; returns false if there is none.
+// Moves from a pixel of x to the pixel of y that meets it with a kernel element; returns false if there is none.
 DEVICE bool to_output(const Problem& c, Pixel& p, u32 element) {
     Pixel k = pixel(element, c.kernel);
     bool inside = true;
@@ -57,7 +57,7 @@ DEVICE bool to_output(const Problem& c, Pixel& p, u32 element) {
     return inside;
 }
 
-// Where in the weight a kernel element lies.
+// The offset of a kernel element in the weight.
 DEVICE i64 weight_offset(const Problem& c, u32 element) {
     Pixel k = pixel(element, c.kernel);
     return k.at[0] * c.w[2] + k.at[1] * c.w[3] + k.at[2] * c.w[4];
@@ -69,7 +69,7 @@ DEVICE i64 weight_offset(const Problem& c, u32 element) {
     u32 column = blockIdx.x % tiles * TILE; \
     C sum[4][4] = {}
 
-// Rows are pixels of y, columns its channels, the depth is kernel elements and channels of x.
+// Rows are pixels of y, columns its channels; the depth is kernel elements and channels of x.
 extern "C" __global__ void __launch_bounds__(256) forward(T* y, const T* x, const T* w, const T* bias, i64 bias_step,
         Problem c) {
     u32 group = blockIdx.y;
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) forward(T* y, const T* x, cons
     });
 }
 
-// Rows are pixels of x, columns its channels, the depth is kernel elements and channels of y.
+// Rows are pixels of x, columns its channels; the depth is kernel elements and channels of y.
 extern "C" __global__ void __launch_bounds__(256) input_gradient(T* x, const T* g, const T* w, Problem c) {
     u32 group = blockIdx.y;
     u32 rows = c.images * c.in_plane();
@@ -112,8 +112,8 @@ extern "C" __global__ void __launch_bounds__(256) input_gradient(T* x, const T* 
     });
 }
 
-// Rows are channels of y, columns kernel elements and channels of x, the depth is a share of the pixels of y, of which
-// there are as many as blocks along z. Sums go to parts [shares, groups, outputs, kernel elements, channels].
+// Rows are channels of y, columns kernel elements and channels of x; the depth is a share of the pixels of y. There is
+// a share for each block along z. Sums go to parts [shares, groups, outputs, kernel elements, channels].
 extern "C" __global__ void __launch_bounds__(256) weight_gradient(C* parts, const T* x, const T* g, Problem c,
         i64 share) {
     u32 group = blockIdx.y;
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(256) weight_gradient(C* parts, cons
     });
 }
 
-// Adds up the shares of the gradient of the weight, in their order.
+// Adds the shares of the weight's gradient, in order.
 extern "C" __global__ void add_shares(T* w, const C* parts, u32 shares, Problem c) {
     u32 columns = c.kernel_plane() * c.channels;
     i64 count = (i64) c.groups * c.outputs * columns;

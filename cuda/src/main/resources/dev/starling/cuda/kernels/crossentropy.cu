@@ -1,8 +1,8 @@
-// Cross-entropy of rows. Macros: TI, the type of targets; those of rows.cuh.
+// Cross-entropy of rows. Macros: TI, the type of targets; the macros of rows.cuh.
 
 #include "rows.cuh"
 
-// The class of a row, -1 if the row is ignored or its class is none; that is reported.
+// The class of a row; -1 if the row is ignored, or if its class is out of range, which is reported.
 DEVICE i32 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored, Fault fault) {
     i64 wanted = row < rows ? (i64) *target : ignored;
     if (wanted != ignored && (wanted < 0 || wanted >= size)) {
@@ -14,7 +14,7 @@ DEVICE i32 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored,
     return wanted == ignored ? -1 : (i32) wanted;
 }
 
-// Of each row the loss, its greatest logit, and the logarithm of the sum of exponentials of distances from that.
+// Stores for each row the loss, its maximum logit, and the logarithm of Σ exp(logit - maximum).
 extern "C" __global__ void __launch_bounds__(BLOCK) loss(C* __restrict__ losses, C* __restrict__ kept, const TX* logits,
         const TI* target, i64 step_target, u32 rows, u32 size, f64 even_, f64 sharp_, i64 ignored, Fault fault) {
     u32 line = ROW;
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) loss(C* __restrict__ losses,
             sum -= sharp * (widen(x[wanted]) - all.greatest - log_sum);
         }
         losses[line] = wanted < 0 ? C(0) : sum;
-        // A row of which nothing is finite has no softmax.
+        // A row without finite logits has no softmax.
         kept[2 * (i64) line] = log_sum >= 0 ? all.greatest : log_sum - log_sum;
         kept[2 * (i64) line + 1] = log_sum >= 0 ? log_sum : log_sum - log_sum;
     }

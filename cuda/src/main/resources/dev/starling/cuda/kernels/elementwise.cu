@@ -1,6 +1,6 @@
-// One expression of up to three broadcast operands for each element. Macros: OPERANDS, types TY TA TB TC, C (the type
-// to compute in), EXPRESSION of a, b, c and the parameters p, q; LAYOUT, a Layout or Flat; WIDTH elements are a vector,
-// of which a thread takes TURNS. Blocks have 256 threads.
+// One expression of up to three broadcast operands for each element. Macros: OPERANDS; types TY TA TB TC; C, the type
+// to compute in; EXPRESSION of a, b, c and the parameters p, q; LAYOUT, a Layout or Flat; WIDTH, the elements of a
+// vector, of which a thread handles TURNS. Blocks have 256 threads.
 
 DEVICE i64 add(i64 a, i64 b) { return (i64) ((u64) a + (u64) b); }
 DEVICE i64 subtract(i64 a, i64 b) { return (i64) ((u64) a - (u64) b); }
@@ -52,14 +52,14 @@ FLOATING(f32)
 FLOATING(f64)
 #undef FLOATING
 
-// The same for what is stored in 16 bits, which are rounded to 11 at most: there functions do that keep 18. An H200 at
-// 4.3 TB/s has 31 instructions for each element that is read and written in 16 bits. Of sm_90, with all that belongs to
-// the walk, relu takes 4, a sum 6, silu 9, gelu by tanh 11, gelu 15, its gradient 21; in f32, where there are 62, gelu
-// takes 32, its gradient 46.
+// The same functions for elements stored in 16 bits. Storing rounds results to at most 11 significant bits, so
+// functions with 18 are accurate enough. An H200 at 4.3 TB/s has time for 31 instructions per element that is read and
+// written in 16 bits. On sm_90, including the walk, relu needs 4, a sum 6, silu 9, gelu by tanh 11, gelu 15, its
+// gradient 21; in f32, with time for 62, gelu needs 32, its gradient 46.
 DEVICE f32 quick_logistic(f32 log2) { return quick_reciprocal(1 + quick_exp2(-log2)); }
 DEVICE f32 quick_sigmoid(f32 x) { return quick_logistic(1.44269504f * x); }
 DEVICE f32 quick_silu(f32 x) { return x * quick_sigmoid(x); }
-// At -|x| it is 2 to a polynomial, fitted to 3e-6 of the value on [-6, 0], below which it goes on towards 0.
+// At -|x|: 2 to the power of a polynomial, fitted to 3e-6 of the value on [-6, 0]; below it the function tends to 0.
 DEVICE f32 quick_normal_cumulative(f32 x) {
     f32 size = fabs(x), log2 = -1.8348058e-6f;
     log2 = log2 * size + 6.1598158e-5f;
@@ -85,10 +85,10 @@ typedef TA TB;
 typedef TA TC;
 #endif
 
-// The expression's numbers.
+// The parameters of the expression.
 struct Parameters { C at[PARAMETERS]; };
 
-// The result of elements k.
+// The result for element k of the vectors.
 template <int W> DEVICE auto value_of(const Vec<TA, W>& as, const Vec<TB, W>& bs, const Vec<TC, W>& cs, int k,
         const Parameters& s) {
     C p = s.at[0], q = s.at[1];
@@ -99,7 +99,7 @@ template <int W> DEVICE auto value_of(const Vec<TA, W>& as, const Vec<TB, W>& bs
     return EXPRESSION;
 }
 
-// W neighbours or, if they are the same, one of them.
+// W neighbours or, where the operand is broadcast, one element for all.
 template <class T, int W> struct Read {
     Vec<T, W> all;
     T one;
@@ -126,7 +126,7 @@ template <int W> DEVICE void write(TY* y, const Vec<TA, W>& a, const Vec<TB, W>&
     *(Vec<TY, W>*) y = narrow_all<TY>(values);
 }
 
-// The layout of operands that all lie in one order without gaps.
+// The layout of operands that all have one order without gaps.
 struct Flat {
     u32 count;
     __device__ __forceinline__ void offsets(u32 i, i64 (&offset)[1 + OPERANDS]) const {
@@ -137,8 +137,8 @@ struct Flat {
     __device__ __forceinline__ i64 step(int operand) const { return 1; }
 };
 
-// A thread walks over TURNS times WIDTH neighbours, all of which are read before the first is computed with; where
-// there are no more, the last ones are read again, so that nothing branches. Operands that there are not are the first.
+// A thread handles TURNS·WIDTH elements and reads all of them before it computes. Past the end it reads the last
+// elements again, so that nothing branches. Pointers of absent operands equal the first operand's.
 extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a, const TB* b, const TC* c,
         Parameters s, LAYOUT layout) {
     const int of_b = OPERANDS > 1 ? 2 : 1, of_c = OPERANDS > 2 ? 3 : 1;
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(256) elementwise(TY* y, const TA* a
             }
         }
     }
-    // What does not fill a vector.
+    // The elements that do not fill a vector.
     if (WIDTH > 1 && blockIdx.x == gridDim.x - 1 && threadIdx.x < rest) {
         layout.offsets(end + threadIdx.x, at[0]);
         write(y + at[0][0], *(const Vec<TA, 1>*) (a + at[0][1]), *(const Vec<TB, 1>*) (b + at[0][of_b]),

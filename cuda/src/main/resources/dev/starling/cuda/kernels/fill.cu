@@ -1,4 +1,4 @@
-// Element i is start + i·step, in double precision. Macro: type T. A thread takes 16 bytes.
+// Element i is start + i·step, computed in double precision. Macro: T, the type. A thread writes 16 bytes.
 
 extern "C" __global__ void progression(T* y, i64 n, f64 start, f64 step) {
     const int width = 16 / sizeof(T);
@@ -6,7 +6,7 @@ extern "C" __global__ void progression(T* y, i64 n, f64 start, f64 step) {
     T first = narrow<T>(start);
     Vec<T, width> values;
     for (int k = 0; k < width; k++) {
-        // No sum where nothing is added: 0·step of an infinite step is NaN, and so is what starts there.
+        // Element 0 is not computed as a sum: 0·step is NaN for an infinite step.
         values.at[k] = step == 0 ? first : narrow<T>(__dadd_rn(start, __dmul_rn((f64) (i + k), step)));
     }
     if (i + width <= n && (u64) y % 16 == 0) {

@@ -1,10 +1,10 @@
-// Folds lines of elements into one part each. A problem P has
-//   Part, a multiple of 4 bytes, with none() and join(a, b), in any order;
+// Folds each line of elements into one result. A problem P has
+//   Part, the type of a partial result, a multiple of 4 bytes, with none() and join(a, b), in any order;
 //   Lane, what is known of a line before its elements are read, and lane(output);
-//   take<W>(parts, lanes, at, i, step): joins W neighbours of every operand, which begin at offsets `at` and are the
-//     elements i, i + step, .. of their lines, to W parts;
-//   end(output, part): stores what becomes of a line.
-// A line may be cut into pieces, one for each block along y: then their parts are joined by fold_finish.
+//   take<W>(parts, lanes, at, i, step): adds W neighbours of every operand to W parts; they begin at offsets `at` and
+//     are the elements i, i + step, .. of their lines;
+//   end(output, part): stores the result of a line.
+// A line may be cut into pieces, one for each block along y; fold_finish joins the parts of the pieces.
 
 #define AHEAD 4
 
@@ -18,7 +18,7 @@ template <class Part> DEVICE Part of_lane(Part x, int lanes) {
     return x;
 }
 
-// Joins the parts of groups of up to 32 threads; all threads of a warp must call.
+// Joins the parts of groups of up to 32 threads; all threads of a warp must call it.
 template <int G, class P> DEVICE typename P::Part join_lanes(const P& problem, typename P::Part part) {
     for (int lanes = 1; lanes < G && lanes < 32; lanes *= 2) {
         part = problem.join(part, of_lane(part, lanes));
@@ -34,7 +34,7 @@ template <class P> DEVICE void fold_end(const P& problem, typename P::Part* part
     }
 }
 
-// A line for every G neighbouring threads: for lines whose elements are neighbours in memory.
+// One line for every G neighbouring threads, for lines whose elements are neighbours in memory.
 template <int G, int W, int K, class P> DEVICE void fold_rows(const P& problem, typename P::Part* parts, u32 count,
         u32 length, const Layout<K + 1>& kept, const Layout<K>& fold) {
     u32 line = blockIdx.x * (blockDim.x / G) + threadIdx.x / G;
@@ -50,7 +50,7 @@ template <int G, int W, int K, class P> DEVICE void fold_rows(const P& problem, 
     u32 begin = blockIdx.y * length;
     u32 end = count - begin < length ? count : begin + length;
     u32 i = begin + threadIdx.x % G * W;
-    // Neighbours in one piece: nothing stands between the reads of four turns.
+    // Contiguous elements: the reads of four iterations are independent.
     for (; W > 1 && i + (AHEAD - 1) * G * W + W <= end; i += AHEAD * G * W) {
 #pragma unroll
         for (u32 turn = 0; turn < AHEAD; turn++) {
@@ -96,7 +96,7 @@ template <int G, int W, int K, class P> DEVICE void fold_rows(const P& problem, 
     }
 }
 
-// W lines for each of the 32 threads along a row of a block, whose 8 rows share a line: for neighbouring lines.
+// W lines for each of the 32 threads along a row of a block, whose 8 rows share the lines; for neighbouring lines.
 template <int W, int K, class P> DEVICE void fold_columns(const P& problem, typename P::Part* parts, u32 count,
         u32 length, const Layout<K + 1>& kept, const Layout<K>& fold) {
     __shared__ typename P::Part shared[8][W][32];
@@ -115,7 +115,7 @@ template <int W, int K, class P> DEVICE void fold_columns(const P& problem, type
     u32 end = count - begin < length ? count : begin + length;
     if (mine) {
         u32 i = begin + row;
-        // A fold of one dimension: nothing stands between the reads of four turns.
+        // A fold of one dimension: the reads of four iterations are independent.
         for (; fold.rank == 1 && i + (AHEAD - 1) * 8 < end; i += AHEAD * 8) {
 #pragma unroll
             for (u32 turn = 0; turn < AHEAD; turn++) {
@@ -146,7 +146,7 @@ template <int W, int K, class P> DEVICE void fold_columns(const P& problem, type
     }
 }
 
-// Joins the pieces of a line, a warp for each line.
+// Joins the pieces of a line, with a warp for each line.
 template <class P> DEVICE void fold_finish(const P& problem, const typename P::Part* parts, u32 outputs, u32 pieces) {
     u32 output = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     typename P::Part part = problem.none();
@@ -159,7 +159,7 @@ template <class P> DEVICE void fold_finish(const P& problem, const typename P::P
     }
 }
 
-// The kernels of a problem with a number of operands. Macros: G, WIDTH.
+// The kernels of a problem with a given number of operands. Macros: G, WIDTH.
 #define FOLD(PROBLEM, OPERANDS) \
     extern "C" __global__ void rows(PROBLEM problem, PROBLEM::Part* parts, u32 count, u32 length, \
             Layout<OPERANDS + 1> kept, Layout<OPERANDS> fold) { \

@@ -1,4 +1,4 @@
-// Layer normalisation of rows, and its gradient for x; see rows.cuh for the macros. TW is the type of
+// Layer normalisation of rows, and its gradient with respect to x; see rows.cuh for the macros. TW is the type of
 // weights and statistics.
 
 #include "rows.cuh"

@@ -1,6 +1,6 @@
-// Sums of normalisations over the values of a channel, and what is made of them. Macros: TX, TW (the type of weights
-// and statistics), C (to compute in), RELU, whether relu followed; PROBLEM, one of the structs, and how many OPERANDS
-// it has; GROUP and WIDTH.
+// Sums over the values of a channel for normalisations, and what is computed from them. Macros: TX; TW, the type of
+// weights and statistics; C, the type to compute in; RELU, whether ReLU followed; PROBLEM, one of the structs, with its
+// number of OPERANDS; GROUP and WIDTH.
 
 #include "fold.cuh"
 
@@ -13,7 +13,7 @@ struct Summing {
     DEVICE Sums join(Sums a, Sums b) { return Sums {a.first + b.first, a.second + b.second}; }
 };
 
-// Mean and variance of a channel, from sums of the distance from its first value; then y = x·table[c] + table[C + c].
+// Mean and variance of a channel, from sums of distances from its first value; then y = x·table[c] + table[C + c].
 struct Moments : Summing {
     struct Lane { C pivot; };
     const TX* x;

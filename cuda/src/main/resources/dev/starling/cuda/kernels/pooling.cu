@@ -1,13 +1,13 @@
-// Windows over three spatial dimensions. Gradients are gathered: a thread sums, in the order of windows, what comes to
-// one element of x. Macros: T (type in memory), C (type to compute in).
+// Windows over three spatial dimensions. Gradients are gathered: a thread sums, in the order of windows, the
+// contributions to one element of x. Macros: T (type in memory), C (type to compute in).
 
-// Sizes, window and strides (of x, y and the places of maxima); of spatial dimensions there are always three.
+// Sizes, window and strides (of x, y and the positions of maxima); there are always three spatial dimensions.
 struct Problem {
     u32 images, channels, in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
     i64 x[5], y[5], places[5];
 };
 
-// What one thread works on: an element of a plane of sizes size, numbered in the order of the memory of the result.
+// The element that a thread works on: its plane has sizes `size`; threads follow the order of the result's memory.
 struct Element {
     u32 image, channel;
     i32 at[3];
@@ -40,8 +40,8 @@ DEVICE Element element(u32 i, u32 channels, const u32 (&size)[3], bool channels_
     return e;
 }
 
-// Calls f(offset in x's plane, place in it) for the elements of the window at y's element that are not padding, in
-// row-major order; returns how many elements of the window lie in the plane or its padding.
+// Calls f(offset in x's plane, position in it), in row-major order, for the elements of the window of y's element that
+// are not padding; returns how many elements of the window lie in the plane or its padding.
 template <class F> DEVICE u32 each_inside(const Problem& p, const i32 (&at)[3], const F& f) {
     u32 padded = 0;
     i32 i[3];
@@ -68,7 +68,7 @@ template <class F> DEVICE u32 each_inside(const Problem& p, const i32 (&at)[3], 
     return padded;
 }
 
-// Calls f(element of y) for the windows that x's element lies in, in row-major order.
+// Calls f(element of y) for the windows that contain x's element, in row-major order.
 template <class F> DEVICE void each_window(const Problem& p, Element x, const F& f) {
     Element y = x;
     for (i32 a = (i32) p.kernel[0] - 1; a >= 0; a--) {
@@ -131,7 +131,7 @@ extern "C" __global__ void average_pool(T* y, const T* x, u32 count, bool channe
     y[e.offset(p.y)] = narrow<T>(sum / C(count_padding ? padded : inside));
 }
 
-// Here y stands for the gradient g of y. Places are of type INDEX; where one strays from its window, all are looked at.
+// Here y stands for its gradient g. Positions have type INDEX. If one is outside of its window, all are searched.
 extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* places, const u32* stray, u32 count,
         bool channels_last, Problem p) {
     u32 i = (u32) THREAD;
@@ -159,7 +159,7 @@ extern "C" __global__ void max_pool_gradient(T* x, const T* g, const INDEX* plac
     x[e.offset(p.x)] = narrow<T>(sum);
 }
 
-// Reports a place outside of x's plane, and tells of those that are not in their window.
+// Reports positions outside of x's plane, and sets `stray` if one is outside of its window.
 extern "C" __global__ void check_places(const INDEX* places, u32* stray, u32 count, Fault fault, Problem p) {
     u32 i = (u32) THREAD;
     if (i < count) {

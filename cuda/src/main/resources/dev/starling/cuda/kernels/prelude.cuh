@@ -1,4 +1,4 @@
-// What every kernel's source begins with: types, conversions, layouts. No header is included.
+// The beginning of every kernel's source: types, conversions, layouts. No header is included.
 
 typedef float f32;
 typedef double f64;
@@ -10,20 +10,20 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// Types that are stored only: widen() before computing, narrow() afterwards.
+// Storage types: widen() before computing, narrow() afterwards.
 struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
 struct boolean { u8 value; };
 
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__
-// Whether there are instructions for bf16, for pairs of 16 bits, and for extremes that pass NaN on.
+// Whether the GPU has instructions for bf16, for pairs of 16-bit values, and for extremes that propagate NaN.
 #define BRAIN_UNITS (__CUDA_ARCH__ >= 800)
-// Whether there are units for products of small matrices of 16 bits.
+// Whether the GPU has units for products of small 16-bit matrices.
 #define TENSOR_UNITS (__CUDA_ARCH__ >= 800)
 DEVICE f32 widen(f16 x) { f32 y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 DEVICE f16 half_of(f32 x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
-// 2^x and 1/x to 22 bits in one instruction each, for what will be rounded to 16: denormal numbers are 0.
+// 2^x and 1/x to 22 bits in one instruction each, for results that are rounded to 16 bits; denormal numbers become 0.
 DEVICE f32 quick_exp2(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 DEVICE f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #else
@@ -55,7 +55,7 @@ DEVICE bool is_inf(f32 x) { return (bits_of(x) & 0x7fffffffu) == 0x7f800000u; }
 DEVICE bool is_inf(f64 x) { return (bits_of(x) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull; }
 DEVICE bool is_inf(i64 x) { return false; }
 
-// Rounds to nearest, ties to even; NaN has one form.
+// Rounds to nearest, ties to even; every NaN becomes the same one.
 #if BRAIN_UNITS
 DEVICE bf16 brain_of(f32 x) { bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
 #else
@@ -67,7 +67,7 @@ DEVICE bf16 brain_of(f32 x) {
 }
 #endif
 
-// Narrows with an odd last bit where inexact, so that a further rounding gives what a single one would have given.
+// Narrows with an odd last bit if inexact, so that a further rounding gives the same as a single one.
 DEVICE f32 to_odd(f64 x) {
     f32 nearest = (f32) x;
     if ((f64) nearest == x || is_nan(x)) {
@@ -79,12 +79,12 @@ DEVICE f32 to_odd(f64 x) {
     return float_of((rounded > magnitude ? bits - 1 : bits) | 1);
 }
 
-// Truncates towards zero; what is out of range becomes the end of the range, NaN becomes 0.
+// Truncates towards zero; values out of range become the nearest end of the range, NaN becomes 0.
 DEVICE i64 integer_of(f64 x) {
     return is_nan(x) ? 0 : x >= 0x1p63 ? 0x7fffffffffffffffll : x <= -0x1p63 ? -0x7fffffffffffffffll - 1 : (i64) x;
 }
 
-// Conversions from a type to compute in to any type. Use narrow<T>(x).
+// Conversions from a computation type to any type. Use narrow<T>(x).
 template <class T> struct Narrow;
 template <> struct Narrow<f32> {
     DEVICE f32 of(f32 x) { return x; }
@@ -122,10 +122,10 @@ template <> struct Narrow<i8> : NarrowInteger<i8> { };
 template <> struct Narrow<u8> : NarrowInteger<u8> { };
 template <class T, class C> DEVICE T narrow(C x) { return Narrow<T>::of(x); }
 
-// Neighbours in memory that are read and written at once.
+// Neighbours in memory that are read and written together.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T at[N]; };
 
-// The elements of v or, in their place, one for all. By words, in which all else handles 16 bits.
+// The elements of v or, if `same`, one element in place of each. Works on words, since 16-bit code elsewhere does too.
 template <class T, int N> DEVICE Vec<T, N> either(const Vec<T, N>& v, T one, bool same) {
     Vec<T, N> y;
     if constexpr (sizeof(T) == 2 && N % 2 == 0) {
@@ -142,7 +142,7 @@ template <class T, int N> DEVICE Vec<T, N> either(const Vec<T, N>& v, T one, boo
     return y;
 }
 
-// Element k widened. Of bf16, half of a word is all it takes.
+// Element k, widened. For bf16 that is a half of a word.
 template <class T, int N> DEVICE auto widen_at(const Vec<T, N>& v, int k) { return widen(v.at[k]); }
 template <int N> DEVICE f32 widen_at(const Vec<bf16, N>& v, int k) {
     if constexpr (N % 2 == 0) {
@@ -153,7 +153,7 @@ template <int N> DEVICE f32 widen_at(const Vec<bf16, N>& v, int k) {
     }
 }
 
-// Narrows two neighbours, of 16 bits in one instruction: y lies at a multiple of their size.
+// Narrows two neighbours, for 16-bit types in one instruction; y is aligned to the size of both.
 template <class T, class C> DEVICE void narrow_two(T* y, C first, C second) {
     y[0] = narrow<T>(first);
     y[1] = narrow<T>(second);
@@ -177,18 +177,18 @@ template <class T, class C, int N> DEVICE Vec<T, N> narrow_all(const C (&x)[N]) 
     return y;
 }
 
-// How operands that are walked together lie in memory; dimension 0 is the outermost. Strides count elements.
+// The memory layout of operands that are walked together; dimension 0 is the outermost. Strides count elements.
 template <int OPERANDS> struct Layout {
     u32 rank, count, size[16], multiplier[16], shift[16];
     i64 stride[OPERANDS][16];
 
-    // Where element i of each operand lies.
+    // The offset of element i in each operand.
     __device__ __forceinline__ void offsets(u32 i, i64 (&offset)[OPERANDS]) const {
         for (int k = 0; k < OPERANDS; k++) {
             offset[k] = 0;
         }
         if (rank == 2) {
-            // The rule: nothing is indexed by a variable.
+            // The usual case, without indexing by a variable.
             i = split(i, 1, offset);
         } else {
 #pragma unroll 1
@@ -201,7 +201,7 @@ template <int OPERANDS> struct Layout {
         }
     }
 
-    // Moves on along dimension d; returns the element's number among those outside of it.
+    // Advances along dimension d; returns the element's number in the dimensions outside of it.
     __device__ __forceinline__ u32 split(u32 i, u32 d, i64 (&offset)[OPERANDS]) const {
         u32 outer = (__umulhi(i, multiplier[d]) + i) >> shift[d];
         u32 inner = i - outer * size[d];
@@ -211,11 +211,11 @@ template <int OPERANDS> struct Layout {
         return outer;
     }
 
-    // The distance of neighbours of an operand along the innermost dimension.
+    // The stride of an operand along the innermost dimension.
     __device__ __forceinline__ i64 step(int operand) const { return stride[operand][rank - 1]; }
 };
 
-// The thread's number in the grid of blocks along x.
+// The thread's number in a grid of blocks along x.
 #define THREAD ((u64) blockIdx.x * blockDim.x + threadIdx.x)
 
 // Sums and extremes over the 32 lanes of a warp; every lane gets the result.
@@ -238,7 +238,7 @@ template <class C> DEVICE C warp_max(C x) {
     return x;
 }
 
-// The same over a block of up to 1024 threads, a multiple of 32; every thread gets the result, all threads must call.
+// The same over a block of up to 1024 threads, a multiple of 32; every thread gets the result, and all must call it.
 template <class C> DEVICE C block_sum(C x) {
     __shared__ C sums[32];
     x = warp_sum(x);
@@ -260,8 +260,8 @@ template <class C> DEVICE C block_max(C x) {
     return warp_max(greatest[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
 }
 
-// Where kernels leave the first index out of range that they meet: in the host's memory, and as a flag in the device's,
-// at which guarded updates look.
+// The first index out of range that a thread's kernels meet: a record in host memory, and a flag in device memory,
+// which guarded updates read.
 struct FaultRecord { u32 taken, operation; i64 index, position; u32* broken; };
 struct Fault { FaultRecord* record; u32 operation; };
 DEVICE void report(Fault fault, i64 index, i64 position) {
@@ -273,7 +273,7 @@ DEVICE void report(Fault fault, i64 index, i64 position) {
         *record->broken = 1;
     }
 }
-// Index k into a dimension, from its end if it is negative; -1, and a report, where it lies outside.
+// Index k into a dimension, counted from its end if negative; reports an index out of range and returns -1.
 DEVICE i64 checked_index(i64 k, i64 size, i64 position, Fault fault) {
     if (k < -size || k >= size) {
         report(fault, k, position);

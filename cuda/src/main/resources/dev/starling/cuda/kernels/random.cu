@@ -1,11 +1,11 @@
-// Random numbers as a function of seed, counter and place: a thread makes the four elements of each of two blocks of
-// Philox 4x32-10 (Salmon et al., 2011), 256 apart. Every step rounds exactly, so that all devices make the same bits;
-// nothing is fused but where it says so. Macro: type T.
+// Random numbers as a function of seed, counter and position: a thread computes the four elements of each of two blocks
+// of Philox 4x32-10 (Salmon et al., 2011), 256 apart. Every step is rounded exactly, and nothing is fused except where
+// the code says so, so that all devices compute the same bits. Macro: T, the type.
 
 struct Block { u32 word[4]; };
 
 #ifdef __CUDACC__
-// The compiler, left alone, adds 0 times the higher halves.
+// Inline assembly, because the compiler would otherwise add 0 times the higher halves.
 DEVICE u64 product(u32 a, u32 b) { u64 c; asm("mul.wide.u32 %0, %1, %2;" : "=l"(c) : "r"(a), "r"(b)); return c; }
 #else
 DEVICE u64 product(u32 a, u32 b) { return (u64) a * b; }
@@ -80,7 +80,7 @@ DEVICE f32 normal_of(u32 even_bits, u32 odd_bits, bool odd) {
     return negative ? -value : value;
 }
 
-// Writes the elements of a thread's blocks, value(lane, block, what read(i) gave) each, where i is a block's first.
+// Writes the elements of a thread's blocks, each value(lane, block, result of read(i)), where i is the block's first.
 template <class Read, class Value> DEVICE void draw(T* y, i64 n, u64 seed, u64 counter, Read read, Value value) {
     u64 number = (u64) blockIdx.x * 512 + threadIdx.x;
     decltype(read(i64(0))) given[2] = {read((i64) number * 4), read((i64) (number + 256) * 4)};
@@ -138,7 +138,7 @@ extern "C" __global__ void integers(T* y, i64 n, u64 seed, u64 counter, i64 low,
     });
 }
 
-// What is dropped becomes 0, even if it is not finite.
+// Dropped elements become 0, even if they are not finite.
 extern "C" __global__ void dropout(T* y, i64 n, u64 seed, u64 counter, f32 probability, f64 scale, const T* x) {
     typedef decltype(widen(T())) C;
     draw(y, n, seed, counter, [=](i64 i) {

@@ -1,4 +1,4 @@
-// What the steps of a recurrent layer do between products, for N sequences and H units, a thread for each pair of
+// The work of a recurrent layer's steps between products, for N sequences and H units, with a thread for each pair of
 // them. Macros: T (type in memory), C (type to compute in), CELL: one of these.
 
 #define TANH 0
@@ -12,7 +12,7 @@ DEVICE C sigmoid(C x) { return C(1) / (C(1) + exp(-x)); }
 
 struct Sizes { u32 steps, batch, units; };
 
-// How many steps a sequence has; without lengths, all.
+// The number of steps of a sequence; without lengths, all steps.
 DEVICE i64 length_of(const i64* lengths, u32 n, u32 steps) {
     return lengths == 0 ? steps : lengths[n] < 0 ? 0 : lengths[n] > steps ? steps : lengths[n];
 }
@@ -20,8 +20,8 @@ DEVICE i64 length_of(const i64* lengths, u32 n, u32 steps) {
 // Value k of unit j in a row of blocks of H values.
 template <class X> DEVICE C part(const X* row, u32 k, u32 j, u32 units) { return widen(row[(i64) k * units + j]); }
 
-// Step t: `a` [T, N, G·H] holds the sums by x, `u` [N, G·H] those by h; the states h and c become those after it.
-// Biases, reserve [T, N, R·H] and lengths may be null. A sequence without the step keeps its states.
+// Step t: `a` [T, N, G·H] holds the sums from x, `u` [N, G·H] those from h; the states h and c are updated in place.
+// Biases, reserve [T, N, R·H] and lengths may be null. A sequence that lacks the step keeps its states.
 extern "C" __global__ void step(T* y, T* h, C* c, T* reserve, const T* a, const T* u, const T* bias,
         const T* recurrent_bias, const i64* lengths, u32 t, Sizes sizes) {
     u32 units = sizes.units;
@@ -71,10 +71,10 @@ extern "C" __global__ void step(T* y, T* h, C* c, T* reserve, const T* a, const 
     }
 }
 
-// Step t on the way back. `flow` [N, H] is the gradient of h that came by the weights from the step after it, null if
-// there was none; `carried` [N, H] the one that passed them by, before the call that which is after step t, then before;
-// likewise `dc`. Gives the gradients of the sums by x and, for a GRU, by h, [T, N, G·H], and `before` [T, N, H], the
-// state before the step.
+// The gradient of step t. `flow` [N, H] is the gradient of h that came through the weights from the step after it, null
+// at the last step. `carried` [N, H] is the gradient that bypassed the weights: on entry that of the state after step
+// t, on return that of the state before it; `dc` likewise. Writes the gradients of the sums from x and, for a GRU, from
+// h, [T, N, G·H], and the state before the step to `before` [T, N, H].
 extern "C" __global__ void gradient(T* slopes, T* recurrent_slopes, T* before, C* carried, C* dc, const T* flow,
         const T* dy, const T* y, const T* reserve, const T* h0, const T* c0, const i64* lengths, u32 t, bool reverse,
         Sizes sizes) {
@@ -133,14 +133,14 @@ extern "C" __global__ void gradient(T* slopes, T* recurrent_slopes, T* before, C
     }
 }
 
-// The gradient of h before the first step: what came by the weights and what passed them by.
+// The gradient of h before the first step: the part that came through the weights plus the part that bypassed them.
 extern "C" __global__ void join(T* dh, const C* carried, const T* flow, Sizes sizes) {
     if (THREAD < (u64) sizes.batch * sizes.units) {
         dh[THREAD] = narrow<T>(carried[THREAD] + widen(flow[THREAD]));
     }
 }
 
-// Copies x [T, N, width] with 0 for the steps that a sequence does not have.
+// Copies x [T, N, width], with 0 in the steps that a sequence lacks.
 extern "C" __global__ void present(T* copy, const T* x, const i64* lengths, u32 width, Sizes sizes) {
     i64 i = (i64) THREAD;
     if (i < (i64) sizes.steps * sizes.batch * width) {

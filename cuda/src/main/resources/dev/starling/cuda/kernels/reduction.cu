@@ -1,4 +1,4 @@
-// Folds one operand. Macros: FOLD_TYPE, one of the folds below; types TX, TY, C; GROUP, WIDTH.
+// Folds of one operand. Macros: FOLD_TYPE, one of the folds below; types TX, TY, C; GROUP, WIDTH.
 
 #include "fold.cuh"
 
@@ -23,7 +23,7 @@ DEVICE f32 times(f32 a, f32 b) { return a * b; }
 DEVICE f64 times(f64 a, f64 b) { return a * b; }
 DEVICE i64 times(i64 a, i64 b) { return (i64) ((u64) a * (u64) b); }
 
-// A fold: its part, what an element becomes, and the result of n elements.
+// A fold: the type of a partial result, the part of an element, and the result of n elements.
 struct Sum {
     typedef C Part;
     DEVICE C none() { return C(0); }
@@ -57,7 +57,7 @@ struct All : Any {
     DEVICE u32 none() { return 1; }
     DEVICE u32 join(u32 a, u32 b) { return a & b; }
 };
-// The first NaN, else the first of the greatest; index NOWHERE stands for no element.
+// The first NaN, or else the first maximum; index NOWHERE stands for no element.
 static const u32 NOWHERE = 0xffffffffu;
 struct Found {
     C value;

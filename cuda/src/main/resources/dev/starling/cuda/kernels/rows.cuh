@@ -1,13 +1,13 @@
-// Rows of n elements, each shared by GROUP threads: a warp, or a block of 128 to 1024. A thread takes WIDTH neighbours
-// at a time, GROUP·WIDTH elements apart; a row of at most ITEMS such turns is read once and kept in registers. With
-// ITEMS = 0 rows are of any length and read again each time, and need not begin where a vector does: what is before
-// their first and behind their last vector is taken one by one. Macros: TX, C (the type to compute in), GROUP, ITEMS,
-// WIDTH, which divides n unless ITEMS is 0.
+// Rows of n elements, each shared by GROUP threads: a warp, or a block of 128 to 1024. In each turn a thread handles
+// WIDTH neighbours; turns are GROUP·WIDTH elements apart. A row of at most ITEMS turns is read once and kept in
+// registers. With ITEMS = 0, rows have any length, are read again each time, and need not begin at a vector's
+// alignment: the elements before the first and after the last vector are handled one by one. Macros: TX; C, the type to
+// compute in; GROUP; ITEMS; WIDTH, which divides n unless ITEMS is 0.
 
 #define BLOCK (GROUP == 32 ? 256 : GROUP)
 #define ROW (GROUP == 32 ? blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x)
 #define LANE (threadIdx.x % GROUP)
-// Turns whose memory is read before the first of them is worked on, where rows are not kept.
+// How many turns' memory is read ahead of the computation if rows are not kept.
 #define AHEAD 4
 
 template <int W> struct Values {
@@ -25,7 +25,7 @@ template <int W, class T> DEVICE Values<W> widened(const Vec<T, W>& v) {
     }
     return values;
 }
-// As many values of x, from element i on, as there are in `like`.
+// The values of x from element i on, as many as `like` has.
 template <int W, class T> DEVICE Values<W> values_of(const T* x, i64 step, u32 i, const Values<W>& like) {
     return widened(load<W>(x, step, i));
 }
@@ -47,8 +47,8 @@ struct Row {
         }
     }
 
-    // Calls take(v, i, values) for each of a thread's turns: its number, the element that it begins with, its values,
-    // which stay as they are left if the row is kept.
+    // Calls take(v, i, values) for each of a thread's turns: the turn's number, its first element and its values, which
+    // the call may change; the changes are kept if the row is.
     template <class F> __device__ __forceinline__ void each(F take) {
         _Pragma("unroll") for (u32 v = 0, i = LANE * WIDTH; v < ITEMS; v++, i += GROUP * WIDTH) {
             if (i < n) {
@@ -83,7 +83,7 @@ struct Row {
         }
     }
 
-    // The values that go with those of another row in its turn v, which begin with element i.
+    // The corresponding values of another row, for turn v, which begins at element i.
     template <int W> __device__ __forceinline__ Values<W> beside(const Values<W>& other, u32 v, u32 i) const {
         if constexpr (ITEMS > 0) {
             return kept[v];
@@ -96,10 +96,10 @@ struct Row {
 DEVICE C row_sum(C x) { return GROUP == 32 ? warp_sum(x) : block_sum(x); }
 DEVICE C row_max(C x) { return GROUP == 32 ? warp_max(x) : block_max(x); }
 DEVICE C infinity() { return sizeof(C) == 4 ? (C) float_of(0x7f800000u) : (C) double_of(0x7ff0000000000000ull); }
-// For what is stored in 16 bits, the device's power of 2 is exact enough.
+// For elements stored in 16 bits, the device's fast power of 2 is accurate enough.
 DEVICE C power_of_e(C x) { return sizeof(TX) == 2 ? (C) quick_exp2(1.44269504f * (f32) x) : exp(x); }
 
-// The sum of the exponentials of elements' distances from the greatest so far, and that one.
+// The running maximum, and the sum of exp(element - maximum).
 struct Exponentials {
     C greatest, sum;
     __device__ __forceinline__ Exponentials() : greatest(-infinity()), sum(0) { }
@@ -108,7 +108,7 @@ struct Exponentials {
         for (int k = 0; k < W; k++) {
             most = fmax(most, x.at[k]);
         }
-        // Where there was nothing but -∞, distances are from 0.
+        // As long as all elements are -∞, distances are measured from 0.
         C from = most == -infinity() ? C(0) : most;
         sum *= power_of_e(greatest - from);
         greatest = most;
@@ -120,11 +120,11 @@ struct Exponentials {
         sum = greatest == to ? sum : sum * power_of_e(greatest - to);
         greatest = to;
     }
-    // What infinities make of it: an infinite greatest element has distance NaN from itself.
+    // With an infinite maximum the sum is NaN: the maximum's distance from itself.
     __device__ __forceinline__ void close() { sum = greatest == infinity() ? greatest - greatest : sum; }
 };
 
-// The same of a row, for all of its threads. If KEEP, and the row is kept, its values become their exponentials.
+// The same for a row, in all of its threads. If KEEP, and the row is kept, its values become their exponentials.
 template <bool KEEP> DEVICE Exponentials exponentials(Row& row) {
     Exponentials all;
     if (ITEMS > 0) {

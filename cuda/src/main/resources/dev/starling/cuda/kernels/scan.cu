@@ -1,8 +1,8 @@
-// Running sums along a line. Macros: types TX and TY of operand and result; A, the type to sum in.
+// Running sums along a line. Macros: TX and TY, the types of operand and result; A, the type to sum in.
 
 static const u32 THREADS = 256, ITEMS = 4;
 
-// The sum of a piece of a line, which block (line, piece) makes.
+// The sum of a piece of a line, computed by block (line, piece).
 extern "C" __global__ void totals(A* totals, const TX* x, i64 step, u32 size, u32 length, Layout<2> lines) {
     i64 at[2];
     lines.offsets(blockIdx.x, at);
@@ -18,7 +18,8 @@ extern "C" __global__ void totals(A* totals, const TX* x, i64 step, u32 size, u3
     }
 }
 
-// The running sum of a piece: of ITEMS neighbours by each thread, of threads by shuffles, of warps in shared memory.
+// The running sum of a piece: over ITEMS neighbours in each thread, over threads by shuffles, over warps in shared
+// memory.
 extern "C" __global__ void rows(TY* y, const TX* x, const A* totals, i64 step_y, i64 step_x, u32 size, u32 length,
         Layout<2> lines) {
     __shared__ A warps[THREADS / 32];
@@ -48,7 +49,7 @@ extern "C" __global__ void rows(TY* y, const TX* x, const A* totals, i64 step_y,
             A before = __shfl_up_sync(0xffffffffu, running, lanes);
             running += lane >= lanes ? before : A(0);
         }
-        // Not running - sum: that loses digits, and everything where the sum is infinite.
+        // Not running - sum: that loses digits, and all of them if the sum is infinite.
         A ahead = __shfl_up_sync(0xffffffffu, running, 1);
         ahead = lane > 0 ? ahead : A(0);
         if (lane == 31) {
@@ -69,7 +70,7 @@ extern "C" __global__ void rows(TY* y, const TX* x, const A* totals, i64 step_y,
     }
 }
 
-// A thread for each line: for lines that are neighbours.
+// One thread for each line, for lines that are neighbours in memory.
 extern "C" __global__ void columns(TY* y, const TX* x, i64 step_y, i64 step_x, u32 size, Layout<2> lines) {
     u32 line = (u32) THREAD;
     if (line >= lines.count) {

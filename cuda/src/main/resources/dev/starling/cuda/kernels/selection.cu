@@ -1,6 +1,5 @@
-// Reads and writes at indices. What adds up does so in the order of the index: places that are written more than once
-// have one owner. A bad index reads 0 and writes nothing. Macros: T (type in memory), INDEX (type of indices), ADD (0
-// or 1).
+// Reads and writes at indices. Additions happen in the order of the index: one thread owns all additions to an element.
+// A bad index reads 0 and writes nothing. Macros: T (type in memory), INDEX (type of indices), ADD (0 or 1).
 
 DEVICE f32 plus(f32 a, f32 b) { return a + b; }
 DEVICE f64 plus(f64 a, f64 b) { return a + b; }
@@ -21,7 +20,7 @@ extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count,
     if (i >= count) {
         return;
     }
-    // Divisions of 64 bits take longer than all else.
+    // 64-bit divisions would take longer than everything else.
     if (count <= 0xffffffffll) {
         take_one(y, x, index, (u32) i, indices, size, inner, fault);
     } else {
@@ -29,7 +28,7 @@ extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count,
     }
 }
 
-// y at each element of the index; the layout has y, index and x, the last one with stride 0 along the dimension.
+// Sets y at each element of the index. The layout has y, index and x, whose stride along the dimension is 0.
 extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, Fault fault,
         Layout<3> layout) {
     u32 i = (u32) THREAD;
@@ -42,7 +41,7 @@ extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size
     y[at[0]] = k < 0 ? T() : x[at[2] + k * step];
 }
 
-// Indices counted from the front, along lines: to [lines, n]. Positions are reported as in the index.
+// Converts indices to count from the front, along lines: to [lines, n]. Positions are reported as in the index.
 extern "C" __global__ void from_front(i64* to, const INDEX* index, i64 count, u32 n, i64 size, i64 step, i64 after,
         Fault fault, Layout<1> lines) {
     i64 i = (i64) THREAD;
@@ -56,8 +55,9 @@ extern "C" __global__ void from_front(i64* to, const INDEX* index, i64 count, u3
     to[i] = checked_index(index[at[0] + j * step], size, (line / after * n + j) * after + line % after, fault);
 }
 
-// Adds or copies the source to y at indices, lines of n along a dimension, whose places are sorted by index. The first
-// of equal indices adds for all; where it copies, the last one does. The layout has y and source.
+// Adds or copies the source to y at indices, in lines of n along a dimension; `places` are the positions sorted by
+// index. The thread of the first of equal indices adds all of them; of copies, the last one wins. The layout has y and
+// source.
 extern "C" __global__ void scatter(T* y, const T* source, const i64* index, const u32* places, i64 count, u32 n,
         i64 y_step, i64 source_step, Layout<2> lines) {
     i64 i = (i64) THREAD;
@@ -87,9 +87,9 @@ extern "C" __global__ void scatter(T* y, const T* source, const i64* index, cons
     }
 }
 
-// Adds g [outer, n, inner] to y [outer, size, inner], zeros, at n indices, whose places are sorted by index. All dense.
-// The first of equal indices adds W neighbours for all, in order; it looks four places ahead, for each look waits for
-// memory twice.
+// Adds g [outer, n, inner] to y [outer, size, inner], which is zero, at n indices; `places` are their positions sorted
+// by index. All are dense. The thread of the first of equal indices adds W neighbours for all of them, in order. It
+// reads four positions ahead, since each read waits for memory twice.
 template <int W, class N> DEVICE void take_gradient_of(T* y, const T* g, const i64* index, const u32* places, N i,
         u32 n, i64 size, u32 inner) {
     N row = i / (inner / W);
@@ -131,7 +131,7 @@ template <int W, class N> DEVICE void take_gradient_of(T* y, const T* g, const i
     }
     *(Vec<T, W>*) (y + ((i64) outer * size + k) * inner + within) = narrow_all<T>(sum);
 }
-// A thread for an element or, where all slices allow it, for 16 bytes.
+// One thread for each element or, if all slices allow it, for 16 bytes.
 extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, const u32* places, i64 count, u32 n,
         i64 size, u32 inner, bool vectors) {
     const int width = 16 / sizeof(T);
@@ -151,7 +151,7 @@ extern "C" __global__ void take_gradient(T* y, const T* g, const i64* index, con
 #define CHUNK 1024
 DEVICE bool is_nonzero(T x) { return widen(x) != 0; }
 
-// Counts the elements of each chunk that are not 0; x is dense. Blocks have 256 threads.
+// Counts the nonzero elements of each chunk; x is dense. Blocks have 256 threads.
 extern "C" __global__ void count_nonzero(i64* counts, const T* x, i64 count) {
     i64 from = (i64) blockIdx.x * CHUNK;
     i64 found = 0;
@@ -164,7 +164,7 @@ extern "C" __global__ void count_nonzero(i64* counts, const T* x, i64 count) {
     }
 }
 
-// Turns counts into sums of those before, by one thread; the total comes last.
+// Replaces each count by the sum of those before it, with one thread, and stores the total.
 extern "C" __global__ void sum_counts(i64* counts, i64 chunks, i64* total) {
     i64 sum = 0;
     for (i64 i = 0; i < chunks; i++) {
@@ -175,7 +175,7 @@ extern "C" __global__ void sum_counts(i64* counts, i64 chunks, i64* total) {
     *total = sum;
 }
 
-// Writes the coordinates of each chunk's elements that are not 0, a warp for a chunk. Sizes are those of x.
+// Writes the coordinates of each chunk's nonzero elements, with a warp for each chunk. Sizes are those of x.
 struct Sizes { i64 at[16]; };
 extern "C" __global__ void write_nonzero(i64* y, const T* x, i64 count, i64 chunks, const i64* starts, i64 limit,
         i32 rank, Sizes sizes) {

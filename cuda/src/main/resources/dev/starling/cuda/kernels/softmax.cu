@@ -2,14 +2,14 @@
 
 #include "rows.cuh"
 
-// What becomes of x, and of g in a gradient, given the sum of a line.
+// The result for x, and for g in a gradient, given the sum of a line.
 DEVICE C value_of(C x, const Exponentials& line, C inverse, C log) {
     return LOGARITHMS ? x - line.greatest - log : power_of_e(x - line.greatest) * inverse;
 }
 DEVICE C summand_of(C x, C g) { return LOGARITHMS ? g : x * g; }
 DEVICE C gradient_of(C x, C g, C sum) { return LOGARITHMS ? g - power_of_e(x) * sum : x * (g - sum); }
 
-// A group of threads for each line.
+// One group of threads for each line.
 extern "C" __global__ void __launch_bounds__(BLOCK) rows(TX* __restrict__ y, const TX* a, const TX* b, i64 step_y,
         i64 step_a, i64 step_b, u32 size, Layout<1 + OPERANDS> lines) {
     u32 line = ROW;
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rows(TX* __restrict__ y, con
 #endif
 }
 
-// A thread for each line: for lines that are neighbours.
+// One thread for each line, for lines that are neighbours in memory.
 extern "C" __global__ void columns(TX* y, const TX* a, const TX* b, i64 step_y, i64 step_a, i64 step_b, u32 size,
         Layout<1 + OPERANDS> lines) {
     u32 line = (u32) THREAD;

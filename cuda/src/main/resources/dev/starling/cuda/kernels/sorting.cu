@@ -1,6 +1,6 @@
 // Stable sorting of lines by keys that order like the elements: blocks sort runs in shared memory, further launches
-// merge neighbouring runs. Equal keys order by their places, so that all pairs differ. Macros: T (type in memory), RUN
-// (length of a run, a power of two; blocks that sort have half as many threads), DESCENDING (0 or 1).
+// merge neighbouring runs. Equal keys are ordered by position, so that all pairs differ. Macros: T (type in memory),
+// RUN (length of a run, a power of two; sorting blocks have half as many threads), DESCENDING (0 or 1).
 
 DEVICE u64 key_of(f32 x) {
     u32 bits = x == 0 ? 0u : bits_of(x);
@@ -16,7 +16,7 @@ DEVICE bool precedes(u64 key, u32 place, u64 other_key, u32 other_place) {
     return key < other_key || key == other_key && place < other_place;
 }
 
-// Sorts a run of a line of x; a line of n has so many runs that the last one may be shorter.
+// Sorts one run of a line of x. The last run of a line of n elements may be shorter.
 extern "C" __global__ void __launch_bounds__(RUN / 2) sort_runs(u64* keys, u32* places, const T* x, u32 n, i64 step,
         Layout<1> lines) {
     __shared__ u64 key[RUN];
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(RUN / 2) sort_runs(u64* keys, u32* 
         key[i] = !real ? ~0ull : DESCENDING ? ~k : k;
         place[i] = real ? first + i : ~0u;
     }
-    // Batcher's bitonic network.
+    // Batcher's bitonic sorting network.
     for (u32 size = 2; size <= RUN; size *= 2) {
         for (u32 distance = size / 2; distance > 0; distance /= 2) {
             __syncthreads();
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(RUN / 2) sort_runs(u64* keys, u32* 
     }
 }
 
-// Merges pairs of runs of the given length: a thread finds how many of the other run precede its element.
+// Merges pairs of runs of the given length: a thread counts how many elements of the other run precede its own.
 extern "C" __global__ void merge_runs(u64* keys_to, u32* places_to, const u64* keys, const u32* places, i64 count,
         u32 n, u32 length) {
     i64 i = (i64) THREAD;
@@ -82,7 +82,7 @@ extern "C" __global__ void merge_runs(u64* keys_to, u32* places_to, const u64* k
     places_to[to] = places[i];
 }
 
-// The first k of each line of n in their order. The layout has x, values and indices.
+// Writes the first k of the n sorted elements of each line. The layout has x, values and indices.
 extern "C" __global__ void take_first(T* values, i64* indices, const T* x, const u32* places, i64 count, u32 n, u32 k,
         i64 x_step, i64 values_step, i64 indices_step, Layout<3> lines) {
     i64 i = (i64) THREAD;

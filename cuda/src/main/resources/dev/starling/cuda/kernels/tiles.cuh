@@ -1,5 +1,5 @@
-// Products of matrices by tiles: a block of 256 threads makes 64 × 64 results, a thread 4 × 4 of them. In 16 bits they
-// are made by tensor units, where there are such. Macro: T (type in memory).
+// Matrix products by tiles: a block of 256 threads computes 64 × 64 results, a thread 4 × 4 of them. 16-bit products
+// use tensor units if the GPU has them. Macro: T (type in memory).
 #define TILE 64
 #define DEPTH 16
 #define TILE_THREADS 256
@@ -8,10 +8,10 @@ DEVICE f32 multiply_add(f32 a, f32 b, f32 sum) { return fma(a, b, sum); }
 DEVICE f64 multiply_add(f64 a, f64 b, f64 sum) { return fma(a, b, sum); }
 DEVICE i64 multiply_add(i64 a, i64 b, i64 sum) { return (i64) ((u64) a * (u64) b + (u64) sum); }
 
-// Adds a product of matrices [16, 16]·[16, 8], one for a warp. Of the left one, a thread has pairs of neighbours in a
-// row: in row lane / 4 and the one 8 below, from column lane % 4 · 2, then the same from 8 columns further on. Of the
-// right one it has pairs in column lane / 4, from row lane % 4 · 2 and from 8 below; of the sums, pairs in rows lane / 4
-// and 8 below, from column lane % 4 · 2.
+// Adds a matrix product [16, 16]·[16, 8], one for each warp. Of the left matrix, a thread holds pairs of neighbours in
+// a row: in row lane / 4 and the row 8 below, from column lane % 4 · 2, then the same 8 columns further on. Of the
+// right matrix it holds pairs in column lane / 4, from row lane % 4 · 2 and from 8 below; of the sums, pairs in rows
+// lane / 4 and 8 below, from column lane % 4 · 2.
 #ifdef __CUDACC__
 #define MULTIPLY_ADD(T, name) \
     DEVICE void multiply_add(f32 (&sum)[4], const u32 (&a)[4], const u32 (&b)[2], T) { \
@@ -43,19 +43,19 @@ template <class X> DEVICE void multiply_add(f32 (&sum)[4], const u32 (&a)[4], co
 }
 #endif
 
-// Whether products of a type are made by tensor units.
+// Whether tensor units compute the products of a type.
 template <class X> struct OnUnits { static const bool value = false; };
 #if TENSOR_UNITS
 template <> struct OnUnits<bf16> { static const bool value = true; };
 template <> struct OnUnits<f16> { static const bool value = true; };
 #endif
 
-// What a block needs of shared memory for products N steps deep of values of type X, summed in S.
+// A block's shared memory for products N steps deep of values of type X, summed in S.
 template <class X, class S, int N, bool UNITS = OnUnits<X>::value> struct Steps {
     S left[N][TILE + 4];
     S right[N][TILE + 4];
 };
-// Rows are as far apart as lets a warp's threads read from different banks.
+// The distance of rows lets a warp's threads read from different banks.
 template <class X, class S, int N> struct Steps<X, S, N, true> {
     union {
         struct {
@@ -66,9 +66,9 @@ template <class X, class S, int N> struct Steps<X, S, N, true> {
     };
 };
 
-// Adds to sum[i][j] the products a(row, d)·b(d, column) for d in [from, to) where row is 4·(threadIdx.x / 16) + i and
-// column is 4·(threadIdx.x % 16) + j. Neighbours among threads read along the depth where a matrix is said to have
-// neighbours in memory along it. All threads of the block must call, with the same shared memory.
+// Adds to sum[i][j] the products a(row, d)·b(d, column) for d in [from, to), where row is 4·(threadIdx.x / 16) + i and
+// column is 4·(threadIdx.x % 16) + j. Neighbouring threads read along the depth if a matrix is declared to be
+// contiguous along it. All threads of the block must call it, with the same shared memory.
 template <class X, class S, int N, class A, class B> DEVICE void tile_product(Steps<X, S, N, false>& steps,
         S (&sum)[4][4], i64 from, i64 to, const A& a, bool a_along_depth, const B& b, bool b_along_depth) {
     u32 t = threadIdx.x;
@@ -102,7 +102,7 @@ template <class X, class S, int N, class A, class B> DEVICE void tile_product(St
 
 template <class X> DEVICE u32 pair(const X* at) { return *(const u32*) at; }
 
-// The same on tensor units, in 16 bits: a warp makes 16 × 32 sums, which go to their threads through shared memory.
+// The same on tensor units, in 16 bits: a warp computes 16 × 32 sums, which reach their threads through shared memory.
 template <class X, class S, int N, class A, class B> DEVICE void tile_product(Steps<X, S, N, true>& steps,
         S (&sum)[4][4], i64 from, i64 to, const A& a, bool a_along_depth, const B& b, bool b_along_depth) {
     u32 t = threadIdx.x;
@@ -145,14 +145,14 @@ template <class X, class S, int N, class A, class B> DEVICE void tile_product(St
     __syncthreads();
 }
 
-// The same in shared memory of its own.
+// The same, with its own shared memory.
 template <class S, class A, class B> DEVICE void tile_product(S (&sum)[4][4], i64 from, i64 to, const A& a,
         bool a_along_depth, const B& b, bool b_along_depth) {
     __shared__ Steps<T, S, OnUnits<T>::value ? 2 * DEPTH : DEPTH> steps;
     tile_product(steps, sum, from, to, a, a_along_depth, b, b_along_depth);
 }
 
-// Calls put(row, column, sum) for those of a thread's sums that lie within rows and columns; the block's tile begins at
+// Calls put(row, column, sum) for those of a thread's sums that lie within rows and columns, for a tile that begins at
 // row and column.
 template <class S, class Put> DEVICE void tile_results(const S (&sum)[4][4], i64 row, i64 column, i64 rows, i64 columns,
         const Put& put) {

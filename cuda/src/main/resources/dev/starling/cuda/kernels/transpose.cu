@@ -1,14 +1,14 @@
-// Copies what has neighbours along one dimension, "across", to where neighbours are along another, "down": by tiles of
-// 64 by 64 that pass through shared memory, so that both sides are read and written by runs. Macro: T, of the elements'
-// size. Blocks have 256 threads.
+// Copies a tensor that is contiguous along one dimension, "across", to one that is contiguous along another, "down".
+// Tiles of 64 by 64 pass through shared memory, so that both sides are accessed contiguously. Macro: T, a type of the
+// elements' size. Blocks have 256 threads.
 
 #define TILE 64
 #define ROWS (256 / TILE)
 
-// Of a bank's width at least: columns of a tile are then read without conflicts.
+// At least as wide as a bank, so that columns of a tile are read without conflicts.
 struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot { T value; };
 
-// A block for each tile; the layout has y and x in all other dimensions.
+// One block for each tile; the layout has y and x in all other dimensions.
 extern "C" __global__ void __launch_bounds__(256) transpose(T* __restrict__ y, const T* __restrict__ x, u32 across,
         u32 down, i64 y_step, i64 x_step, Layout<2> others) {
     __shared__ Slot tile[TILE][TILE + 1];

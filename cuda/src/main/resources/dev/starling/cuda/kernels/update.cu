@@ -1,15 +1,15 @@
-// Steps in place, on all tensors of a table at once. Macros: type T, C to compute in, WIDTH of a vector, CHUNK of
-// elements for a block, ENTRIES of a table, RULE with its OPERANDS: 0 is the target, 1 the source or gradient, which
-// stays as it is, those that follow are state or, as ReadOnly says, other sources.
+// Updates in place, of all tensors of a table in one launch. Macros: T, the type; C, the type to compute in; WIDTH of a
+// vector; CHUNK, the elements of a block; ENTRIES of a table; RULE with its OPERANDS. Operand 0 is the target; operand
+// 1 the source or gradient, which is not changed; the others are state or, where ReadOnly says so, further sources.
 
-// Where the operands of each entry begin, how many elements they have, and the first block that works on them.
+// For each entry the addresses of its operands, the number of elements, and the first block that works on them.
 template <int N> struct Table {
     T* at[N][ENTRIES];
     u32 count[ENTRIES], first[ENTRIES], entries;
 };
 
-// What forbids all changes: a flag, or a number that is infinite or NaN, whose exponent in its highest bits is all
-// ones. Either may be missing.
+// Prevents all changes if a flag is set, or if a number is infinite or NaN: then all bits of its exponent, among its
+// highest bits, are ones. Each pointer may be null.
 struct Guard {
     const u16* highest;
     const u32* broken;
@@ -54,7 +54,7 @@ template <class C> struct Momentum {
     }
 };
 
-// Biases are what the running means have gathered of their weights so far.
+// The bias corrections are the sums of the weights in the running means so far.
 template <class C> struct Adam {
     C rate, beta1, fresh1, beta2, fresh2, bias1, bias2, epsilon, weight_decay, shrink;
     __device__ void operator()(C (&x)[4]) const {
@@ -65,11 +65,11 @@ template <class C> struct Adam {
     }
 };
 
-// A bit for each operand that is read only.
+// One bit for each operand that is only read.
 template <class Rule> struct ReadOnly { static const u32 bits = 2; };
 template <class C> struct ReadOnly<RunningStatistics<C>> { static const u32 bits = 10; };
 
-// One step of W neighbours.
+// One update of W neighbours.
 template <int W, int N, class Rule> DEVICE void step(T* const (&at)[N], u32 i, const Rule& rule) {
     Vec<T, W> values[N];
     for (int k = 0; k < N; k++) {

@@ -2,14 +2,14 @@ package dev.starling.cuda.bench;
 
 import dev.starling.tensor.Device;
 
-/** All that is measured, for those who want it run and not timed. */
+/** Runs all workloads without timing them. */
 public final class Benchmarks {
-    /** The first step of a captured one runs as ever, then it is captured, planned, and taken down. */
+    /** Captured workloads run their first step eagerly; then the step is captured, planned, and made a graph. */
     private static final int STEPS = 4;
 
     private Benchmarks() { }
 
-    /** Runs every case until it does nothing new; what fails is passed over. */
+    /** Runs every case until it does nothing new, and skips those that fail. */
     public static void runOnce(Device device, boolean tiny) {
         Device.with(device, () -> {
             for (Workload workload : Workload.all(tiny)) {

@@ -1,8 +1,8 @@
 package dev.starling.cuda.bench;
 
-/** What can be run again and again; owns what it needs. */
+/** Repeatable work; owns what it needs. */
 interface Case extends AutoCloseable {
-    /** Runs once; the device may still be busy after it. */
+    /** Runs once; the device may still be busy when this returns. */
     void run();
 
     @Override

@@ -19,13 +19,13 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.function.Supplier;
 
-/** Our side of each {@link Workload}, on the current device. */
+/** Starling's side of each {@link Workload}, on the current device. */
 final class Cases {
     private final Generator generator = Generator.seeded(7);
     private final String name;
     private final DType type;
     private final long[] sizes;
-    /** What a case has captured, or {@code null}. */
+    /** The captured program of a case, or {@code null}. */
     private Program program;
 
     private Cases(String[] words) {
@@ -35,7 +35,7 @@ final class Cases {
                 .toArray();
     }
 
-    /** Makes what a workload's order says. */
+    /** Makes the case of a workload. */
     static Case of(Workload workload) {
         String[] words = workload.order().replaceFirst("^host ", "").split(" ");
         Cases cases = new Cases(words);
@@ -62,10 +62,10 @@ final class Cases {
         };
     }
 
-    /** A captured chain of elementwise operations; PyTorch's is compiled. */
+    /** A captured chain of elementwise operations; PyTorch compiles its chain. */
     private Supplier<?> chain() {
         Tensor[] operands = {noise(sizes), noise(sizes), noise(sizes)};
-        // What goes in is copied each time; operands are not.
+        // A program copies its inputs at each run; the operands are captured, so they are not copied.
         Tensor in = noise(1);
         try (Scope first = Scope.open("capture")) {
             program = Program.capture(null, none -> new Tensor[] {
@@ -106,11 +106,11 @@ final class Cases {
             case "attention" -> attention(null);
             case "padded" -> attention(padding());
             case "lstm" -> lstm();
-            default -> throw new IllegalArgumentException("there is no case " + name);
+            default -> throw new IllegalArgumentException("unknown case " + name);
         };
     }
 
-    /** A 3×3 convolution and both its gradients; sizes are batch, inputs, outputs, side. */
+    /** A 3×3 convolution and both gradients; sizes are batch, inputs, outputs, side. */
     private Supplier<?> convolution() {
         Tensor x = images(sizes[0], sizes[1], sizes[3]);
         Tensor weight = noise(sizes[2], sizes[1], 3, 3);
@@ -128,12 +128,12 @@ final class Cases {
                 images(sizes[0], sizes[1], sizes[2]), x, gamma, beta);
     }
 
-    /** Square images that lie channels last. */
+    /** Square images, channels last. */
     private Tensor images(long batch, long channels, long side) {
         return noise(batch, side, side, channels).permute(0, 3, 1, 2);
     }
 
-    /** Attention, causal if there is no mask, and its gradients; sizes are batch, heads, length, width of a head. */
+    /** Attention, causal without a mask, and its gradients; sizes are batch, heads, length, width of a head. */
     private Supplier<?> attention(Tensor mask) {
         Tensor q = noise(sizes);
         Tensor k = noise(sizes);
@@ -142,7 +142,7 @@ final class Cases {
                 1 / Math.sqrt(sizes[3]), null), noise(sizes), q, k, v);
     }
 
-    /** Returns {@code [batch, 1, 1, length]}, true for the keys of sequences that are longer and longer. */
+    /** Returns {@code [batch, 1, 1, length]}, true for the keys of sequences of increasing length. */
     private Tensor padding() {
         int batch = Math.toIntExact(sizes[0]);
         int length = Math.toIntExact(sizes[2]);

@@ -3,11 +3,11 @@ package dev.starling.cuda.bench;
 import java.util.Locale;
 
 /**
- * What came of a workload.
+ * The result of a workload.
  *
  * @param ours median seconds of a run, NaN if it failed
- * @param theirs PyTorch's, NaN if it failed or is not there
- * @param ofCopy our part of the rate at which memory is copied, NaN if that is no measure of it
+ * @param theirs PyTorch's median, NaN if it failed or PyTorch is missing
+ * @param ofCopy Starling's rate relative to the rate of copying memory, NaN if that does not apply
  * @param note why a number is missing, or empty
  */
 record Finding(Workload workload, double ours, double theirs, double ofCopy, String note) {
@@ -18,15 +18,15 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
         return HEADING;
     }
 
-    /** Returns how many times as fast as PyTorch we are. */
+    /** Returns how many times as fast as PyTorch Starling is. */
     double ratio() {
         return theirs / ours;
     }
 
-    /** Whether a goal is reached. */
+    /** Whether the goal is reached. */
     enum Verdict {
         HELD, MISSED, FAILED,
-        /** There is nothing to compare it with, or nothing to reach. */
+        /** There is no goal, or nothing to compare with. */
         ALONE
     }
 
@@ -47,9 +47,9 @@ record Finding(Workload workload, double ours, double theirs, double ofCopy, Str
     @Override
     public String toString() {
         Verdict verdict = verdict();
-        String said = verdict == Verdict.HELD || verdict == Verdict.ALONE ? verdict.name().toLowerCase(Locale.ROOT)
+        String text = verdict == Verdict.HELD || verdict == Verdict.ALONE ? verdict.name().toLowerCase(Locale.ROOT)
                 : verdict.name();
-        return String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s%s", said, workload.order(),
+        return String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s%s", text, workload.order(),
                 number(ours), number(theirs), part(ratio()), part(ofCopy), part(workload.goal()), workload.unit(),
                 note.isEmpty() ? "" : "  (" + note + ")");
     }

@@ -17,29 +17,29 @@ import java.util.List;
 import java.util.regex.Pattern;
 
 /**
- * Measures operations and training steps on a GPU, by turns with PyTorch on the same card, and prints a line for each
- * as it comes. Its exit code is 1 if something failed here or misses its goal.
+ * Measures operations and training steps on a GPU, alternately with PyTorch on the same card, and prints a line for
+ * each. Its exit code is 1 if a measurement fails or misses its goal.
  *
  * <pre>
- * --device cuda       whose backend is measured
- * --python python3    the interpreter that has PyTorch; none: PyTorch is left out
- * --only REGEX        the cases in whose order it is found
- * --json FILE         where the results are written, one object a line
+ * --device cuda       the device to measure
+ * --python python3    an interpreter with PyTorch; "none" measures without PyTorch
+ * --only REGEX        only the cases whose order matches
+ * --json FILE         file for the results, one object a line
  * --tiny              sizes for an emulator
- * --rounds 5          medians of so many rounds
- * --millis 150        least length of a round
- * --tf32              lets both multiply f32 as TF32; ours needs -Dstarling.cuda.tf32=true, too
- * --no-goals          prints figures and judges none; only what cannot be measured fails
+ * --rounds 5          results are medians of this many rounds
+ * --millis 150        minimal length of a round
+ * --tf32              both multiply f32 as TF32; Starling needs -Dstarling.cuda.tf32=true too
+ * --no-goals          ignores goals; only what cannot be measured fails
  * </pre>
  */
 public final class GpuBenchmark {
     /** Compiling a network takes PyTorch a minute or two. */
-    private static final Duration PATIENCE = Duration.ofMinutes(4);
+    private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(4);
 
-    /** How many rounds' time is spent on warming up. */
+    /** Warm-up time in rounds. */
     private static final int WARM_ROUNDS = 3;
 
-    /** A step's Java code is interpreted, then compiled twice: that takes seconds, not rounds. */
+    /** A step's Java code is interpreted, then compiled twice, which takes seconds. */
     private static final int WARM_TRAINING_ROUNDS = 17;
 
     private static final int WARM_HOST_ROUNDS = 20;
@@ -47,7 +47,7 @@ public final class GpuBenchmark {
     private final Options options;
     private final PrintStream out;
     private PyTorch peer;
-    /** The greater rate at which one of the two copies, from the last such case. */
+    /** The higher copy rate of the two, from the last copy case. */
     private double copyRate = Double.NaN;
 
     private static final class Options {
@@ -73,7 +73,7 @@ public final class GpuBenchmark {
                     case "--no-goals" -> goals = false;
                     case "--rounds" -> rounds = Integer.parseInt(arguments[++i]);
                     case "--millis" -> seconds = Double.parseDouble(arguments[++i]) / 1e3;
-                    default -> throw new IllegalArgumentException("there is no option " + arguments[i]);
+                    default -> throw new IllegalArgumentException("unknown option " + arguments[i]);
                 }
             }
         }
@@ -84,12 +84,12 @@ public final class GpuBenchmark {
         this.out = out;
     }
 
-    /** Runs; see the class for the arguments. */
+    /** Runs the command; see the class for the arguments. */
     public static void main(String[] arguments) {
         System.exit(run(System.out, arguments) ? 0 : 1);
     }
 
-    /** Runs, and returns whether all was measured and reaches its goal. */
+    /** Runs the benchmark, and returns whether all cases were measured and reach their goals. */
     static boolean run(PrintStream out, String... arguments) {
         Options options = new Options(arguments);
         return Device.with(Device.of(options.device, 0), () -> new GpuBenchmark(options, out).run());
@@ -131,17 +131,17 @@ public final class GpuBenchmark {
             Path errors = options.json == null ? Files.createTempFile("starling-peer", ".err")
                     : Path.of(options.json + ".err");
             peer = new PyTorch(options.python, options.device.equals("cuda") ? "cuda" : "cpu", options.tf32, errors,
-                    PATIENCE);
-            out.println("beside " + peer.describe());
+                    ANSWER_TIMEOUT);
+            out.println("compared with " + peer.describe());
         } catch (PyTorch.Failure | UncheckedIOException e) {
-            out.println("PyTorch is not here: " + e.getMessage());
+            out.println("PyTorch is not available: " + e.getMessage());
             peer = null;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
-    /** Measures by turns; what one of the two cannot do does not keep the other from it. */
+    /** Measures alternately; if one of the two fails, the other is still measured. */
     private Finding compare(Workload workload) {
         String note = "";
         boolean theirs = false;
@@ -172,10 +172,10 @@ public final class GpuBenchmark {
         return new Finding(workload, times[0], times[1], ofCopy, note);
     }
 
-    /** Fills in how long the host is busy with a run, and returns an empty note. */
+    /** Stores how long a run keeps the host busy, and returns an empty note. */
     private String hostTime(Case ours, double[] times) {
         int runs = repeats(n -> time(ours, n), WARM_ROUNDS);
-        // It is the compiled code that counts, which takes some ten thousand runs to come about.
+        // Warms up until the JIT compiler is done, which takes some ten thousand runs.
         for (double seconds = 0; seconds < WARM_HOST_ROUNDS * options.seconds;) {
             seconds += runs * HostTime.of(ours, runs);
         }
@@ -186,7 +186,7 @@ public final class GpuBenchmark {
         return "";
     }
 
-    /** Fills the median times in, and returns what went wrong with PyTorch. */
+    /** Stores the median times, and returns the error of PyTorch, if any. */
     private String rounds(Case ours, boolean theirs, int warm, double[] times) {
         int ourRepeats = repeats(n -> time(ours, n), warm);
         String note = "";
@@ -210,11 +210,11 @@ public final class GpuBenchmark {
     }
 
     private interface Timed {
-        /** Returns the seconds of so many runs. */
+        /** Returns the seconds of a number of runs. */
         double time(int runs);
     }
 
-    /** Warms up for as long as so many rounds take, and returns how many runs a round has. */
+    /** Warms up for the time of {@code warm} rounds, and returns the number of runs in a round. */
     private int repeats(Timed work, int warm) {
         int runs = 1;
         double seconds = 0;
@@ -239,7 +239,7 @@ public final class GpuBenchmark {
         return (System.nanoTime() - start) / 1e9;
     }
 
-    /** Waits for all that the device was told to do. */
+    /** Waits for all work queued on the device. */
     private static void synchronize() {
         try (Scope scope = Scope.open("synchronize")) {
             Tensor.zeros(1).item();

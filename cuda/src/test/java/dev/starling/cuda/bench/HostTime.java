@@ -12,12 +12,12 @@ import jdk.jfr.Recording;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 
-/** How long the host is busy with a run: without its waits for the device, which tell of themselves as events. */
+/** How long a run keeps the host busy, without its waits for the device, which are recorded as events. */
 final class HostTime {
     private HostTime() { }
 
     /**
-     * Returns the seconds for which a run keeps the calling thread busy, the median of so many.
+     * Returns for how many seconds a run keeps the calling thread busy: the median of a number of runs.
      *
      * @throws IllegalStateException if some runs wait more often than others
      */
@@ -44,7 +44,7 @@ final class HostTime {
         return nanos[runs / 2] / 1e9;
     }
 
-    /** Returns the nanoseconds of this thread's waits, in their order. */
+    /** Returns the nanoseconds of this thread's waits, in order. */
     private static long[] waits(Recording recording) {
         try {
             Path file = Files.createTempFile("starling-waits", ".jfr");

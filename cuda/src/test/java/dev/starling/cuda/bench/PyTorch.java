@@ -14,7 +14,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** PyTorch in a process of its own, {@code peer.py}, which measures what it is told to. */
+/** PyTorch in a process of its own, {@code peer.py}, which runs the orders that it receives. */
 final class PyTorch implements AutoCloseable {
     private static final String MARK = "@ ";
     private static final String FAILED = "failed ";
@@ -23,9 +23,9 @@ final class PyTorch implements AutoCloseable {
     private final Process process;
     private final Writer orders;
     private final BlockingQueue<String> answers = new LinkedBlockingQueue<>();
-    private final Duration patience;
+    private final Duration timeout;
 
-    /** What PyTorch could not do, and why. */
+    /** An error of PyTorch. */
     static final class Failure extends RuntimeException {
         private static final long serialVersionUID = 1;
 
@@ -37,13 +37,13 @@ final class PyTorch implements AutoCloseable {
     /**
      * Starts the process.
      *
-     * @param python the interpreter, which has PyTorch
-     * @param device as PyTorch calls it
-     * @param errors where what it says beside its answers goes
-     * @param patience how long an answer may take
+     * @param python an interpreter with PyTorch
+     * @param device PyTorch's name of the device
+     * @param errors file for the process's standard error
+     * @param timeout how long an answer may take
      */
-    PyTorch(String python, String device, boolean tf32, Path errors, Duration patience) {
-        this.patience = patience;
+    PyTorch(String python, String device, boolean tf32, Path errors, Duration timeout) {
+        this.timeout = timeout;
         try (InputStream source = PyTorch.class.getResourceAsStream("peer.py")) {
             Path script = Files.createTempFile("starling-peer", ".py");
             script.toFile().deleteOnExit();
@@ -65,27 +65,27 @@ final class PyTorch implements AutoCloseable {
                 }
             }
         } catch (IOException e) {
-            // The process was ended.
+            // The process has ended.
         }
         answers.add(END);
     }
 
-    /** Returns versions and card. */
+    /** Returns PyTorch's versions and the card. */
     String describe() {
         return ask("hello");
     }
 
-    /** Makes what a workload needs. */
+    /** Prepares a workload. */
     void prepare(Workload workload) {
         ask("prepare " + workload.order());
     }
 
-    /** Returns the seconds that so many runs take. */
+    /** Returns the seconds that a number of runs take. */
     double time(int repeats) {
         return Double.parseDouble(ask("time " + repeats));
     }
 
-    /** Gives memory back. */
+    /** Releases the workload's memory. */
     void release() {
         ask("release");
     }
@@ -94,10 +94,10 @@ final class PyTorch implements AutoCloseable {
         try {
             orders.write(order + "\n");
             orders.flush();
-            String answer = answers.poll(patience.toMillis(), TimeUnit.MILLISECONDS);
+            String answer = answers.poll(timeout.toMillis(), TimeUnit.MILLISECONDS);
             if (answer == null) {
                 process.destroyForcibly();
-                throw new Failure("no answer within " + patience.toSeconds() + " s to: " + order);
+                throw new Failure("no answer within " + timeout.toSeconds() + " s to: " + order);
             }
             if (answer.equals(END)) {
                 answers.add(END);

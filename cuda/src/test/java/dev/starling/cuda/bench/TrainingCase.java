@@ -17,7 +17,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 
-/** Steps of training on one batch. */
+/** Training steps on one batch. */
 final class TrainingCase implements Case {
     private final Layer model;
     private final Optimizer optimizer;

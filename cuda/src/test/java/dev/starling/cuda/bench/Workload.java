@@ -4,45 +4,45 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Something to measure here and in PyTorch.
+ * A workload to measure with Starling and with PyTorch.
  *
- * @param order what to do, in words that {@link Cases} and {@code peer.py} read alike
- * @param work what one run does, in {@code unit} times seconds; 0 if its time is what counts
- * @param unit of the rate; microseconds where work is 0
- * @param goal the least ratio of our rate to PyTorch's or, of an elementwise operation, to that of a copy; for time of
- *     the host the most microseconds; NaN if there is none
+ * @param order the workload in words, which {@link Cases} and {@code peer.py} parse
+ * @param work the work of a run in {@code unit} times seconds; 0 if the time itself is reported
+ * @param unit unit of the rate; microseconds if work is 0
+ * @param goal the minimal ratio of Starling's rate to PyTorch's or, for an elementwise operation, to that of a copy;
+ *     for host time the maximum in microseconds; NaN for no goal
  */
 record Workload(String order, double work, String unit, double goal) {
     private static final String TERA = "TFLOP/s";
     private static final String GIGA = "GB/s";
     private static final String MICROS = "us";
 
-    /** Returns the same with nothing to reach. */
+    /** Returns the workload without a goal. */
     Workload withoutGoal() {
         return new Workload(order, work, unit, Double.NaN);
     }
 
-    /** Returns how fast so many seconds a run are; microseconds where that says more. */
+    /** Returns the rate for the seconds of a run, or microseconds if work is 0. */
     double rate(double seconds) {
         return work == 0 ? seconds * 1e6 : work / seconds;
     }
 
-    /** Returns whether it is a step of training. */
+    /** Returns whether it is a training step. */
     boolean isTraining() {
         return order.matches("(host )?(mlp|resnet9|resnet18|gpt2) .*");
     }
 
-    /** Returns whether it has to be as fast as memory. */
+    /** Returns whether it should be as fast as a copy. */
     boolean isElementwise() {
         return work > 0 && order.matches("(add|gelu|bias|cast|chain) .*");
     }
 
-    /** Returns whether it is about how long the host is busy, which PyTorch is not asked. */
+    /** Returns whether it measures how long the host is busy, without PyTorch. */
     boolean isHostTime() {
         return order.startsWith("host ");
     }
 
-    /** Returns all that is measured: small enough for an emulator if {@code tiny}. */
+    /** Returns all workloads, small enough for an emulator if {@code tiny}. */
     static List<Workload> all(boolean tiny) {
         List<Workload> all = new ArrayList<>();
         products(all, tiny);
@@ -61,10 +61,10 @@ record Workload(String order, double work, String unit, double goal) {
             all.add(new Workload("conv bf16 " + words(c), flop / 1e12, TERA, 1));
         }
         long[] a = tiny ? new long[] {2, 2, 8, 8} : new long[] {8, 12, 1024, 64};
-        // Two products forward and five backward, half of each behind the mask.
+        // Two products forward and five backward; the causal mask hides half of each.
         double flop = 7.0 * a[0] * a[1] * a[2] * a[2] * a[3];
         all.add(new Workload("attention bf16 " + words(a), flop / 1e12, TERA, 1));
-        // By kernels of our own.
+        // Starling's own kernels compute these.
         all.add(new Workload("padded bf16 " + words(a), 2 * flop / 1e12, TERA, 1).withoutGoal());
         long[] l = tiny ? new long[] {3, 2, 4, 5} : new long[] {128, 64, 512, 512};
         all.add(new Workload("lstm bf16 " + words(l), 3 * 2e-12 * l[0] * l[1] * 4 * l[3] * (l[2] + l[3]), TERA, 1));
@@ -89,7 +89,7 @@ record Workload(String order, double work, String unit, double goal) {
             all.add(new Workload("sum" + matrix, size, GIGA, 0.9));
         }
         long[] images = tiny ? new long[] {2, 8, 4} : new long[] {512, 64, 32};
-        // Read x, write y; read x and y's gradient, write x's.
+        // Forward reads x and writes y; backward reads x and y's gradient and writes x's.
         double size = 5.0 * 2 * images[0] * images[1] * images[2] * images[2];
         all.add(new Workload("batchnorm bf16 " + words(images), size / 1e9, GIGA, 1));
         all.add(new Workload("add f32 1", 0, MICROS, 1));

@@ -17,7 +17,7 @@ class KernelCompilerTest {
     @TempDir
     private Path folder;
 
-    /** Counts what it is asked for. */
+    /** Counts its calls. */
     private static final class Counting implements Compiler {
         private final String version;
         private int calls;
@@ -60,7 +60,7 @@ class KernelCompilerTest {
     }
 
     @Test
-    void aDamagedFileIsCompiledAnew() throws IOException {
+    void aDamagedFileIsCompiledAgain() throws IOException {
         Counting compiler = new Counting("v1");
         compile(compiler, "sm_90", folder);
         Path file;

@@ -3,7 +3,7 @@ package dev.starling.cuda.emulated;
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
-import dev.starling.cuda.gpu.TakenDown;
+import dev.starling.cuda.gpu.CapturedWork;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
@@ -21,24 +21,26 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * A GPU played by the host: its memory is the host's, and what is queued is done at once. Kernels are the same sources,
- * compiled by {@link GnuCompiler}; a barrier that not all threads of a block reach is an error.
+ * A GPU emulated by the host: its memory is host memory, and queued work is done immediately. Kernels have the same
+ * sources, compiled by {@link GnuCompiler}. A barrier that not all threads of a block reach is an error.
  */
 final class EmulatedGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private final Compiler compiler = new GnuCompiler();
-    private final Map<Long, Arena> lent = new ConcurrentHashMap<>();
+    private final Map<Long, Arena> arenas = new ConcurrentHashMap<>();
     private final Map<Long, Long> sizes = new HashMap<>();
     private final MemorySegment dimensions = Arena.ofAuto().allocate(24, 8);
     private final int seed;
 
-    /** Work is done at once, but for what played libraries do in the background: they count it where the handle is. */
+    /**
+     * Work is done immediately, except what fake libraries do in the background: they count it at the handle's address.
+     */
     private static final class Order implements Stream {
         private static final VarHandle COUNT = ValueLayout.JAVA_LONG.varHandle();
 
-        /** What is being taken down, or {@code null}. */
-        private TakenDown capture;
+        /** The capture in progress, or {@code null}. */
+        private CapturedWork capture;
         private final MemorySegment underWay = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
 
         @Override
@@ -52,7 +54,7 @@ final class EmulatedGpu implements Gpu {
 
         void settle() {
             if (capture != null) {
-                throw capture.spoiled("waits for a stream that is being captured");
+                throw capture.invalidate("waits for a stream that is being captured");
             }
             while (!isDone()) {
                 Thread.onSpinWait();
@@ -66,7 +68,7 @@ final class EmulatedGpu implements Gpu {
 
     private record Kernel(String name, MethodHandle handle) implements Function { }
 
-    /** Makes a GPU that draws the order of blocks and warps from a seed. */
+    /** Makes a GPU whose seed determines the order of blocks and warps. */
     EmulatedGpu(int seed) {
         this.seed = seed;
     }
@@ -93,7 +95,7 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public synchronized long allocate(long bytes) {
-        if (!Emulation.take(bytes)) {
+        if (!Emulation.reserve(bytes)) {
             return 0;
         }
         long address = allocatePinned(bytes);
@@ -103,7 +105,7 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public synchronized void free(long address) {
-        Emulation.take(-sizes.remove(address));
+        Emulation.reserve(-sizes.remove(address));
         freePinned(address);
     }
 
@@ -116,13 +118,13 @@ final class EmulatedGpu implements Gpu {
     public long allocatePinned(long bytes) {
         Arena arena = Arena.ofShared();
         long address = arena.allocate(bytes, 256).address();
-        lent.put(address, arena);
+        arenas.put(address, arena);
         return address;
     }
 
     @Override
     public void freePinned(long address) {
-        lent.remove(address).close();
+        arenas.remove(address).close();
     }
 
     @Override
@@ -141,7 +143,7 @@ final class EmulatedGpu implements Gpu {
     @Override
     public void record(Event event, Stream stream) {
         if (((Order) stream).capture != null) {
-            throw ((Order) stream).capture.spoiled("records an event in a stream that is being captured");
+            throw ((Order) stream).capture.invalidate("records an event in a stream that is being captured");
         }
         ((Mark) event).order = (Order) stream;
     }
@@ -162,7 +164,7 @@ final class EmulatedGpu implements Gpu {
     @Override
     public void await(Event event, Stream stream) {
         if (((Order) stream).capture != null) {
-            throw ((Order) stream).capture.spoiled("waits for what is not captured");
+            throw ((Order) stream).capture.invalidate("waits for work that is not captured");
         }
         await(event);
     }
@@ -238,7 +240,7 @@ final class EmulatedGpu implements Gpu {
             Kernel kernel = (Kernel) function;
             int error = (int) kernel.handle.invokeExact(dimensions.address(), arguments);
             if (error != 0) {
-                throw new GpuException("kernel " + kernel.name + ": " + words(error, grid, bytes));
+                throw new GpuException("kernel " + kernel.name + ": " + describe(error, grid, bytes));
             }
         } catch (RuntimeException e) {
             throw e;
@@ -247,13 +249,13 @@ final class EmulatedGpu implements Gpu {
         }
     }
 
-    /** What the emulator's {@code Error} says. */
-    private static String words(int error, Grid grid, int bytes) {
+    /** Describes an {@code Error} of the emulator. */
+    private static String describe(int error, Grid grid, int bytes) {
         int more = error >>> 4;
         return switch (error & 15) {
-            case 1 -> "some threads of a block wait for others that never come";
-            case 2 -> "its parameters take " + more + " bytes, the launch has " + bytes;
-            case 3 -> "it takes at most " + more + " threads in a block, the launch has " + grid.threads();
+            case 1 -> "some threads of a block wait at a barrier that others never reach";
+            case 2 -> "the kernel's parameters take " + more + " bytes, the launch has " + bytes;
+            case 3 -> "the kernel allows at most " + more + " threads in a block, the launch has " + grid.threads();
             case 4 -> "line " + (more >>> 8) + " of its source accesses an address that is no multiple of "
                     + (more & 255);
             default -> throw new AssertionError("error " + error);
@@ -263,18 +265,18 @@ final class EmulatedGpu implements Gpu {
     @Override
     public void beginCapture(Stream stream) {
         synchronize(stream);
-        ((Order) stream).capture = new TakenDown();
+        ((Order) stream).capture = new CapturedWork();
     }
 
     @Override
     public Graph endCapture(Stream stream) {
-        TakenDown taken = ((Order) stream).capture;
+        CapturedWork captured = ((Order) stream).capture;
         ((Order) stream).capture = null;
-        taken.end();
-        return taken;
+        captured.end();
+        return captured;
     }
 
-    /** What a driver would refuse. */
+    /** Checks what a driver would refuse. */
     private static void check(Grid grid) {
         if (grid.x() < 1 || grid.y() < 1 || grid.y() > 65535 || grid.z() < 1 || grid.z() > 65535 || grid.threads() < 1
                 || grid.threads() > 1024) {

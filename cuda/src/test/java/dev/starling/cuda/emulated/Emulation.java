@@ -4,34 +4,34 @@ import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The emulated GPU, where there is a compiler for its kernels. */
+/** The emulated GPU, available if there is a compiler for its kernels. */
 public final class Emulation {
-    private static final boolean POSSIBLE = System.getProperty("os.arch").equals("amd64") && GnuCompiler.isThere();
+    private static final boolean AVAILABLE = System.getProperty("os.arch").equals("amd64") && GnuCompiler.isAvailable();
 
-    private static final AtomicLong LEFT = new AtomicLong(Long.MAX_VALUE / 2);
+    private static final AtomicLong FREE = new AtomicLong(Long.MAX_VALUE / 2);
 
     private Emulation() { }
 
-    /** Leaves so much memory to be asked for on emulated GPUs. */
-    public static void leave(long bytes) {
-        LEFT.set(bytes);
+    /** Limits the memory that emulated GPUs have left. */
+    public static void limitMemory(long bytes) {
+        FREE.set(bytes);
     }
 
-    /** Takes memory, or gives some back if negative; returns whether there was enough. */
-    static boolean take(long bytes) {
-        if (LEFT.addAndGet(-bytes) < 0) {
-            LEFT.addAndGet(bytes);
+    /** Reserves memory, or releases it if negative; returns whether there was enough. */
+    static boolean reserve(long bytes) {
+        if (FREE.addAndGet(-bytes) < 0) {
+            FREE.addAndGet(bytes);
             return false;
         }
         return true;
     }
 
-    /** Tells whether this machine can play a GPU: it takes x86-64 and g++. */
-    public static boolean isPossible() {
-        return POSSIBLE;
+    /** Returns whether this machine can emulate a GPU: it needs x86-64 and g++. */
+    public static boolean isAvailable() {
+        return AVAILABLE;
     }
 
-    /** Returns what compiles kernels for such GPUs, and for those of {@link PlayedDriver}. */
+    /** Returns the compiler of kernels for emulated GPUs, and for those of {@link FakeDriver}. */
     public static Compiler compiler() {
         return new GnuCompiler();
     }
@@ -41,7 +41,7 @@ public final class Emulation {
         return gpu(1);
     }
 
-    /** Makes a GPU that draws the order of blocks and warps from a seed: the same seed is the same order. */
+    /** Makes a GPU whose seed determines the order of blocks and warps. */
     public static Gpu gpu(int seed) {
         return new EmulatedGpu(seed);
     }

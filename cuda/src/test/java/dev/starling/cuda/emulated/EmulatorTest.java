@@ -13,12 +13,12 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** The emulator finds faults that a host would not show by itself. */
-@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+/** The emulator detects faults that running on a host would not reveal. */
+@EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 class EmulatorTest {
     private static final int THREADS = 128;
 
-    /** Runs a kernel of one pointer with a block of 128 threads; returns the 32-bit words that it was given. */
+    /** Runs a kernel of one pointer with a block of 128 threads; returns the 32-bit words that it wrote. */
     private static int[] run(int seed, String body, int offset, int bytes) {
         String source = "struct alignas(16) Four { unsigned at[4]; };\n"
                 + "extern \"C\" __global__ void __launch_bounds__(128) kernel(unsigned* y) {\n" + body + "\n}\n";
@@ -51,7 +51,7 @@ class EmulatorTest {
                 .hasMessageContaining("take 8 bytes, the launch has 12");
     }
 
-    /** Two warps meet in one word without a barrier: which one is last depends on the seed, and on nothing else. */
+    /** Two warps write one word without a barrier: which write is last depends only on the seed. */
     @Test
     void runsWarpsInAnOrderOfTheSeed() {
         Set<Integer> last = new HashSet<>();
@@ -63,16 +63,16 @@ class EmulatorTest {
         assertThat(last).containsExactlyInAnyOrder(0, 1, 2, 3);
     }
 
-    /** A warp's lanes, too, run in no order that a kernel may count on. */
+    /** The lanes of a warp run in no order that a kernel may rely on either. */
     @Test
-    void findsReadersThatDoNotWait() {
-        String turn = "__shared__ unsigned at[128]; at[threadIdx.x] = threadIdx.x; %s"
+    void detectsReadsWithoutABarrier() {
+        String exchange = "__shared__ unsigned at[128]; at[threadIdx.x] = threadIdx.x; %s"
                 + " y[threadIdx.x] = at[threadIdx.x ^ %d];";
         for (int distance : new int[] {1, 64}) {
             int wrong = 0;
             for (int seed = 1; seed <= 8; seed++) {
-                int[] waits = run(seed, turn.formatted("__syncthreads();", distance));
-                int[] races = run(seed, turn.formatted("", distance));
+                int[] waits = run(seed, exchange.formatted("__syncthreads();", distance));
+                int[] races = run(seed, exchange.formatted("", distance));
                 for (int i = 0; i < THREADS; i++) {
                     assertThat(waits[i]).isEqualTo(i ^ distance);
                     wrong += races[i] == (i ^ distance) ? 0 : 1;
@@ -83,7 +83,7 @@ class EmulatorTest {
     }
 
     @Test
-    void leavesNothingInSharedMemory() {
+    void clearsSharedMemory() {
         String stale = "__shared__ unsigned at[128]; y[threadIdx.x] = at[threadIdx.x]; at[threadIdx.x] = 7;";
         assertThat(run(1, stale)).startsWith(-1, -1, -1);
     }

@@ -18,7 +18,7 @@ final class GnuCompiler implements Compiler {
     private static final Pattern KERNEL = Pattern
             .compile("__global__\\s+void\\s+(?:__launch_bounds__\\(([^)]*)\\)\\s*)?"
             + "(\\w+)\\s*\\(");
-    /** The most threads of a block of a kernel that says nothing of it. */
+    /** The largest block of a kernel without launch bounds. */
     private static final String BOUND = "256";
     private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-Og", "-fwrapv", "-fno-strict-aliasing",
             "-ffp-contract=off", "-fsanitize=alignment", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma",
@@ -45,12 +45,12 @@ final class GnuCompiler implements Compiler {
             }
             Files.delete(folder);
         } catch (IOException e) {
-            System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING, "left behind: " + folder, e);
+            System.getLogger("dev.starling.cuda").log(System.Logger.Level.WARNING, "could not delete  " + folder, e);
         }
     }
 
-    /** Tells whether g++ is on the path. */
-    static boolean isThere() {
+    /** Returns whether g++ is on the path. */
+    static boolean isAvailable() {
         try {
             Process process = new ProcessBuilder("g++", "--version").redirectErrorStream(true).start();
             process.getInputStream().readAllBytes();
@@ -92,9 +92,9 @@ final class GnuCompiler implements Compiler {
             command.addAll(List.of("-o", output.toString(), input.toString()));
             command.addAll(LIBRARIES);
             Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-            String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            String errors = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             if (process.waitFor() != 0) {
-                throw new GpuException("kernel " + name + " does not compile with g++:\n" + said);
+                throw new GpuException("kernel " + name + " does not compile with g++:\n" + errors);
             }
             byte[] program = Files.readAllBytes(output);
             Files.delete(input);

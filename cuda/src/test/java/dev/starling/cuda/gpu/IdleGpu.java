@@ -5,20 +5,19 @@ import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A GPU that does nothing: its memory is addresses alone, of which as many are lent as anybody wants, and copies from
- * it are zeros.
+ * A GPU that does nothing: its memory consists of addresses only and is unlimited, and copies from it are zeros.
  */
 public final class IdleGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
     private static final long ALIGNMENT = 256;
 
     private final Compiler compiler;
-    /** Addresses that no process of today has. */
+    /** Starts at addresses that no present process uses. */
     private final AtomicLong next = new AtomicLong(1L << 56);
 
-    private record Timeless() implements Stream, Event, Function { }
+    private record Idle() implements Stream, Event, Function { }
 
-    /** Makes a GPU that asks {@code compiler} for its kernels. */
+    /** Makes a GPU whose kernels {@code compiler} compiles. */
     public IdleGpu(Compiler compiler) {
         this.compiler = compiler;
     }
@@ -66,12 +65,12 @@ public final class IdleGpu implements Gpu {
 
     @Override
     public Stream stream() {
-        return new Timeless();
+        return new Idle();
     }
 
     @Override
     public Event event() {
-        return new Timeless();
+        return new Idle();
     }
 
     @Override
@@ -110,7 +109,7 @@ public final class IdleGpu implements Gpu {
 
     @Override
     public Image load(byte[] program) {
-        return name -> new Timeless();
+        return name -> new Idle();
     }
 
     @Override

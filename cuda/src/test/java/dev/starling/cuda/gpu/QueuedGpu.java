@@ -12,22 +12,22 @@ import java.util.Random;
 import java.util.TreeMap;
 
 /**
- * A GPU that puts off everything queued until somebody waits for it, has little memory and runs no kernels but notes
- * their launches: what goes wrong with order and bounds goes wrong at once. Given a seed it does the work of its
- * streams in an order that is drawn: what nobody waits for is done sometimes early, sometimes late.
+ * A GPU that delays all queued work until the host waits for it, has little memory, and records launches but runs no
+ * kernels: errors of order and bounds show immediately. With a seed it does the work of its streams in random order:
+ * work that is not waited for is done sometimes early, sometimes late.
  */
 public final class QueuedGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
-    /** What kernels were launched with: name, grid, and the bytes of the arguments. */
+    /** A launched kernel: name, grid, and the bytes of the arguments. */
     public record Launched(String kernel, Grid grid, byte[] arguments) { }
 
     private record Named(String name) implements Function { }
 
-    /** What somebody may leave out, to see that a test notices. */
+    /** A wait that a test can disable, to see that it is noticed. */
     public enum Wait { HOST, STREAM }
 
-    /** Something to do when the first {@code number} of another stream are done. */
+    /** Work to do after the first {@code number} pieces of another stream are done. */
     private record Work(Runnable body, Order after, long number) {
         boolean isReady() {
             return after == null || after.done >= number;
@@ -35,8 +35,8 @@ public final class QueuedGpu implements Gpu {
     }
 
     private static final class Order implements Stream {
-        /** What is being taken down, or {@code null}. */
-        private TakenDown capture;
+        /** The capture in progress, or {@code null}. */
+        private CapturedWork capture;
         private final Queue<Work> waiting = new ArrayDeque<>();
         private long queued;
         private long done;
@@ -51,14 +51,14 @@ public final class QueuedGpu implements Gpu {
         private long number;
     }
 
-    private final Map<Long, MemorySegment> lent = new TreeMap<>();
+    private final Map<Long, MemorySegment> blocks = new TreeMap<>();
     private final List<Launched> launches = new ArrayList<>();
     private final long budget;
     private final List<Order> streams = new ArrayList<>();
-    /** {@code null} if only what is waited for is done. */
+    /** {@code null} if only work that is waited for is done. */
     private final Random random;
-    private Wait forgotten;
-    private Stream forgetful;
+    private Wait disabled;
+    private Stream disabledStream;
     private long used;
     private int events;
     private String failure;
@@ -70,34 +70,34 @@ public final class QueuedGpu implements Gpu {
         random = null;
     }
 
-    /** Makes a device that does what is queued in an order drawn with {@code seed}. */
+    /** Makes a device that does queued work in an order drawn from {@code seed}. */
     public QueuedGpu(long budget, long seed) {
         this.budget = budget;
         random = new Random(seed);
     }
 
-    /** Leaves out the waits of the host, or those of a stream, from now on. */
-    public void forget(Wait wait, Stream stream) {
-        forgotten = wait;
-        forgetful = stream;
+    /** Disables the waits of the host, or those of a stream, from now on. */
+    public void disable(Wait wait, Stream stream) {
+        disabled = wait;
+        disabledStream = stream;
     }
 
-    /** Returns the streams that were made, oldest first. */
+    /** Returns the streams created so far, oldest first. */
     public List<Stream> streams() {
         return List.copyOf(streams);
     }
 
-    /** Lets the next kernel be launched and fail when it runs. */
+    /** Makes the next launched kernel fail when it runs. */
     public void failLater(String message) {
         lateFailure = message;
     }
 
-    /** Returns what was launched so far. */
+    /** Returns the launches so far. */
     public List<Launched> launches() {
         return launches;
     }
 
-    /** Lets the next launch fail. */
+    /** Makes the next launch fail. */
     public void failWith(String message) {
         failure = message;
     }
@@ -138,19 +138,19 @@ public final class QueuedGpu implements Gpu {
             return 0;
         }
         used += bytes;
-        return take(bytes);
+        return reserve(bytes);
     }
 
-    private long take(long bytes) {
-        // Goes with this device, at the latest.
+    private long reserve(long bytes) {
+        // The garbage collector frees it with this device.
         MemorySegment memory = Arena.ofAuto().allocate(bytes, 256);
-        lent.put(memory.address(), memory);
+        blocks.put(memory.address(), memory);
         return memory.address();
     }
 
     @Override
     public void free(long address) {
-        used -= lent.get(address).byteSize();
+        used -= blocks.get(address).byteSize();
         freePinned(address);
     }
 
@@ -161,12 +161,12 @@ public final class QueuedGpu implements Gpu {
 
     @Override
     public long allocatePinned(long bytes) {
-        return take(bytes);
+        return reserve(bytes);
     }
 
     @Override
     public void freePinned(long address) {
-        lent.remove(address);
+        blocks.remove(address);
     }
 
     @Override
@@ -187,7 +187,7 @@ public final class QueuedGpu implements Gpu {
         events--;
     }
 
-    /** Returns how many events nobody has given back. */
+    /** Returns the number of events that have not been destroyed. */
     public synchronized int events() {
         return events;
     }
@@ -201,11 +201,11 @@ public final class QueuedGpu implements Gpu {
     @Override
     public synchronized boolean isDone(Event event) {
         Mark mark = (Mark) event;
-        if (mark.order == null || mark.order.done >= mark.number || forgotten == Wait.HOST) {
+        if (mark.order == null || mark.order.done >= mark.number || disabled == Wait.HOST) {
             return true;
         }
         if (random != null) {
-            // Time goes on while somebody asks again and again.
+            // Polling makes time pass.
             advanceAny();
         }
         return false;
@@ -214,7 +214,7 @@ public final class QueuedGpu implements Gpu {
     @Override
     public synchronized void await(Event event) {
         Mark mark = (Mark) event;
-        if (mark.order != null && forgotten != Wait.HOST) {
+        if (mark.order != null && disabled != Wait.HOST) {
             reach(mark.order, mark.number);
         }
     }
@@ -223,9 +223,9 @@ public final class QueuedGpu implements Gpu {
     public synchronized void await(Event event, Stream stream) {
         Mark mark = (Mark) event;
         if (((Order) stream).capture != null) {
-            throw ((Order) stream).capture.spoiled("waits for what is not captured");
+            throw ((Order) stream).capture.invalidate("waits for work that is not captured");
         }
-        if (mark.order != null && !(forgotten == Wait.STREAM && stream == forgetful)) {
+        if (mark.order != null && !(disabled == Wait.STREAM && stream == disabledStream)) {
             queue(stream, new Work(() -> { }, mark.order, mark.number));
         }
     }
@@ -237,7 +237,7 @@ public final class QueuedGpu implements Gpu {
 
     private void reach(Order order, long number) {
         if (order.capture != null) {
-            throw order.capture.spoiled("waits for a stream that is being captured");
+            throw order.capture.invalidate("waits for a stream that is being captured");
         }
         while (order.done < number) {
             if (random != null) {
@@ -328,14 +328,14 @@ public final class QueuedGpu implements Gpu {
 
     @Override
     public void beginCapture(Stream stream) {
-        ((Order) stream).capture = new TakenDown();
+        ((Order) stream).capture = new CapturedWork();
     }
 
     @Override
     public Graph endCapture(Stream stream) {
-        TakenDown taken = ((Order) stream).capture;
+        CapturedWork captured = ((Order) stream).capture;
         ((Order) stream).capture = null;
-        taken.end();
-        return taken;
+        captured.end();
+        return captured;
     }
 }

@@ -15,7 +15,7 @@ import java.util.SplittableRandom;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
-/** Layouts against a plain walk over all elements. */
+/** Layouts compared with a plain walk over all elements. */
 class LayoutTest {
     private final Scope scope = Scope.open();
 
@@ -29,7 +29,7 @@ class LayoutTest {
     }
 
     @Test
-    void whatLiesInOnePieceIsOneDimension() {
+    void mergesContiguousDimensions() {
         Layout layout = Layout.of(Shape.of(2, 3, 4), zeros(2, 3, 4), zeros(2, 3, 4));
         assertThat(layout.rank()).isEqualTo(1);
         assertThat(layout.isDense(0)).isTrue();
@@ -65,7 +65,7 @@ class LayoutTest {
         }
     }
 
-    /** Walks a piece by the struct that a kernel is given, as {@code offsets()} of the prelude does. */
+    /** Walks a piece by the struct that a kernel gets, as {@code offsets()} of the prelude does. */
     private static void walk(Layout layout, long[] first, Map<Long, String> seen) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment s = arena.allocate(Layout.bytes(3), 8);

@@ -9,15 +9,15 @@ import java.util.List;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
-/** Each row concerns the calls that it names, from its first version to its last, and no others. */
+/** Each row affects the queries that it names, from its first version to its last, and no others. */
 class LibraryFaultsTest {
-    /** A version that has no fault which a later one has not. */
+    /** A version without faults that a later version has fixed. */
     private static final long NEW = 93000;
 
-    /** A call that no row concerns: causal attention of 128 keys on Hopper. */
+    /** A query that no row affects: causal attention of 128 keys on Hopper. */
     private static final class Call {
         private boolean backward;
-        private boolean sameBits;
+        private boolean deterministic;
         private boolean causal = true;
         private boolean masked;
         private long batch = 8;
@@ -28,22 +28,22 @@ class LibraryFaultsTest {
         private long depth = 64;
         private int capability = 90;
 
-        Asked.Attention asked() {
-            return new Asked.Attention(backward, sameBits, causal, masked, batch, heads, queries, keys, width, depth,
-                    capability);
+        LibraryQuery.Attention query() {
+            return new LibraryQuery.Attention(backward, deterministic, causal, masked, batch, heads, queries, keys,
+                    width, depth, capability);
         }
     }
 
-    private static boolean has(Remedy remedy, long version, Asked asked) {
-        return LibraryFaults.find(remedy, Library.CUDNN, version, asked) != null;
+    private static boolean has(Remedy remedy, long version, LibraryQuery query) {
+        return LibraryFaults.find(remedy, Library.CUDNN, version, query) != null;
     }
 
-    private static boolean isDeclined(long version, Asked asked) {
-        return has(Remedy.DECLINE, version, asked);
+    private static boolean isDeclined(long version, LibraryQuery query) {
+        return has(Remedy.DECLINE, version, query);
     }
 
     private static boolean isPadded(long version, Call call) {
-        return has(Remedy.PAD, version, call.asked());
+        return has(Remedy.PAD, version, call.query());
     }
 
     private static Call gradient() {
@@ -53,88 +53,88 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void asksForAttentionFromTheFirstSoundVersionOn() {
+    void allowsAttentionFromTheFirstCorrectVersionOn() {
         for (Call call : List.of(new Call(), gradient())) {
-            assertThat(isDeclined(90900, call.asked())).isTrue();
-            assertThat(isDeclined(91000, call.asked())).isTrue();
-            assertThat(isDeclined(91001, call.asked())).isTrue();
-            assertThat(isDeclined(91002, call.asked())).isFalse();
-            assertThat(isDeclined(NEW, call.asked())).isFalse();
+            assertThat(isDeclined(90900, call.query())).isTrue();
+            assertThat(isDeclined(91000, call.query())).isTrue();
+            assertThat(isDeclined(91001, call.query())).isTrue();
+            assertThat(isDeclined(91002, call.query())).isFalse();
+            assertThat(isDeclined(NEW, call.query())).isFalse();
         }
     }
 
     @Test
-    void doesNotAskForOneKeyNorForTheGradientOfOneQuery() {
+    void declinesOneKeyAndTheGradientOfOneQuery() {
         Call call = new Call();
         call.queries = 1;
-        assertThat(isDeclined(NEW, call.asked())).isFalse();
+        assertThat(isDeclined(NEW, call.query())).isFalse();
         call.backward = true;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
         call.queries = 2;
-        assertThat(isDeclined(NEW, call.asked())).isFalse();
+        assertThat(isDeclined(NEW, call.query())).isFalse();
         call.keys = 1;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
         call.backward = false;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
     }
 
     @Test
-    void doesNotAskForMoreSequencesOrHeadsThanBlocks() {
+    void declinesMoreSequencesOrHeadsThanBlocks() {
         Call call = new Call();
         call.batch = 65_535;
         call.heads = 65_535;
-        assertThat(isDeclined(NEW, call.asked())).isFalse();
+        assertThat(isDeclined(NEW, call.query())).isFalse();
         call.batch = 65_536;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
         call.batch = 1;
         call.heads = 65_536;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
     }
 
     @Test
-    void doesNotAskOnOldGpus() {
+    void declinesOldGpus() {
         Call call = new Call();
         call.capability = 75;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
         call.capability = 80;
-        assertThat(isDeclined(NEW, call.asked())).isFalse();
+        assertThat(isDeclined(NEW, call.query())).isFalse();
     }
 
     @Test
-    void asksForWideHeadsWhereTheyAreSound() {
+    void allowsWideHeadsWhereTheyAreCorrect() {
         Call call = new Call();
         call.width = 256;
         call.depth = 256;
-        assertThat(isDeclined(92200, call.asked())).isTrue();
-        assertThat(isDeclined(92201, call.asked())).isFalse();
+        assertThat(isDeclined(92200, call.query())).isTrue();
+        assertThat(isDeclined(92201, call.query())).isFalse();
         call.backward = true;
-        assertThat(isDeclined(NEW, call.asked())).isTrue();
+        assertThat(isDeclined(NEW, call.query())).isTrue();
         call.width = 192;
         call.depth = 128;
-        assertThat(isDeclined(91100, call.asked())).isFalse();
+        assertThat(isDeclined(91100, call.query())).isFalse();
         call.backward = false;
-        assertThat(isDeclined(91100, call.asked())).isFalse();
+        assertThat(isDeclined(91100, call.query())).isFalse();
         call.width = 128;
         call.depth = 136;
-        assertThat(isDeclined(92200, call.asked())).isTrue();
+        assertThat(isDeclined(92200, call.query())).isTrue();
     }
 
     @Test
-    void doesNotAskForTheSameBitsOnBlackwellBeforeTheyAreOffered() {
+    void declinesDeterministicGradientsOnBlackwellUntilSupported() {
         Call call = gradient();
-        call.sameBits = true;
+        call.deterministic = true;
         call.capability = 100;
-        assertThat(isDeclined(91800, call.asked())).isTrue();
-        assertThat(isDeclined(91801, call.asked())).isFalse();
-        call.sameBits = false;
-        assertThat(isDeclined(91800, call.asked())).isFalse();
-        call.sameBits = true;
+        assertThat(isDeclined(91800, call.query())).isTrue();
+        assertThat(isDeclined(91801, call.query())).isFalse();
+        call.deterministic = false;
+        assertThat(isDeclined(91800, call.query())).isFalse();
+        call.deterministic = true;
         call.capability = 90;
-        assertThat(isDeclined(91800, call.asked())).isFalse();
+        assertThat(isDeclined(91800, call.query())).isFalse();
     }
 
     @Test
-    void padsGradientsOfKeysThat128DoesNotDivide() {
+    void padsGradientsOfKeysNotDivisibleBy128() {
         for (long keys : new long[] {64, 100, 129, 1000}) {
             Call call = gradient();
             call.keys = keys;
@@ -164,20 +164,21 @@ class LibraryFaultsTest {
     }
 
     @Test
-    void asksForRecurrentLayersInBf16FromTheFirstVersionOnThatHasThem() {
-        assertThat(isDeclined(91299, new Asked.Recurrence(DType.BF16))).isTrue();
-        assertThat(isDeclined(91300, new Asked.Recurrence(DType.BF16))).isFalse();
-        assertThat(isDeclined(91299, new Asked.Recurrence(DType.F16))).isFalse();
+    void allowsRecurrentLayersInBf16FromTheFirstVersionOn() {
+        assertThat(isDeclined(91299, new LibraryQuery.Recurrence(DType.BF16))).isTrue();
+        assertThat(isDeclined(91300, new LibraryQuery.Recurrence(DType.BF16))).isFalse();
+        assertThat(isDeclined(91299, new LibraryQuery.Recurrence(DType.F16))).isFalse();
     }
 
     @Test
-    void doesNotAskForProductsOfFarOperands() {
-        Predicate<Asked.Product> declined =
+    void declinesProductsOfOperandsWithALargeSpan() {
+        Predicate<LibraryQuery.Product> declined =
                 p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
-        assertThat(declined).accepts(new Asked.Product(DType.F32, 1L << 31))
-                .rejects(new Asked.Product(DType.F32, (1L << 31) - 1), new Asked.Product(DType.BF16, 1L << 31));
-        assertThat(LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130599, new Asked.Product(DType.F32, 1L << 31)))
-                .isNull();
+        assertThat(declined).accepts(new LibraryQuery.Product(DType.F32, 1L << 31))
+                .rejects(new LibraryQuery.Product(DType.F32, (1L << 31) - 1),
+                        new LibraryQuery.Product(DType.BF16, 1L << 31));
+        assertThat(LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130599,
+                new LibraryQuery.Product(DType.F32, 1L << 31))).isNull();
     }
 
     @Test

@@ -17,7 +17,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void whatIsFreedIsLentOutAgain() {
+    void reusesFreedBlocks() {
         DeviceAllocator memory = over(new QueuedGpu(64 * MEBIBYTE));
         Block first = memory.allocate(3 * MEBIBYTE);
         memory.free(first);
@@ -39,15 +39,14 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void cachesAreGivenBackBeforeMemoryIsExhausted() {
+    void freesTheCacheBeforeMemoryIsExhausted() {
         DeviceAllocator memory = over(new QueuedGpu(10 * MEBIBYTE));
         memory.free(memory.allocate(6 * MEBIBYTE));
         Block large = memory.allocate(8 * MEBIBYTE);
         assertThat(memory.use().cached()).isZero();
         assertThatThrownBy(() -> memory.allocate(5 * MEBIBYTE)).isInstanceOfSatisfying(TensorException.class, e -> {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-            assertThat(e).hasMessageContaining("cannot allocate 5242880 bytes with 8388608 bytes in use "
-                    + "and 0 cached on queued GPU, "
+            assertThat(e).hasMessageContaining("asked for 5242880 bytes with 8388608 live and 0 cached on queued GPU, "
                     + "which has 2097152 bytes free");
         });
         memory.free(large);
@@ -55,7 +54,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimGivesBackWhatIsNotInUse() {
+    void trimFreesWhatIsNotInUse() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         Block kept = memory.allocate(2 * MEBIBYTE);
@@ -66,7 +65,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void withoutACacheBlocksAreAskedForAndGivenBackOneByOne() {
+    void withoutACacheRequestsAndFreesEachBlock() {
         QueuedGpu gpu = new QueuedGpu(10 * MEBIBYTE);
         System.setProperty("starling.cuda.cache", "false");
         try {
@@ -89,7 +88,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimGivesBackSlabsOfWhichNothingIsInUse() {
+    void trimFreesUnusedSlabs() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         memory.free(memory.allocate(1000));

@@ -11,7 +11,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
-/** What goes to the host and comes back beside kernels, in many orders that three streams can take. */
+/** Copies to the host and back beside kernels, in many orders that three streams can take. */
 class PinnedCopiesTest {
     private static final int SEEDS = 60;
     private static final int ROUNDS = 8;
@@ -19,45 +19,45 @@ class PinnedCopiesTest {
     private static final int BYTES = 512;
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
-    /** Streams in the order in which they are made. */
+    /** Streams by the order of their creation. */
     private static final int COMPUTE = 0;
     private static final int DOWN = 1;
     private static final int UP = 2;
 
-    private interface Oversight {
-        void of(QueuedGpu gpu);
+    private interface Fault {
+        void injectInto(QueuedGpu gpu);
     }
 
-    private static Oversight deaf(int stream) {
-        return gpu -> gpu.forget(QueuedGpu.Wait.STREAM, gpu.streams().get(stream));
+    private static Fault withoutWaitsOf(int stream) {
+        return gpu -> gpu.disable(QueuedGpu.Wait.STREAM, gpu.streams().get(stream));
     }
 
     @Test
-    void bytesGoThereAndBackWhateverOrderTheStreamsTake() {
+    void bytesArriveWhateverOrderTheStreamsTake() {
         assertThat(wrong(_ -> { })).isZero();
     }
 
     @Test
-    void copiesToTheHostThatDidNotWaitForKernelsWouldShow() {
-        assertThat(wrong(deaf(DOWN))).isPositive();
+    void detectsDownloadsThatDoNotWaitForKernels() {
+        assertThat(wrong(withoutWaitsOf(DOWN))).isPositive();
     }
 
     @Test
-    void copiesToTheDeviceThatDidNotWaitForKernelsWouldShow() {
-        assertThat(wrong(deaf(UP))).isPositive();
+    void detectsUploadsThatDoNotWaitForKernels() {
+        assertThat(wrong(withoutWaitsOf(UP))).isPositive();
     }
 
     @Test
-    void kernelsThatDidNotWaitForCopiesWouldShow() {
-        assertThat(wrong(deaf(COMPUTE))).isPositive();
+    void detectsKernelsThatDoNotWaitForCopies() {
+        assertThat(wrong(withoutWaitsOf(COMPUTE))).isPositive();
     }
 
     @Test
-    void aHostThatDidNotAskWouldShow() {
-        assertThat(wrong(gpu -> gpu.forget(QueuedGpu.Wait.HOST, null))).isPositive();
+    void detectsAHostThatDoesNotWait() {
+        assertThat(wrong(gpu -> gpu.disable(QueuedGpu.Wait.HOST, null))).isPositive();
     }
 
-    private static int wrong(Oversight oversight) {
+    private static int wrong(Fault fault) {
         int wrong = 0;
         for (int seed = 0; seed < SEEDS; seed++) {
             QueuedGpu gpu = new QueuedGpu(1 << 20, seed);
@@ -65,7 +65,7 @@ class PinnedCopiesTest {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment host = arena.allocate(PARTS * BYTES);
                 PinnedMemory memory = new PinnedCopies(gpu, compute, false).pin(host.address(), host.byteSize());
-                oversight.of(gpu);
+                fault.injectInto(gpu);
                 wrong += rounds(gpu, compute, memory, host, new Random(seed));
                 gpu.streams().forEach(gpu::synchronize);
             }
@@ -73,7 +73,7 @@ class PinnedCopiesTest {
         return wrong;
     }
 
-    /** Each round, kernels write each part; the host turns every bit; kernels read what came back. */
+    /** In each round kernels write each part, the host inverts every bit, and kernels read the result. */
     private static int rounds(QueuedGpu gpu, Gpu.Stream compute, PinnedMemory memory, MemorySegment host,
             Random random) {
         long device = gpu.allocate(PARTS * BYTES);
@@ -96,7 +96,7 @@ class PinnedCopiesTest {
                 while (!parts[p].isDone()) {
                     Thread.onSpinWait();
                 }
-                // A kernel that must be over when the bytes come back.
+                // A kernel that must be done before the bytes come back.
                 gpu.fill(device + (long) p * BYTES, (byte) 0, BYTES, compute);
                 for (int i = p * BYTES; i < (p + 1) * BYTES; i++) {
                     host.set(ValueLayout.JAVA_BYTE, i, (byte) ~host.get(ValueLayout.JAVA_BYTE, i));

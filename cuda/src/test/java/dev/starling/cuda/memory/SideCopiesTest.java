@@ -12,7 +12,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
-/** Uploads beside work that reads what came before them, in many orders that two streams can take. */
+/** Uploads beside kernels that read earlier data, in many orders that two streams can take. */
 class SideCopiesTest {
     private static final int SEEDS = 60;
     private static final int ROUNDS = 12;
@@ -21,8 +21,8 @@ class SideCopiesTest {
     private static final int PIECE = 1500;
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
-    private interface Oversight {
-        void of(QueuedGpu gpu, Gpu.Stream compute);
+    private interface Fault {
+        void injectInto(QueuedGpu gpu, Gpu.Stream compute);
     }
 
     @Test
@@ -31,35 +31,35 @@ class SideCopiesTest {
     }
 
     @Test
-    void kernelsThatDidNotWaitForTheirUploadWouldShow() {
-        assertThat(wrong((gpu, compute) -> gpu.forget(QueuedGpu.Wait.STREAM, compute))).isPositive();
+    void detectsKernelsThatDoNotWaitForTheirUpload() {
+        assertThat(wrong((gpu, compute) -> gpu.disable(QueuedGpu.Wait.STREAM, compute))).isPositive();
     }
 
     @Test
-    void uploadsThatDidNotWaitForKernelsBeforeThemWouldShow() {
-        assertThat(wrong((gpu, compute) -> gpu.forget(QueuedGpu.Wait.STREAM,
+    void detectsUploadsThatDoNotWaitForEarlierKernels() {
+        assertThat(wrong((gpu, compute) -> gpu.disable(QueuedGpu.Wait.STREAM,
                 gpu.streams().stream().filter(s -> s != compute).findFirst().orElseThrow()))).isPositive();
     }
 
     @Test
-    void pinnedBuffersFilledTooEarlyWouldShow() {
-        assertThat(wrong((gpu, _) -> gpu.forget(QueuedGpu.Wait.HOST, null))).isPositive();
+    void detectsPinnedBuffersFilledTooEarly() {
+        assertThat(wrong((gpu, _) -> gpu.disable(QueuedGpu.Wait.HOST, null))).isPositive();
     }
 
-    /** Returns how many of all rounds read something else than what was uploaded. */
-    private static int wrong(Oversight oversight) {
+    /** Returns the number of rounds that read something other than what was uploaded. */
+    private static int wrong(Fault fault) {
         int wrong = 0;
         for (int seed = 0; seed < SEEDS; seed++) {
             QueuedGpu gpu = new QueuedGpu(1 << 20, seed);
             Gpu.Stream compute = gpu.stream();
             SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
-            oversight.of(gpu, compute);
+            fault.injectInto(gpu, compute);
             wrong += rounds(gpu, compute, copies, new Random(seed));
         }
         return wrong;
     }
 
-    /** Uploads into slots that take turns, two ahead of the kernels that read them. */
+    /** Uploads alternately into several slots, two rounds ahead of the kernels that read them. */
     private static int rounds(QueuedGpu gpu, Gpu.Stream compute, SideCopies copies, Random random) {
         Uploader[] uploaders = new Uploader[SLOTS];
         long[] slots = new long[SLOTS];
@@ -76,7 +76,7 @@ class SideCopiesTest {
                     uploaders[i % SLOTS].lend();
                     random.nextBytes(expected[i]);
                     MemorySegment.copy(expected[i], 0, host, ValueLayout.JAVA_BYTE, 0, BYTES);
-                    // In two pieces, to see that later ones count.
+                    // In two pieces, so that the second one matters too.
                     uploaders[i % SLOTS].copy(host.address(), slots[i % SLOTS], 1000);
                     uploaders[i % SLOTS].copy(host.address() + 1000, slots[i % SLOTS] + 1000, BYTES - 1000);
                     host.fill((byte) 0);
@@ -97,13 +97,13 @@ class SideCopiesTest {
     }
 
     @Test
-    void memoryGivenBackDuringAnUploadIsLentOutAgainWhenThatIsDone() {
+    void memoryFreedDuringAnUploadIsReusedAfterTheUpload() {
         assertThat(overwritten(true, false)).isZero();
         assertThat(overwritten(false, true)).isZero();
         assertThat(overwritten(false, false)).isPositive();
     }
 
-    /** Uploads into a block, frees it at once, and lets a kernel write to the next block, which is the same. */
+    /** Uploads into a block, frees it immediately, and lets a kernel write to the next block, which is the same. */
     private static int overwritten(boolean throughTheAllocator, boolean settled) {
         int wrong = 0;
         for (int seed = 0; seed < SEEDS; seed++) {
@@ -132,7 +132,7 @@ class SideCopiesTest {
     }
 
     @Test
-    void eventsAreGivenBack() {
+    void eventsAreDestroyed() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
         Gpu.Stream compute = gpu.stream();
         SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
@@ -144,7 +144,7 @@ class SideCopiesTest {
                 uploader.copy(arena.allocate(BYTES).fill((byte) 3).address(), device, BYTES);
             }
             events[i] = gpu.events();
-            // What was under way is waited for.
+            // Closing waits for the copy under way.
             gpu.copy(device, device + BYTES / 2, 1, compute);
             gpu.synchronize(compute);
             assertThat(ALL.get(ValueLayout.JAVA_BYTE, device + BYTES / 2)).isEqualTo((byte) 3);

@@ -12,7 +12,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class StagingTest {
-    /** The host's memory changes right after the call, which the device has not looked at by then. */
+    /** The host memory changes right after the call, before the device has read the buffers. */
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 1000, Staging.PIECE, Staging.PIECE + 1, 5 * Staging.PIECE + 12345})
     void bytesArriveThoughTheHostsMemoryChangesAfterwards(long bytes) {

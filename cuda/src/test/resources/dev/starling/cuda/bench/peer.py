@@ -1,9 +1,9 @@
-"""PyTorch's side of the GPU benchmark: takes orders on standard input, answers each with a line that starts with "@ ".
+"""PyTorch's side of the GPU benchmark: reads orders from standard input, answers each with a line starting with "@ ".
 
-  hello                  versions and card
-  prepare CASE...        makes what the case needs; the words are those of Workload.java
-  time REPEATS           runs it so often, answers seconds
-  release                gives all memory back
+  hello                  answers versions and card
+  prepare CASE...        prepares a case; the words are those of Workload.java
+  time REPEATS           runs the case REPEATS times, answers seconds
+  release                releases all memory
 
 Settings are PyTorch's fastest: channels last, cudnn.benchmark, fused optimisers, no wait between steps. f32 is
 multiplied in full precision unless the first argument after the device is "tf32".
@@ -272,7 +272,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = TF32
     torch.manual_seed(7)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries goes to standard error
     work = None
     for line in sys.stdin:
         order, *words = line.split()

@@ -1,4 +1,4 @@
-// cuBLASLt as far as Starling calls it; a part of libraries.cpp.
+// A fake of cuBLASLt, as far as Starling calls it; a part of libraries.cpp.
 enum { LT_OK, LT_INVALID = 7, LT_UNSUPPORTED = 15 };
 enum { RELU = 2, BIAS = 4, GELU = 32, AUX = 128, DRELU = 8 | AUX, DGELU = 64 | AUX, BGRADB = 512 };
 
@@ -17,8 +17,8 @@ struct Preference { uint64_t workspace; uint32_t reduction, alignment[4]; };
 struct Algorithm { uint64_t alignment, workspace, rest[6]; };
 static std::map<unsigned, long> epilogues;
 
-// How often a product was followed by an epilogue.
-API long played_epilogue(unsigned epilogue) { return epilogues[epilogue]; }
+// The number of products with an epilogue.
+API long fake_epilogue(unsigned epilogue) { return epilogues[epilogue]; }
 
 struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
 
@@ -27,14 +27,14 @@ static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type
 static std::atomic<long> lt_objects;
 static std::atomic<int> lt_failure, lt_failures, lt_hides;
 
-// Lets a number of requests for algorithms fail with a status.
-API void played_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
+// Makes the next requests for algorithms fail with a status.
+API void fake_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
 
-// Lets ReLU make NaN 0, or lets it pass.
-API void played_relu_hides(int hides) { lt_hides = hides; }
+// Sets whether ReLU replaces NaN by 0.
+API void fake_relu_hides(int hides) { lt_hides = hides; }
 
-// How many descriptors of products and matrices there are.
-API long played_products() { return lt_objects; }
+// The number of existing descriptors of products and matrices.
+API long fake_products() { return lt_objects; }
 
 API size_t cublasLtGetVersion() { return 130101; }
 
@@ -44,7 +44,7 @@ API int cublasLtMatrixLayoutDestroy(Matrix* m) { delete m; lt_objects--; return 
 
 API int cublasLtCreate(void** handle) { *handle = new char; return LT_OK; }
 
-API const char* cublasLtGetStatusString(int) { return "played"; }
+API const char* cublasLtGetStatusString(int) { return "fake"; }
 
 API int cublasLtMatrixLayoutCreate(Matrix** m, int type, uint64_t rows, uint64_t columns, int64_t leading) {
     REQUIRE(blas_type(type) >= 0, LT_INVALID);
@@ -115,7 +115,7 @@ static int check(Product* p, Matrix* a, Matrix* b, Matrix* c, Matrix* d) {
     return LT_OK;
 }
 
-// As far as it is known of the real one; what is done where it refuses is tried so, too.
+// Refuses what the real library is known to refuse, so that the fallback is tested too.
 static bool is_supported(const Product* p, const Matrix* a, const Matrix* b, const Matrix* d) {
     int64_t depth = p->transposed[0] ? a->rows : a->columns;
     if (p->epilogue == BGRADB) {
@@ -134,7 +134,7 @@ static double gelu_slope(double x) {
     return (1 + t) / 2 + x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x) / 2;
 }
 
-// What becomes of a sum, of row i and column j of matrix n.
+// Applies the epilogue to a sum, of row i and column j of matrix n.
 static double after(const Product* p, int type, double sum, int64_t n, int64_t i, int64_t j) {
     int64_t at = n * p->aux_distance + i + j * p->aux_leading;
     if (p->epilogue == DRELU) {

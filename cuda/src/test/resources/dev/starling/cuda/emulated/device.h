@@ -1,7 +1,6 @@
-// A driver with devices whose memory is the host's and whose work is done at once. Programs are libraries of the host
-// with emulated kernels, or else their kernels do nothing. It minds what the real one does: the context of the calling
-// thread, the memory there is, and what a capture does not take. It says that there is no device unless a test wants
-// some.
+// A fake driver whose devices use host memory and do all work immediately. Programs are host libraries with emulated
+// kernels; other kernels do nothing. It checks what the real driver checks: the calling thread's context, free memory,
+// and what a capture may contain. It has no device unless a test adds some.
 
 enum { CU_OK, CU_INVALID = 1, CU_MEMORY = 2, CU_NO_DEVICE = 100, CU_CONTEXT = 201, CU_HANDLE = 400,
     CU_NOT_FOUND = 500, CU_REGISTERED = 712, CU_LAUNCH = 719, CU_CAPTURED = 900, CU_INVALIDATED = 901,
@@ -9,7 +8,7 @@ enum { CU_OK, CU_INVALID = 1, CU_MEMORY = 2, CU_NO_DEVICE = 100, CU_CONTEXT = 20
 
 static const int MAX_DEVICES = 2;
 static const long PLENTY = LONG_MAX / 2;
-static const long LOADED_BYTES = 1 << 20; // of a module, and of a graph that is ready
+static const long LOADED_BYTES = 1 << 20; // of a module, and of an instantiated graph
 
 struct Context { int device; };
 struct Stream;
@@ -18,7 +17,7 @@ struct Module { Context* context; void* library; };
 struct Function { Module* module; int (*launch)(const unsigned*, const char*); };
 struct Grid { unsigned x, y, z, threads, ys, zs, shared_bytes; };
 struct Node {
-    std::function<void()> copy; // or else
+    std::function<void()> copy; // otherwise a kernel
     Function* function;
     Grid grid;
     std::vector<char> arguments;
@@ -30,39 +29,40 @@ struct KernelParameters { Function* function; Grid grid; void** parameters; void
 
 static Context contexts[MAX_DEVICES];
 static thread_local Context* current;
-static std::mutex device_lock; // guards all below
+static std::mutex device_lock; // guards everything below
 static int device_count;
 static long memory_left = PLENTY;
 static std::map<void*, long> memory;
-static std::set<void*> registered; // memory of the host that devices copy from and to by themselves
+static std::set<void*> registered; // host memory that devices copy directly
 static std::set<Stream*> streams;
-static std::map<std::string, long> things; // by kind, as played_count tells
+static std::map<std::string, long> things; // counts by kind, for fake_count
 static std::string failing;
 static int failure, failures;
 
-API void played_devices(int count) {
+API void fake_devices(int count) {
     std::lock_guard<std::mutex> guard(device_lock);
     device_count = count;
     memory_left = PLENTY;
     failures = 0;
 }
 
-// Leaves so many bytes of memory.
-API void played_leave(long bytes) {
+// Limits the remaining memory.
+API void fake_limit_memory(long bytes) {
     std::lock_guard<std::mutex> guard(device_lock);
     memory_left = bytes;
 }
 
-// Lets the next calls of a function fail.
-API void played_fail(const char* call, int error, int times) {
+// Makes the next calls of a function fail.
+API void fake_fail(const char* call, int error, int times) {
     std::lock_guard<std::mutex> guard(device_lock);
     failing = call;
     failure = error;
     failures = times;
 }
 
-// How many there are: pinned, registered, events, graphs, executables, modules; or were: launches, runs of graphs.
-API long played_count(const char* kind) {
+// The number of existing objects for pinned, registered, events, graphs, executables, modules; of calls so far for
+// launches and runs (of graphs).
+API long fake_count(const char* kind) {
     std::lock_guard<std::mutex> guard(device_lock);
     return things[kind];
 }
@@ -93,8 +93,8 @@ API int cuInit(unsigned) {
 }
 
 API int cuGetErrorString(int error, const char** text) {
-    *text = error == CU_MEMORY ? "played: out of memory" : error == CU_CONTEXT ? "played: invalid device context"
-            : error == CU_NO_DEVICE ? "played: no device" : "played";
+    *text = error == CU_MEMORY ? "fake: out of memory" : error == CU_CONTEXT ? "fake: invalid device context"
+            : error == CU_NO_DEVICE ? "fake: no device" : "fake";
     return CU_OK;
 }
 
@@ -102,7 +102,7 @@ API int cuDeviceGetCount(int* count) { *count = device_count; return CU_OK; }
 
 API int cuDeviceGet(int* device, int index) { *device = index; return index < device_count ? CU_OK : CU_INVALID; }
 
-API int cuDeviceGetName(char* name, int size, int device) { snprintf(name, size, "played %d", device); return CU_OK; }
+API int cuDeviceGetName(char* name, int size, int device) { snprintf(name, size, "fake %d", device); return CU_OK; }
 
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
     *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 4;
@@ -243,14 +243,14 @@ static int run(const Node& node) {
     things["launches"]++;
     const Grid& g = node.grid;
     unsigned dimensions[6] = {g.x, g.y, g.z, g.threads, 1, (unsigned) node.arguments.size()};
-    // Where an argument lies is up to its alignment.
+    // The offset of an argument depends on its alignment.
     alignas(16) char arguments[4096];
     memcpy(arguments, node.arguments.data(), node.arguments.size());
     return node.function->launch == nullptr || node.function->launch(dimensions, arguments) == 0 ? CU_OK
             : CU_LAUNCH;
 }
 
-// Takes work down, or does it.
+// Captures work, or does it.
 static int queue(Stream* stream, const Node& node) {
     if (stream->capture == nullptr) {
         return run(node);
@@ -262,7 +262,7 @@ static int queue(Stream* stream, const Node& node) {
     return CU_OK;
 }
 
-// Takes down what a library does on a stream, or does it; returns whether the stream is one of this driver's.
+// Captures the work of a library on a stream, or does it; returns whether the stream belongs to this driver.
 static bool queued(void* stream, const std::function<int()>& work, int* status) {
     std::lock_guard<std::mutex> guard(device_lock);
     auto found = streams.find((Stream*) stream);
@@ -308,14 +308,14 @@ API int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, Stream* str
     return queue(stream, {[=] { memset(to, value, bytes); }});
 }
 
-// Returns the library that a program is, or nothing.
+// Returns the library that a program contains, or null.
 static void* library(const char* image) {
     if (memcmp(image, ELFMAG, SELFMAG) != 0) {
         return nullptr;
     }
     const Elf64_Ehdr* header = (const Elf64_Ehdr*) image;
     size_t size = header->e_shoff + (size_t) header->e_shnum * header->e_shentsize;
-    char name[] = "/tmp/starling-program-XXXXXX"; // each has another, or the loader would take it for an older one
+    char name[] = "/tmp/starling-program-XXXXXX"; // a new name each time, or the loader would return an older library
     int file = mkstemp(name);
     void* opened = write(file, image, size) == (ssize_t) size ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : nullptr;
     close(file);
@@ -371,7 +371,7 @@ API int cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, u
 
 API int cuStreamBeginCapture_v2(Stream* stream, int mode) {
     ENTER(stream->context);
-    REQUIRE(mode == 2, CU_INVALID); // relaxed, since other threads go on
+    REQUIRE(mode == 2, CU_INVALID); // relaxed, since other threads continue
     if (stream->capture != nullptr) {
         return CU_INVALID;
     }
@@ -383,7 +383,7 @@ API int cuStreamGetCaptureInfo_v3(Stream* stream, int* status, uint64_t*, void*,
         size_t* count) {
     ENTER(stream->context);
     if (edges == nullptr) {
-        return 402; // each dependency is played as one that has edge data
+        return 402; // every dependency counts as one with edge data
     }
     Captured* capture = stream->capture;
     *status = capture == nullptr ? 0 : capture->invalid ? 2 : 1;

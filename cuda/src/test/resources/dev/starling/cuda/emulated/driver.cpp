@@ -1,4 +1,4 @@
-// A driver as far as cuDNN looks for one while it plans for a device that is described to it: it has no device, and its
+// The functions of a driver that cuDNN looks up while it plans for a described device: there is no device, and the
 // functions do nothing.
 #define API extern "C" __attribute__((visibility("default")))
 #define NOTHING(name) API int name() { return 0; }

@@ -1,8 +1,8 @@
-// Runs kernels on the host: the threads of a block are fibers that take turns where they wait for each other, blocks
-// run one after the other. A seed draws the order of blocks, and that of warps and their lanes between two barriers.
-// Shared memory holds NaN and -1 when a block begins. An access to an address that its type does not allow, a block of
-// more threads than the kernel's bound, and arguments of another size than its parameters are errors.
-// What is not here, kernels must not use. Headers are slow to read: none is included.
+// Runs kernels on the host: the threads of a block are fibers that switch when they wait for each other, and blocks run
+// one after the other. A seed determines the order of blocks, and that of warps and their lanes between two barriers.
+// Shared memory contains NaN and -1 when a block begins. Errors are: an access to an address that its type does not
+// allow, a block of more threads than the kernel's bound, and arguments of another size than the kernel's parameters.
+// Kernels must not use anything that is not defined here. Headers are slow to parse, so none is included.
 typedef __SIZE_TYPE__ size_t;
 
 #define __global__
@@ -27,10 +27,10 @@ struct Fiber {
     Index thread;
     unsigned number;
     State state;
-    // Whether its stack is where the next thread begins.
+    // Whether the next thread starts on this one's stack.
     bool idle;
 };
-// Those who wait for each other; a turn ends when all have come.
+// Threads that wait for each other; a turn ends when all of them have arrived.
 struct Meeting { unsigned arrived, members, turn; };
 struct Slot { alignas(8) unsigned char bytes[8]; };
 
@@ -44,17 +44,17 @@ static Meeting all, warps[MAX_THREADS / 32];
 static Slot slots[MAX_THREADS];
 static unsigned long long progress, draws;
 static void (*entry)();
-// The first misaligned access: its line, 0 if there was none, and the alignment that its type asks for.
+// The first misaligned access: its line, 0 if there was none, and the alignment that its type needs.
 static unsigned misaligned_line, misaligned_bytes;
 
-// All of the kernel's shared variables; the linker knows where they are, if there are any.
+// All shared variables of the kernel; the linker provides their addresses, if there are any.
 extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
 extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
 
-// What kind of error ended a launch, below some number that tells more.
+// The kind of error that ended a launch; the higher bits hold a detail.
 enum Error { NEVER_COME = 1, ARGUMENTS = 2, THREADS = 3, MISALIGNED = 4 };
 
-// A number below n, by the launch's seed.
+// A random number below n, by the launch's seed.
 static unsigned draw(unsigned n) {
     draws = draws * 6364136223846793005ull + 1442695040888963407ull;
     return (unsigned) ((draws >> 32) * n >> 32);
@@ -99,7 +99,7 @@ static void fiber_main() {
         yield();
     }
 }
-// Lets the lanes of a warp run until all of them wait for other warps; returns how many came to their end.
+// Runs the lanes of a warp until all of them wait for other warps; returns how many have finished.
 static unsigned run_warp(unsigned first, unsigned lanes) {
     unsigned ended = 0;
     unsigned long long before;
@@ -131,7 +131,7 @@ static void begin(Fiber& f, unsigned number) {
     }
     f.idle = false;
 }
-// Runs a block; returns whether all threads came to their end.
+// Runs a block; returns whether all threads have finished.
 static bool run_block(unsigned threads) {
     __builtin_memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
     all = {0, threads, 0};
@@ -160,7 +160,7 @@ static bool run_block(unsigned threads) {
     }
     return true;
 }
-// Runs all blocks, from a drawn one on.
+// Runs all blocks, starting at a random one.
 static int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters) {
     grid_dim = {dimensions[0], dimensions[1], dimensions[2]};
     block_dim = {dimensions[3], 1, 1};
@@ -198,7 +198,7 @@ template <class T> T exchange(unsigned mask, T value, unsigned lane, bool valid)
     return result;
 }
 
-// Returns what all threads of the warp have, which is there until they meet again.
+// Returns the values of all threads of the warp, which stay valid until the threads meet again.
 template <class T> const T* gather(const T& own) {
     static T all_own[MAX_THREADS];
     all_own[current->number] = own;
@@ -221,14 +221,14 @@ template <class... A> void call(void (*kernel)(A...), const char* arguments) {
     argument = arguments;
     Call{kernel, take<A>()...};
 }
-// Where the last of a kernel's parameters ends.
+// The end of the kernel's last parameter.
 template <class... A> constexpr unsigned size_of(void (*)(A...)) {
     unsigned bytes = 0;
     ((bytes = ((bytes + alignof(A) - 1) & -alignof(A)) + sizeof(A)), ...);
     return bytes;
 }
 
-// What the compiler tells of an access whose address it checks.
+// What the compiler passes on about an access whose address it checks.
 struct Access { const char* file; unsigned line, column; const void* type; unsigned char log_alignment, kind; };
 }
 
@@ -238,7 +238,7 @@ extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismat
         emulator::misaligned_line = access->line;
         emulator::misaligned_bytes = 1u << access->log_alignment;
     }
-    // The access itself might end the process.
+    // The access itself might crash the process.
     for (;;) {
         emulator::yield();
     }
@@ -335,8 +335,8 @@ static inline double fma(double x, double y, double z) { return __builtin_fma(x,
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 
-// Makes a kernel callable from outside: dimensions are grid x y z, the number of threads, a seed, and the number of bytes
-// of arguments. The result is 0 or an Error.
+// Exports a kernel: dimensions are grid x y z, the number of threads, a seed, and the number of bytes of arguments. The
+// result is 0 or an Error.
 #define EMULATE(kernel, bound) \
     static const char* kernel##_arguments; \
     static void kernel##_thread() { emulator::call(kernel, kernel##_arguments); } \

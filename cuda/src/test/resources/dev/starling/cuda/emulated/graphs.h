@@ -1,4 +1,4 @@
-// cuDNN's graphs, played: descriptors keep their attributes; a plan is carried out operation by operation, in double.
+// A fake of cuDNN's graphs: descriptors keep their attributes; a plan runs operation by operation, in double precision.
 #include <map>
 
 enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE, TYPE_POINTER, TYPE_CONVOLUTION,
@@ -6,8 +6,8 @@ enum { TYPE_HANDLE, TYPE_DATA, TYPE_BOOLEAN, TYPE_INT64, TYPE_FLOAT, TYPE_DOUBLE
 enum { POINTWISE, CONVOLUTION, ENGINE, CONFIGURATION, HEURISTIC, PLAN, CONV_FORWARD = 10, CONV_WEIGHT, CONV_INPUT,
     POINTWISE_OPERATION, OPERATION_GRAPH = 15, PACK, TENSOR, MATMUL, MATMUL_OPERATION, REDUCTION = 21,
     REDUCTION_OPERATION, RESHAPE_OPERATION = 31 };
-// Engines as they are offered: one that cannot be planned with, one that sums in few bits, one whose bits differ from
-// run to run, one with tensor cores, and one without faults.
+// The engines on offer: one for which planning fails, one that accumulates in few bits, one that is nondeterministic,
+// one with tensor cores, and one without restrictions.
 enum { UNPLANNABLE, FEW_BITS, ANY_BITS, TENSOR_CORES, PLAIN, ENGINES };
 static const int NOTES[] = {-1, 2, 4, 0, -1};
 
@@ -21,7 +21,7 @@ struct Descriptor {
     Descriptor* to(int attribute) const { return (Descriptor*) at(attribute); }
 };
 
-// Which type the values of an attribute have, by the ranges in which attributes are numbered.
+// The type of an attribute's values, by the ranges of attribute numbers.
 static int type_of(int attribute) {
     switch (attribute) {
         case 0: return TYPE_POINTWISE;
@@ -45,22 +45,22 @@ static std::atomic<size_t> version {91900};
 static std::atomic<long> descriptors, planned;
 static std::atomic<int> failure, failures;
 
-// Plays another version.
-API void played_version(size_t number) { version = number; }
+// Sets the version.
+API void fake_version(size_t number) { version = number; }
 
-// Lets a number of plans that are to be finished fail with a status.
-API void played_failures(int status, int times) { failure = status; failures = times; }
+// Makes the finalization of the next plans fail with a status.
+API void fake_failures(int status, int times) { failure = status; failures = times; }
 
-// How many descriptors there are.
-API long played_descriptors() { return descriptors; }
+// The number of existing descriptors.
+API long fake_descriptors() { return descriptors; }
 
-// How many plans were to be finished.
-API long played_planned() { return planned; }
+// The number of plans whose finalization was requested.
+API long fake_planned() { return planned; }
 
 API size_t cudnnGetVersion() { return version; }
 
 static std::mutex plans_lock;
-static std::set<Descriptor*> plans; // those that were run and are there
+static std::set<Descriptor*> plans; // existing plans that have run
 
 API int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
     *d = new Descriptor { type, false, {} };
@@ -98,7 +98,7 @@ static int64_t image_type(const Descriptor* o) {
     return o->to(o->type == CONV_FORWARD ? 704 : o->type == CONV_INPUT ? 710 : 716)->at(901);
 }
 
-// Bias and ReLU behind a convolution are refused for f16, so that what is done then is tried, too.
+// Bias and ReLU after a convolution are refused for f16, so that the fallback is tested too.
 static bool has_engines(const Descriptor* graph) {
     bool f16 = false, pointwise = false;
     for (int64_t each : graph->values.at(801)) {
@@ -172,7 +172,7 @@ API int cudnnBackendFinalize(Descriptor* d) {
     return DNN_OK;
 }
 
-// Elements of an operand, row-major in four dimensions.
+// The elements of an operand, row-major in four dimensions.
 struct Values {
     Descriptor* tensor;
     std::vector<double> at;
@@ -241,7 +241,7 @@ static void play_pointwise(Descriptor* o, Operands& all) {
     }
 }
 
-// Lengths are those of whole sequences.
+// Lengths must be those of whole sequences.
 #define REQUIRE_VOID(holds) if (!(holds)) { refuse(#holds, 2000); return; }
 static void play_product(Descriptor* o, Operands& all) {
     Values& a = all[o->to(1520)];
@@ -286,7 +286,7 @@ static void play_reshape(Descriptor* o, Operands& all) {
     }
 }
 
-// A convolution's operands are those of the forward pass: x, w and y, of which one is computed.
+// A convolution's operands are those of the forward pass: x, w and y. One of them is computed.
 static int play_convolution(Descriptor* o, Operands& all) {
     int first = o->type == CONV_FORWARD ? 700 : o->type == CONV_INPUT ? 706 : 712;
     int32_t one = (int32_t) o->at(first);
@@ -327,7 +327,7 @@ static int play_convolution(Descriptor* o, Operands& all) {
     return DNN_OK;
 }
 
-// Whether the engine of a plan does what is promised of the operations in its graph.
+// Whether a plan's engine guarantees what the operations of its graph need.
 static bool suits(int64_t engine, const Descriptor* graph) {
     for (int64_t each : graph->values.at(801)) {
         Descriptor* o = (Descriptor*) each;

@@ -1,6 +1,7 @@
-// NVIDIA's libraries as far as Starling calls them, played on the host's memory, by what their documentation says.
-// Everything is computed from the descriptors that come in. What the real ones would refuse, or not promise to get
-// right, is noted as a complaint. Written without their headers: types and numbers are those of their binary interface.
+// Fakes of NVIDIA's libraries, as far as Starling calls them, written from their documentation. They compute in host
+// memory, only from the descriptors that they get. Calls that the real libraries would refuse, or for which they do not
+// guarantee a correct result, are recorded as misuse. No NVIDIA headers are used: types and numbers are those of the
+// binary interface.
 #include <atomic>
 #include <climits>
 #include <cmath>
@@ -23,18 +24,18 @@
 
 #define API extern "C" __attribute__((visibility("default")))
 
-static std::string complaint;
+static std::string misuse;
 static std::atomic<long> computed;
 
-// What was complained about first, or nothing.
-API const char* played_complaint() { return complaint.c_str(); }
+// The first misuse, or an empty text.
+API const char* fake_misuse() { return misuse.c_str(); }
 
-// How many operations were carried out.
-API long played_computed() { return computed; }
+// The number of operations computed.
+API long fake_computed() { return computed; }
 
 static int refuse(const char* what, int status) {
-    if (complaint.empty()) {
-        complaint = what;
+    if (misuse.empty()) {
+        misuse = what;
     }
     return status;
 }
@@ -77,7 +78,7 @@ namespace device {
 #include "device.h"
 }
 
-// Does what a library was asked for on a stream, now or, where a driver's stream is captured, whenever the graph runs.
+// Runs a library's work on a stream, immediately or, if a driver's stream is being captured, at each run of the graph.
 static int on(void* stream, const std::function<int()>& work) {
     int status;
     return device::queued(stream, work, &status) ? status : work();
@@ -96,15 +97,15 @@ static std::atomic<size_t> cuda {13010};
 static std::atomic<int> parts {DNN_OK};
 static std::atomic<long> handles;
 
-// Plays a library that was built for another CUDA, or of which a part reports a status.
-API void played_build(size_t number, int status) { cuda = number; parts = status; }
+// Sets the CUDA version that cuDNN was built for, and the status that one of its components reports.
+API void fake_build(size_t number, int status) { cuda = number; parts = status; }
 
-// How many handles there are.
-API long played_handles() { return handles; }
+// The number of existing handles.
+API long fake_handles() { return handles; }
 
-API const char* cudnnGetErrorString(int) { return "played"; }
+API const char* cudnnGetErrorString(int) { return "fake"; }
 
-API void cudnnGetLastErrorString(char* text, size_t most) { snprintf(text, most, "told last"); }
+API void cudnnGetLastErrorString(char* text, size_t most) { snprintf(text, most, "the last error"); }
 
 API int cudnnCreate(Dnn** handle) { *handle = new Dnn {}; handles++; return DNN_OK; }
 
@@ -125,7 +126,7 @@ API int cudnnAdvVersionCheck() { return DNN_OK; }
 #include "graphs.h"
 #include "recurrence.h"
 
-// ---- NCCL. A call begins; a thread of the communicator waits for the other ranks and adds up, in the order of ranks.
+// ---- NCCL. Calls return immediately; a communicator's thread waits for the other ranks and adds in rank order.
 
 enum { NCCL_OK, NCCL_INVALID = 4, NCCL_IN_PROGRESS = 7 };
 
@@ -145,7 +146,7 @@ struct Team { std::mutex lock; std::condition_variable changed; std::vector<Comm
 struct Comm {
     Team* team;
     int rank;
-    std::deque<Sum> sums; // guarded by the team's lock, as all below
+    std::deque<Sum> sums; // guarded by the team's lock, like everything below
     bool adding = false, leaving = false, aborted = false, stuck = false;
     std::thread thread;
 };
@@ -155,7 +156,7 @@ static std::map<std::string, Team*> teams;
 
 static int nccl_type(int type) { return type == 6 ? F16 : type == 7 ? F32 : type == 8 ? F64 : type == 9 ? BF16 : -1; }
 
-// Adds up what all ranks ask for first; called by the last of them to ask.
+// Adds the first sum that all ranks have requested; called by the last rank to request it.
 static void add(Team* team) {
     Sum& first = team->ranks[0]->sums.front();
     for (Comm* each : team->ranks) {
@@ -203,9 +204,9 @@ static void work(Comm* own) {
 
 API int ncclGetVersion(int* version) { *version = 22903; return NCCL_OK; }
 
-API const char* ncclGetErrorString(int) { return "played"; }
+API const char* ncclGetErrorString(int) { return "fake"; }
 
-API const char* ncclGetLastError(Comm*) { return "played"; }
+API const char* ncclGetLastError(Comm*) { return "fake"; }
 
 API int ncclGetUniqueId(UniqueId* id) {
     static std::atomic<int> next {1};
@@ -253,7 +254,7 @@ API int ncclAllReduce(const void* from, void* to, size_t count, int type, int op
     REQUIRE(from == to && op == 0 && nccl_type(type) >= 0 && stream != nullptr, NCCL_INVALID);
     std::lock_guard<std::mutex> held(comm->team->lock);
     REQUIRE(comm->team->there == comm->team->ranks.size() && !comm->leaving, NCCL_INVALID);
-    comm->stuck = count == 7777; // a test's: never queued
+    comm->stuck = count == 7777; // a test's sum that is never queued
     if (comm->stuck) {
         return NCCL_IN_PROGRESS;
     }
@@ -267,7 +268,7 @@ API int ncclAllReduce(const void* from, void* to, size_t count, int type, int op
 static int leave(Comm* comm) {
     comm->team->changed.notify_all();
     comm->thread.join();
-    return NCCL_OK; // a team remembers who was in it
+    return NCCL_OK; // a team outlives its communicators
 }
 
 API int ncclCommFinalize(Comm* comm) {

@@ -1,5 +1,5 @@
-// cuDNN's recurrent layers, played: one layer in one direction, all sequences of one length. Cells are 2 for an LSTM, 3
-// for a GRU, else plain ones.
+// A fake of cuDNN's recurrent layers: one layer in one direction, with sequences of equal length. Cell 2 is an LSTM, 3
+// a GRU, others are plain.
 
 // A tensor of three dimensions.
 struct Images { int type, n, c, h; };
@@ -64,7 +64,7 @@ API int cudnnSetRNNDataDescriptor(Sequences* p, int type, int layout, int steps,
     return DNN_OK;
 }
 
-// Matrices and biases lie from the last to the first, each bias before its matrix, with gaps between.
+// Matrices and biases are stored from the last to the first, each bias before its matrix, with gaps between.
 static size_t place(const Layer* layer, int wanted, bool bias) {
     size_t at = 0;
     for (int k = 2 * gates_of(layer) - 1; k >= 0; k--) {
@@ -95,8 +95,9 @@ API int cudnnGetRNNWeightParams(Dnn*, Layer* layer, int number, size_t bytes, co
     return DNN_OK;
 }
 
-// What is kept: a head, then for each step, sequence and unit the gates, c and a GRU's product for n. On the way back
-// the slopes of the sums by x take the place of the gates, that of a GRU's product for n the last one.
+// The reserve: a header, then for each step, sequence and unit the gates, c and a GRU's product for n. The backward
+// pass overwrites the gates with the slopes of the sums from x, and the last value with the slope of a GRU's product
+// for n.
 enum { KEPT_CELL = 4, KEPT_PRODUCT = 5, KEPT = 6 };
 struct Kept { double stage, weights, steps, batch; };
 static const double WRITTEN = 4711, WENT_BACK = 4712;
@@ -109,7 +110,7 @@ static size_t kept_bytes(const Layer* layer, const Sequences* x) {
 
 static double* kept_values(void* reserve) { return (double*) ((Kept*) reserve + 1); }
 
-// A number that tells whether weights are still the same, gaps included.
+// A checksum of the weights, gaps included, to detect changes.
 static double digest(const void* weights, size_t bytes) {
     uint64_t sum = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -125,7 +126,7 @@ API int cudnnGetRNNTempSpaceSizes(Dnn*, Layer* layer, int mode, Sequences* x, si
     return DNN_OK;
 }
 
-// What is asked of all calls.
+// The requirements of all calls.
 static int check_layer(Dnn* handle, const Layer* layer, const int* device_lengths, const Sequences* dx,
         const Sequences* dy, const Images* dh, size_t weight_bytes, const void* weights, size_t work_bytes,
         const void* work) {
@@ -162,7 +163,7 @@ API int cudnnRNNForward(Dnn* handle, Layer* layer, int mode, const int* device_l
     REQUIRE(reserve_bytes == (mode == 1 ? kept_bytes(layer, dx) : 0) && (mode == 1) == (reserve != nullptr), DNN_BAD);
     REQUIRE(x != nullptr && y != nullptr && hx != nullptr && hy != nullptr, DNN_BAD);
     REQUIRE((layer->cell == 2) == (cx != nullptr) && (layer->cell == 2) == (cy != nullptr), DNN_BAD);
-    // So that what is done then is tried, too: by the other algorithm, and without the library.
+    // Refused, so that both fallbacks are tested: the other algorithm, and no library.
     if (layer->inputs == 17 || (layer->units == 16 && layer->algorithm == 3)) {
         return DNN_UNSUPPORTED;
     }
@@ -232,7 +233,7 @@ static double before(const Layer* layer, const void* first, const void* y, int t
     return t == 0 ? get(layer->type, first, i) : get(layer->type, y, (t - 1) * all + i);
 }
 
-// Row `row` of the slopes of all gates, times a column of the matrices that begin with `first`.
+// Row `row` of the slopes of all gates, times a column of the matrices starting at `first`.
 static double slopes_times(const Layer* layer, const double* slopes, bool by_h, const void* weights, int column) {
     int gates = gates_of(layer), width = by_h ? layer->units : layer->inputs;
     double sum = 0;
@@ -246,7 +247,7 @@ static double slopes_times(const Layer* layer, const double* slopes, bool by_h, 
     return sum;
 }
 
-// Changes what was kept, as the real one does: a second call for the same reserve would be wrong.
+// Overwrites the reserve, as the real library does: a second call with the same reserve would be wrong.
 API int cudnnRNNBackwardData_v8(Dnn* handle, Layer* layer, const int* device_lengths, Sequences* dsy, const void* y,
         const void* dy, Sequences* dsx, void* dx, Images* dsh, const void* hx, const void* dhy, void* dhx, Images* dsc,
         const void* cx, const void* dcy, void* dcx, size_t weight_bytes, const void* weights, size_t work_bytes,
@@ -263,7 +264,7 @@ API int cudnnRNNBackwardData_v8(Dnn* handle, Layer* layer, const int* device_len
     REQUIRE(lstm == (cx != nullptr) && lstm == (dcy != nullptr) && lstm == (dcx != nullptr), DNN_BAD);
     REQUIRE(dsc->c == batch && dsc->h == units, DNN_BAD);
     if (batch == 9) {
-        return DNN_UNSUPPORTED; // so that what is done then is tried, too
+        return DNN_UNSUPPORTED; // so that the fallback is tested too
     }
     return on(handle->stream, [=, cell = *layer, sequences = *dsx]() -> int {
         const Layer* layer = &cell;
@@ -325,7 +326,7 @@ API int cudnnRNNBackwardData_v8(Dnn* handle, Layer* layer, const int* device_len
     });
 }
 
-// Adds to the gradients of the weights. Our callers begin with zeros.
+// Adds to the gradients of the weights. Starling clears them first.
 API int cudnnRNNBackwardWeights_v8(Dnn* handle, Layer* layer, int add, const int* device_lengths, Sequences* dsx,
         const void* x, Images* dsh, const void* hx, Sequences* dsy, const void* y, size_t weight_bytes, void* slopes,
         size_t work_bytes, void* work, size_t reserve_bytes, void* reserve) {
@@ -338,7 +339,7 @@ API int cudnnRNNBackwardWeights_v8(Dnn* handle, Layer* layer, int add, const int
     REQUIRE(add == 0 && x && hx && y, DNN_BAD);
     REQUIRE(reserve_bytes == kept_bytes(layer, dsx) && head != nullptr, DNN_BAD);
     if (dsx->steps == 9) {
-        return DNN_UNSUPPORTED; // so that what is done then is tried, too
+        return DNN_UNSUPPORTED; // so that the fallback is tested too
     }
     return on(handle->stream, [=, cell = *layer, sequences = *dsx]() -> int {
         const Layer* layer = &cell;

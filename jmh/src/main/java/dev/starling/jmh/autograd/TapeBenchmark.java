@@ -4,7 +4,7 @@ import dev.starling.jmh.PeerBenchmark;
 import dev.starling.jmh.Workload;
 import org.openjdk.jmh.annotations.Param;
 
-/** What it costs to record an operation. */
+/** The cost of recording an operation. */
 public class TapeBenchmark extends PeerBenchmark {
     @Param({"16", "1024"})
     int elements;

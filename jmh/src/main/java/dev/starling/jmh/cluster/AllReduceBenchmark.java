@@ -3,9 +3,9 @@ package dev.starling.jmh.cluster;
 import java.nio.file.Path;
 import org.openjdk.jmh.annotations.Param;
 
-/** Sums floats of two ranks in place. */
+/** An all-reduce of floats between two ranks, in place. */
 public class AllReduceBenchmark extends MemberBenchmark {
-    /** Length of what is summed. */
+    /** Size of the data. */
     @Param({"1024", "1048576"})
     int bytes;
 
@@ -20,7 +20,7 @@ public class AllReduceBenchmark extends MemberBenchmark {
     }
 
     @Override
-    Member join(int rank, Path meeting) throws Exception {
-        return new StarlingMember(route.config(), rank, 2, meeting);
+    Member join(int rank, Path directory) throws Exception {
+        return new StarlingMember(route.config(), rank, 2, directory);
     }
 }

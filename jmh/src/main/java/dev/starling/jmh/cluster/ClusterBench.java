@@ -16,11 +16,11 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** Prints how fast processes of this machine talk to each other: ours beside Open MPI's, Gloo's and grpc-java's. */
+/** Compares communication between processes of this machine with Open MPI, Gloo and grpc-java. */
 @Command(
         name = "cluster",
-        description = "Compares the speed of messages and all-reduce between processes with Open MPI, Gloo and gRPC, by"
-            + " turns. A ratio above 1 says that ours is faster.",
+        description = "Compares the speed of messages and all-reduce between processes with Open MPI, Gloo and gRPC,"
+            + " in alternating runs. A ratio above 1 means that Starling is faster.",
         mixinStandardHelpOptions = true)
 public final class ClusterBench implements Callable<Integer> {
     private static final int MAX_MESSAGE = 64 << 10;
@@ -35,16 +35,16 @@ public final class ClusterBench implements Callable<Integer> {
     private List<Integer> sizes;
 
     @Option(names = "--message", paramLabel = "BYTES", defaultValue = "32",
-            description = "Bytes of a message that goes there and back, up to 65536 (default: ${DEFAULT-VALUE}).")
+            description = "Bytes of a message of a round trip, up to 65536 (default: ${DEFAULT-VALUE}).")
     private int message;
 
     @Option(names = "--only", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
     private List<Measure> only = List.of();
 
     @Option(names = "--parties", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
-    private List<Party> chosen = List.of();
+    private List<Implementation> chosen = List.of();
 
-    @Option(names = "--rounds", description = "Rounds whose median counts (default: 9).", defaultValue = "9")
+    @Option(names = "--rounds", description = "Rounds; the result is their median (default: 9).", defaultValue = "9")
     private int rounds;
 
     @Option(names = "--sample", description = "Milliseconds of one sample (default: 200).", defaultValue = "200")
@@ -55,10 +55,10 @@ public final class ClusterBench implements Callable<Integer> {
     private long warmupMillis;
 
     @Option(names = "--json",
-            description = "End with one JSON object on standard output; the table goes to the error output.")
+            description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
 
-    /** Made by picocli. */
+    /** Called by picocli. */
     public ClusterBench() {
     }
 
@@ -83,25 +83,26 @@ public final class ClusterBench implements Callable<Integer> {
             if (missing != null) {
                 table.println("Without Open MPI: " + missing);
             }
-            table.printf(ROW + "%n", "case", "procs", "ours", "", "peer", "", "unit", "ratio", "its fastest way");
+            table.printf(ROW + "%n", "case", "procs", "Starling", "", "peer", "", "unit", "ratio", "fastest variant");
             for (int world : worlds) {
-                List<Party> parties = Stream.of(Party.values())
-                    .filter(party -> missing == null || !party.isOpenMpi())
-                    .filter(party -> chosen.isEmpty() || chosen.contains(party)).toList();
+                List<Implementation> implementations = Stream.of(Implementation.values())
+                    .filter(implementation -> missing == null || !implementation.isOpenMpi())
+                    .filter(implementation -> chosen.isEmpty() || chosen.contains(implementation)).toList();
                 for (Measure measure : List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT)) {
-                    if (isAsked(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
-                        measure(measure, world, parties, directory, table, findings);
+                    if (isSelected(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
+                        measure(measure, world, implementations, directory, table, findings);
                     }
                 }
             }
             Training training = new Training(directory, rounds, sampleMillis, warmupMillis, table);
-            for (Party party : Party.values()) {
-                boolean takesPart = chosen.isEmpty() || chosen.contains(party);
-                if (takesPart && party.does(Measure.STEP_OVERLAPPED) && isAsked(Measure.STEP_OVERLAPPED)) {
-                    training.overlap(party, 2);
+            for (Implementation implementation : Implementation.values()) {
+                boolean selected = chosen.isEmpty() || chosen.contains(implementation);
+                if (selected && implementation.supports(Measure.STEP_OVERLAPPED)
+                        && isSelected(Measure.STEP_OVERLAPPED)) {
+                    training.overlap(implementation, 2);
                 }
-                if (takesPart && party.does(Measure.TRAIN) && isAsked(Measure.TRAIN)) {
-                    training.throughput(party, 2);
+                if (selected && implementation.supports(Measure.TRAIN) && isSelected(Measure.TRAIN)) {
+                    training.throughput(implementation, 2);
                 }
             }
             lines.addAll(training.json());
@@ -115,25 +116,26 @@ public final class ClusterBench implements Callable<Integer> {
         return CommandLine.ExitCode.OK;
     }
 
-    private boolean isAsked(Measure measure) {
+    private boolean isSelected(Measure measure) {
         return only.isEmpty() || only.contains(measure);
     }
 
-    private void measure(Measure measure, int world, List<Party> parties, Path directory, PrintStream table,
-            List<Finding> findings) {
+    private void measure(Measure measure, int world, List<Implementation> implementations, Path directory,
+            PrintStream table, List<Finding> findings) {
         List<Integer> bytes = switch (measure) {
             case ALL_REDUCE -> sizes;
             case ROUND_TRIP -> List.of(message);
             default -> List.of(8);
         };
-        try (Contest contest = new Contest(directory.resolve(measure.label() + world), directory.resolve("openmpi"))) {
-            for (Party party : parties) {
-                if (party.does(measure)) {
-                    contest.enter(party, measure, world);
+        try (ClusterComparison comparison = new ClusterComparison(directory.resolve(measure.label() + world),
+                directory.resolve("openmpi"))) {
+            for (Implementation implementation : implementations) {
+                if (implementation.supports(measure)) {
+                    comparison.add(implementation, measure, world);
                 }
             }
             for (int size : bytes) {
-                for (Finding finding : contest.run(measure, size, rounds, sampleMillis, warmupMillis)) {
+                for (Finding finding : comparison.run(measure, size, rounds, sampleMillis, warmupMillis)) {
                     findings.add(finding);
                     table.println(row(finding));
                 }
@@ -144,7 +146,7 @@ public final class ClusterBench implements Callable<Integer> {
     private static String row(Finding f) {
         return ROW.formatted(f.measure().label() + " " + size(f.bytes()), f.world(), f.ours().name(),
             "%.2f".formatted(f.ourValue()), f.peer(), "%.2f".formatted(f.peerValue()), f.measure().unit(),
-            "%.2f".formatted(f.ratio()), f.how());
+            "%.2f".formatted(f.ratio()), f.peerVariant());
     }
 
     private static String size(long bytes) {

@@ -10,19 +10,19 @@ import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.Work;
 import org.bytedeco.pytorch.global.torch;
 
-/** PyTorch's process group over Gloo, over TCP on loopback: all that it has between processes without a GPU. */
+/** PyTorch's process group over Gloo, by TCP on loopback: PyTorch's only means between processes without GPUs. */
 final class GlooMember implements Member {
     private final ProcessGroupGloo group;
     private final Tensor all;
 
-    /** Joins; {@code threads} is the number of threads that Gloo works with. */
+    /** Joins; {@code threads} is the number of Gloo's threads. */
     GlooMember(int threads, int rank, int world, Path directory) {
         torch.set_num_threads(1);
         ProcessGroupGloo.Options options = ProcessGroupGloo.Options.create();
         options.devices(new GlooDeviceVector(ProcessGroupGloo.createDeviceForHostname("127.0.0.1")));
         options.threads(threads);
         group = new ProcessGroupGloo(new FileStore(directory.resolve("store").toString(), world), rank, world, options);
-        all = torch.zeros(new long[] {LARGEST / Float.BYTES});
+        all = torch.zeros(new long[] {MAX_BYTES / Float.BYTES});
         all.retainReference();
     }
 
@@ -41,7 +41,7 @@ final class GlooMember implements Member {
 
     private static void wait(Work work) {
         if (!work._wait()) {
-            throw new IllegalStateException("Gloo failed");
+            throw new IllegalStateException("a Gloo all-reduce failed");
         }
         work.close();
     }

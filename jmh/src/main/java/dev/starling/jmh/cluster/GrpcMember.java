@@ -16,7 +16,7 @@ import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 
-/** Calls from a client to a server of grpc-java over TCP on loopback, unencrypted, on the threads of its network. */
+/** Calls from a grpc-java client to a server by TCP on loopback, unencrypted, on the network threads. */
 final class GrpcMember implements Member {
     private static final MethodDescriptor<byte[], byte[]> ECHO = MethodDescriptor.<byte[], byte[]>newBuilder(
             new Bytes(), new Bytes())
@@ -35,10 +35,10 @@ final class GrpcMember implements Member {
                     })).build())
                 .build().start();
             channel = null;
-            Meeting.say(directory, "port", Integer.toString(server.getPort()));
+            SharedValues.publish(directory, "port", Integer.toString(server.getPort()));
         } else {
             server = null;
-            int port = Integer.parseInt(Meeting.hear(directory, "port"));
+            int port = Integer.parseInt(SharedValues.await(directory, "port"));
             channel = NettyChannelBuilder.forAddress("127.0.0.1", port).usePlaintext().directExecutor().build();
         }
     }

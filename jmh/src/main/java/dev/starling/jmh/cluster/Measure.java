@@ -2,11 +2,14 @@ package dev.starling.jmh.cluster;
 
 import java.util.Locale;
 
-/** What members of a group do together. */
+/** Operations that members of a group run together. */
 enum Measure {
-    /** Sums floats of all members in place; all get the sum. */
+    /** An all-reduce of floats, in place. */
     ALL_REDUCE("GB/s") {
-        /** As nccl-tests define it: what each member sends at least, whatever the number of members. */
+        /**
+         * Bus bandwidth as nccl-tests define it: the least that each member sends, comparable between numbers of
+         * members.
+         */
         @Override
         double value(int world, long bytes, double nanos) {
             return 2.0 * (world - 1) / world * bytes / nanos;
@@ -14,15 +17,15 @@ enum Measure {
     },
     /** A message from member 0 to member 1, and back. */
     ROUND_TRIP("µs"),
-    /** A one-sided write from one of two members to the other, until the other sees it. */
+    /** A one-sided write from one of two members to the other, until the other reads it. */
     PUT("µs"),
     /** Training steps of a convolutional network; the number of bytes is that of images on each member. */
     TRAIN("img/s"),
-    /** A training step with timed waits in place of computing, and nobody to talk to. */
+    /** A training step with timed waits in place of computation, without communication. */
     STEP_ALONE("ms"),
-    /** The same, with all gradients sent at its end. */
+    /** The same, with all gradients sent at the end of the step. */
     STEP_LATE("ms"),
-    /** The same, with gradients sent as they come. */
+    /** The same, with each gradient sent as soon as it is final. */
     STEP_OVERLAPPED("ms");
 
     private final String unit;
@@ -40,7 +43,7 @@ enum Measure {
         return this == ALL_REDUCE;
     }
 
-    /** Returns the figure for one that took so long. */
+    /** Returns the figure for a duration. */
     double value(int world, long bytes, double nanos) {
         return nanos / 1e3;
     }
@@ -56,6 +59,6 @@ enum Measure {
                 return measure;
             }
         }
-        throw new IllegalArgumentException("no such measure: " + label);
+        throw new IllegalArgumentException("unknown measure: " + label);
     }
 }

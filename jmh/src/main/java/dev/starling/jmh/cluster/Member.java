@@ -1,11 +1,13 @@
 package dev.starling.jmh.cluster;
 
-/** One process of a crew. All members are given the same orders. */
+/** One process of a measurement. All members get the same orders. */
 interface Member extends AutoCloseable {
-    /** Largest message in bytes. */
-    int LARGEST = 64 << 20;
+    /** Size of the largest message. */
+    int MAX_BYTES = 64 << 20;
 
-    /** Does something so often together with the other members; returns the nanoseconds that took here. */
+    /**
+     * Runs an operation a number of times together with the other members; returns the nanoseconds that it took here.
+     */
     long time(Measure measure, int bytes, int runs) throws Exception;
 
     /** Keeps the connections alive while there are no orders. */

@@ -22,8 +22,8 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * What two members do together, each in a thread of one process, for a look inside with JMH's profilers.
- * {@link ClusterBench} is what compares processes with our peers.
+ * An operation of two members, each in a thread of one process, for JMH's profilers. {@link ClusterBench} compares
+ * processes with peers.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
@@ -32,12 +32,12 @@ import org.openjdk.jmh.annotations.Warmup;
 @Warmup(iterations = 3, time = 1)
 @Measurement(iterations = 5, time = 1)
 public abstract class MemberBenchmark {
-    /** Members begin each invocation together, which is to weigh little. */
+    /** Runs of each invocation. Members wait for each other before an invocation, so there are many. */
     static final int RUNS = 200;
 
     static final String PEER = "starling-jmh-peer";
 
-    /** How they reach each other. */
+    /** The connection of the members. */
     @Param
     Route route;
 
@@ -45,35 +45,35 @@ public abstract class MemberBenchmark {
     private Member own;
     private Thread peer;
     private long begun;
-    private volatile long asked;
-    private volatile boolean isEnding;
+    private volatile long requested;
+    private volatile boolean ending;
 
-    /** Returns what is done. */
+    /** Returns the operation. */
     abstract Measure measure();
 
-    /** Returns with how many bytes. */
+    /** Returns the size of a message. */
     abstract int bytes();
 
-    /** Becomes one of two members. */
-    abstract Member join(int rank, Path meeting) throws Exception;
+    /** Joins as one of two members. */
+    abstract Member join(int rank, Path directory) throws Exception;
 
     @Setup(Level.Trial)
-    public void meet() throws Exception {
+    public void connect() throws Exception {
         directory = Files.createTempDirectory("starling-jmh-");
-        peer = Thread.ofPlatform().daemon().name(PEER).start(this::accompany);
+        peer = Thread.ofPlatform().daemon().name(PEER).start(this::runPeer);
         own = join(0, directory);
     }
 
-    /** Does as often what the benchmark does. */
-    private void accompany() {
+    /** Runs the peer's side of every invocation. */
+    private void runPeer() {
         try (Member member = join(1, directory)) {
             long done = 0;
             while (true) {
-                boolean isLast = isEnding;
-                if (asked > done) {
+                boolean last = ending;
+                if (requested > done) {
                     member.time(measure(), bytes(), RUNS);
                     done++;
-                } else if (isLast) {
+                } else if (last) {
                     return;
                 } else {
                     member.idle();
@@ -81,20 +81,20 @@ public abstract class MemberBenchmark {
                 }
             }
         } catch (Exception e) {
-            throw new IllegalStateException("the peer ended early", e);
+            throw new IllegalStateException("the peer failed", e);
         }
     }
 
     @Benchmark
     @OperationsPerInvocation(RUNS)
     public long run() throws Exception {
-        asked = ++begun;
+        requested = ++begun;
         return own.time(measure(), bytes(), RUNS);
     }
 
     @TearDown(Level.Trial)
-    public void part() throws Exception {
-        isEnding = true;
+    public void disconnect() throws Exception {
+        ending = true;
         peer.join();
         own.close();
         try (Stream<Path> files = Files.walk(directory)) {

@@ -9,16 +9,16 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** Open MPI as it is installed here. */
+/** The Open MPI installation of this machine. */
 final class OpenMpi {
-    /** Keeps the memory of temporary buffers, which it would otherwise get anew for each large message. */
+    /** Makes malloc keep the memory of temporary buffers, which it would otherwise map anew for each large message. */
     private static final Map<String, String> KEEP_MEMORY = Map.of("MALLOC_MMAP_THRESHOLD_", "1073741824",
         "MALLOC_TRIM_THRESHOLD_", "4294967296", "OMPI_ALLOW_RUN_AS_ROOT", "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 
     private OpenMpi() {
     }
 
-    /** Compiles the members' program; returns {@code null}, or why there is none. */
+    /** Compiles the members' program; returns {@code null}, or why that is not possible. */
     static String missing(Path program) throws IOException, InterruptedException {
         if (Files.exists(program)) {
             return null;
@@ -30,25 +30,25 @@ final class OpenMpi {
         try {
             Process compiler = new ProcessBuilder("mpicc", "-O3", "-march=native", "-o", program.toString(),
                 source.toString()).redirectErrorStream(true).start();
-            String said = new String(compiler.getInputStream().readAllBytes());
+            String output = new String(compiler.getInputStream().readAllBytes());
             return compiler.waitFor(60, TimeUnit.SECONDS) && compiler.exitValue() == 0 ? null
-                : "mpicc cannot compile: " + said.strip();
+                : "mpicc cannot compile: " + output.strip();
         } catch (IOException e) {
             return "mpicc is not installed (Debian and Ubuntu: openmpi-bin libopenmpi-dev)";
         }
     }
 
-    static List<String> command(Way way, int world, Path program) {
+    static List<String> command(Variant variant, int world, Path program) {
         List<String> command = new ArrayList<>(List.of("mpirun", "--oversubscribe", "-n", Integer.toString(world)));
-        way.environment().keySet().stream().filter(name -> name.startsWith("MALLOC")).sorted()
+        variant.environment().keySet().stream().filter(name -> name.startsWith("MALLOC")).sorted()
             .forEach(name -> command.addAll(List.of("-x", name)));
-        command.addAll(way.arguments());
+        command.addAll(variant.arguments());
         command.add(program.toString());
         return command;
     }
 
-    /** Ways over shared memory: how it copies, and by which algorithm. */
-    static List<Way> overMemory(Measure measure) {
+    /** Variants over shared memory: the copy mechanism and the algorithm. */
+    static List<Variant> overMemory(Measure measure) {
         return measure != Measure.ALL_REDUCE ? List.of(memory("cma")) : List.of(
             memory("cma"),
             memory("none"),
@@ -58,30 +58,31 @@ final class OpenMpi {
             memory("cma", "3", "0"));
     }
 
-    private static Way memory(String copy, String... algorithm) {
+    private static Variant memory(String copy, String... algorithm) {
         List<String> arguments = new ArrayList<>(List.of("--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca",
             "btl_vader_single_copy_mechanism", copy));
-        return way("vader " + copy, arguments, algorithm);
+        return variant("vader " + copy, arguments, algorithm);
     }
 
-    /** Ways over TCP on loopback. */
-    static List<Way> overTcp(Measure measure) {
+    /** Variants over TCP on loopback. */
+    static List<Variant> overTcp(Measure measure) {
         List<String> arguments = List.of("--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca",
             "btl_tcp_if_include", "lo");
-        Way plain = way("tcp", arguments);
-        return measure != Measure.ALL_REDUCE ? List.of(plain) : List.of(plain, way("tcp", arguments, "5", "262144"));
+        Variant plain = variant("tcp", arguments);
+        return measure != Measure.ALL_REDUCE ? List.of(plain)
+            : List.of(plain, variant("tcp", arguments, "5", "262144"));
     }
 
-    private static Way way(String name, List<String> arguments, String... algorithm) {
+    private static Variant variant(String name, List<String> arguments, String... algorithm) {
         List<String> all = new ArrayList<>(arguments);
         if (algorithm.length == 0) {
-            return new Way(name, name, all, KEEP_MEMORY);
+            return new Variant(name, name, all, KEEP_MEMORY);
         }
         all.addAll(List.of("--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm",
             algorithm[0], "--mca", "coll_tuned_allreduce_algorithm_segmentsize", algorithm[1]));
         String names = List.of("", "linear", "nonoverlapping", "recursive doubling", "ring", "segmented ring",
             "rabenseifner").get(Integer.parseInt(algorithm[0]));
         String segment = algorithm[1].equals("0") ? "" : " " + Integer.parseInt(algorithm[1]) / 1024 + " KiB";
-        return new Way(name + " " + names + segment, name, all, KEEP_MEMORY);
+        return new Variant(name + " " + names + segment, name, all, KEEP_MEMORY);
     }
 }

@@ -2,7 +2,7 @@ package dev.starling.jmh.cluster;
 
 import java.nio.file.Path;
 
-/** Eight bytes written into the memory of a peer, which sees them and writes as many back. */
+/** Eight bytes written into the memory of a peer, which reads them and writes as many back. */
 public class PutBenchmark extends MemberBenchmark {
     @Override
     Measure measure() {
@@ -15,7 +15,7 @@ public class PutBenchmark extends MemberBenchmark {
     }
 
     @Override
-    Member join(int rank, Path meeting) throws Exception {
-        return new TransportMember(route.config(), rank, meeting);
+    Member join(int rank, Path directory) throws Exception {
+        return new TransportMember(route.config(), rank, directory);
     }
 }

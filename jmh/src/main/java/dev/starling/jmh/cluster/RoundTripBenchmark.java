@@ -15,7 +15,7 @@ public class RoundTripBenchmark extends MemberBenchmark {
     }
 
     @Override
-    Member join(int rank, Path meeting) throws Exception {
-        return new TransportMember(route.config(), rank, meeting);
+    Member join(int rank, Path directory) throws Exception {
+        return new TransportMember(route.config(), rank, directory);
     }
 }

@@ -4,11 +4,11 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 
-/** How what two members tell each other travels. */
+/** The connection of two members. */
 public enum Route {
     /** Queues between threads. */
     LOCAL("local", true),
-    /** Aeron through memory of the host. */
+    /** Aeron through shared memory. */
     AERON_IPC("aeron", true),
     /** Aeron over UDP, as between hosts. */
     AERON_UDP("aeron", false);
@@ -23,7 +23,7 @@ public enum Route {
         this.sharedMemory = sharedMemory;
     }
 
-    /** A profiler may hold a member up for long. */
+    /** Returns a configuration that tolerates a profiler that stops a member for long. */
     TransportConfig config() {
         return TransportConfig.of(provider, SECRET).sharedMemory(sharedMemory).silence(Duration.ofMinutes(10));
     }

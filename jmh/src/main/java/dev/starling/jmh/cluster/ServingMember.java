@@ -10,15 +10,15 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** A parameter server among workers that are measured: serves at all times, and keeps a journal on the disk. */
+/** A parameter server among measured workers: it serves all the time, and keeps a journal on disk. */
 final class ServingMember implements Member {
-    private static final Duration LONGEST = Duration.ofMinutes(30);
+    private static final Duration MAX_LIFETIME = Duration.ofMinutes(30);
 
     private final Group group;
 
     ServingMember(TransportConfig transport, int rank, Path directory) throws IOException, InterruptedException {
-        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank)
-            .patience(LONGEST));
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank)
+            .patience(MAX_LIFETIME));
         Thread.ofPlatform().daemon().name("server").start(() -> serve(directory.resolve("servers")));
     }
 
@@ -26,7 +26,7 @@ final class ServingMember implements Member {
         try {
             ParameterServer.serve(group, 0, ServerConfig.in(directory));
         } catch (DistributedException e) {
-            System.err.println("the server ends: " + e.getMessage());
+            System.err.println("the parameter server ends: " + e.getMessage());
         }
     }
 

@@ -13,9 +13,9 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** A group of ours. */
+/** A member of a Starling group. */
 final class StarlingMember implements Member {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
 
     private final CoordinatorThread coordinator;
     private final Group group;
@@ -26,12 +26,12 @@ final class StarlingMember implements Member {
     StarlingMember(TransportConfig transport, int rank, int world, Path directory)
             throws IOException, InterruptedException {
         coordinator = rank != 0 ? null : CoordinatorThread.start(Coordinator.open(transport, world,
-            Coordinator.OnLoss.END, 1, PATIENCE));
+            Coordinator.OnLoss.END, 1, TIMEOUT));
         if (rank == 0) {
-            Meeting.say(directory, "coordinator", coordinator.address());
+            SharedValues.publish(directory, "coordinator", coordinator.address());
         }
-        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank));
-        buffer = group.collectives().symmetric(LARGEST);
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank));
+        buffer = group.collectives().symmetric(MAX_BYTES);
     }
 
     @Override
@@ -40,10 +40,10 @@ final class StarlingMember implements Member {
             work = group.collectives().prepareAllReduce(buffer, 0, bytes / Float.BYTES, DType.F32, ReduceOp.SUM, "");
             prepared = bytes;
         }
-        group.collectives().barrier().await(PATIENCE);
+        group.collectives().barrier().await(TIMEOUT);
         long start = System.nanoTime();
         for (int i = 0; i < runs; i++) {
-            work.run(PATIENCE);
+            work.run(TIMEOUT);
         }
         return System.nanoTime() - start;
     }

@@ -12,16 +12,16 @@ import java.util.Arrays;
 import java.util.StringJoiner;
 
 /**
- * When the gradients of a training step come.
+ * When the gradients of a training step become final.
  *
- * @param order their places in the optimiser's list, as they come
- * @param nanos of computing before each, since the one before or the start of the forward pass
+ * @param order their indices in the optimiser's list, in the order in which they become final
+ * @param nanos nanoseconds of computation before each, since the previous one or the start of the forward pass
  */
 record Timeline(int[] order, long[] nanos) {
     private static final int WARMUP = 40;
     private static final int STEPS = 21;
 
-    /** Takes real steps, and the median of each time. */
+    /** Runs real steps, and takes the median of each time. */
     static Timeline measure(int batch) {
         try (StarlingModel model = new StarlingModel(Model.CNN, Model.LEARNING_RATE)) {
             Recorder recorder = new Recorder(model.optimizer().parameters().size());
@@ -69,7 +69,7 @@ record Timeline(int[] order, long[] nanos) {
         return text.toString();
     }
 
-    /** Looks on while one process trains. */
+    /** Records times while one process trains. */
     private static final class Recorder extends SingleProcess {
         private final int[] order;
         private final long[] nanos;

@@ -32,11 +32,11 @@ import java.util.List;
 import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
-/** One worker that trains a convolutional network with others, on one thread each. */
+/** A worker that trains a convolutional network with others, on one thread. */
 final class TrainingMember implements Member {
-    /** What there is to be measured; of servers, one is enough for so small a model. */
+    /** The strategies to measure. One server is enough for so small a model. */
     static final List<String> STRATEGIES = List.of("ring", "gossip", "ps async", "ps sync");
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
     private static final int OVERLAP_BATCH = 32;
     private static final long PRECISE_NS = 60_000;
 
@@ -62,21 +62,21 @@ final class TrainingMember implements Member {
         Threads.set(1);
         coordinator = rank != 0 ? null : coordinator(transport, world + servers(strategyName));
         if (rank == 0) {
-            Meeting.say(directory, "coordinator", coordinator.address());
+            SharedValues.publish(directory, "coordinator", coordinator.address());
         }
-        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank));
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank));
         strategy = switch (strategyName) {
             case "ring" -> RingAllReduce.over(group).build();
             case "ring bf16" -> RingAllReduce.over(group).halfPrecision().build();
             case "gossip" -> Gossip.of(group);
             case "ps async" -> servers(world, new Consistency.Asynchronous());
             case "ps sync" -> servers(world, new Consistency.Synchronous());
-            default -> throw new IllegalArgumentException("no such strategy: " + strategyName);
+            default -> throw new IllegalArgumentException("unknown strategy: " + strategyName);
         };
         strategy.start(TrainingState.of(model.network(), model.optimizer()));
     }
 
-    /** Returns how many servers a strategy needs. */
+    /** Returns the number of servers that a strategy needs. */
     static int servers(String strategyName) {
         return strategyName.startsWith("ps") ? 1 : 0;
     }
@@ -86,7 +86,7 @@ final class TrainingMember implements Member {
     }
 
     private static CoordinatorThread coordinator(TransportConfig transport, int world) {
-        return CoordinatorThread.start(Coordinator.open(transport, world, Coordinator.OnLoss.END, 1, PATIENCE));
+        return CoordinatorThread.start(Coordinator.open(transport, world, Coordinator.OnLoss.END, 1, TIMEOUT));
     }
 
     @Override
@@ -108,7 +108,7 @@ final class TrainingMember implements Member {
                 strategy);
         }
         if (strategy instanceof RingAllReduce) {
-            group.collectives().barrier().await(PATIENCE);
+            group.collectives().barrier().await(TIMEOUT);
         }
         long start = System.nanoTime();
         for (int i = 0; i < runs; i++) {
@@ -119,17 +119,17 @@ final class TrainingMember implements Member {
     }
 
     /**
-     * Takes steps at whose beginning the ranks wait for each other, and returns as many times the median of how long a
-     * step took the slowest rank: what ranks wait for each other's computing is then in all kinds of steps alike.
+     * Runs steps before each of which the ranks wait for each other, and returns as many times the median of a step's
+     * duration on the slowest rank. The ranks' waits for each other's computation are then equal in all kinds of steps.
      */
-    private long replay(int runs, boolean byItself, boolean late) throws Exception {
+    private long replay(int runs, boolean single, boolean late) throws Exception {
         if (timeline == null) {
             prepare();
         }
-        DistributionStrategy with = byItself ? alone : strategy;
+        DistributionStrategy with = single ? alone : strategy;
         double[] nanos = new double[runs];
         for (int i = 0; i < runs; i++) {
-            group.collectives().barrier().await(PATIENCE);
+            group.collectives().barrier().await(TIMEOUT);
             long start = System.nanoTime();
             long over = 0;
             for (int k = 0; k < timeline.order().length; k++) {
@@ -155,12 +155,12 @@ final class TrainingMember implements Member {
         }
     }
 
-    /** Learns when the gradients of a real step come: rank 0 measures while the others wait. */
+    /** Determines when the gradients of a real step become final: rank 0 measures while the others wait. */
     private void prepare() throws Exception {
         if (rank == 0) {
-            Meeting.say(directory, "timeline", Timeline.measure(OVERLAP_BATCH).toString());
+            SharedValues.publish(directory, "timeline", Timeline.measure(OVERLAP_BATCH).toString());
         }
-        timeline = Timeline.parse(Meeting.hear(directory, "timeline"));
+        timeline = Timeline.parse(SharedValues.await(directory, "timeline"));
         gradients = model.optimizer().parameters().stream().map(p -> p.value().onesLike()).toArray(Tensor[]::new);
         TransportConfig local = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(10));
         ownCoordinator = coordinator(local, 1);
@@ -169,9 +169,7 @@ final class TrainingMember implements Member {
         alone.start(TrainingState.of(model.network(), model.optimizer()));
     }
 
-    /**
-     * Waits without a core, but for the last moment; returns by how much it took longer, which the next wait makes up.
-     */
+    /** Waits, parked except for the last moment; returns the overrun, which the next wait makes up for. */
     private static long pause(long nanos) {
         long end = System.nanoTime() + nanos;
         for (long left = nanos; left > 0; left = end - System.nanoTime()) {

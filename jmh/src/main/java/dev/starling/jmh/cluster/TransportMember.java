@@ -14,10 +14,10 @@ import java.time.Duration;
 import java.util.HexFormat;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** One of two ends of our transport. */
+/** One of two ends of a Starling transport. */
 final class TransportMember implements Member {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
-    private static final long LOOK_AROUND_NS = 20_000;
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
+    private static final long SPIN_NS = 20_000;
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
     private final int rank;
@@ -38,24 +38,24 @@ final class TransportMember implements Member {
             received++;
         });
         region = transport.register(1 << 20);
-        Meeting.say(directory, "key" + rank, HexFormat.of().formatHex(region.key().encode()));
+        SharedValues.publish(directory, "key" + rank, HexFormat.of().formatHex(region.key().encode()));
         if (rank == 0) {
-            peer = transport.connect(word(directory, "address"), new byte[0]);
-            transport.await(peer::isConnected, PATIENCE, "the peer");
+            peer = transport.connect(value(directory, "address"), new byte[0]);
+            transport.await(peer::isConnected, TIMEOUT, "the peer");
             send(8);
         } else {
-            Meeting.say(directory, "address", transport.address());
+            SharedValues.publish(directory, "address", transport.address());
             receive();
             send(8);
         }
         if (rank == 0) {
             receive();
         }
-        remote = peer.open(RegionKey.decode(HexFormat.of().parseHex(word(directory, "key" + (1 - rank)))));
+        remote = peer.open(RegionKey.decode(HexFormat.of().parseHex(value(directory, "key" + (1 - rank)))));
     }
 
-    private static String word(Path directory, String name) throws IOException, InterruptedException {
-        return Meeting.hear(directory, name);
+    private static String value(Path directory, String name) throws IOException, InterruptedException {
+        return SharedValues.await(directory, name);
     }
 
     private void send(int bytes) {
@@ -66,7 +66,7 @@ final class TransportMember implements Member {
 
     private void receive() {
         expected++;
-        transport.await(() -> received >= expected, PATIENCE, "a message");
+        transport.await(() -> received >= expected, TIMEOUT, "a message");
     }
 
     @Override
@@ -98,14 +98,14 @@ final class TransportMember implements Member {
         puts++;
         if (rank == 0) {
             put(bytes);
-            see(bytes);
+            awaitPut(bytes);
         } else {
-            see(bytes);
+            awaitPut(bytes);
             put(bytes);
         }
     }
 
-    /** Writes a number into the second half of the peer's region, from the first half of our own. */
+    /** Writes a number into the second half of the peer's region, from the first half of this member's region. */
     private void put(int bytes) {
         LONG.setRelease(region.memory(), (long) bytes - Long.BYTES, puts);
         while (peer.put(region, 0, remote, region.bytes() / 2, bytes, null) != Endpoint.OK) {
@@ -113,16 +113,16 @@ final class TransportMember implements Member {
         }
     }
 
-    private void see(int bytes) {
+    private void awaitPut(int bytes) {
         long at = region.bytes() / 2 + bytes - Long.BYTES;
         long begin = System.nanoTime();
         while ((long) LONG.getAcquire(region.memory(), at) != puts) {
             long idleNs = System.nanoTime() - begin;
-            if (idleNs > PATIENCE.toNanos()) {
-                throw new IllegalStateException("waited " + PATIENCE + " for a put");
+            if (idleNs > TIMEOUT.toNanos()) {
+                throw new IllegalStateException("no put arrived within " + TIMEOUT + "");
             }
-            // What is written into memory that both map needs no work to be seen.
-            if (remote.memory() == null || idleNs > LOOK_AROUND_NS) {
+            // A write into memory that both ends map becomes visible without any work of the transport.
+            if (remote.memory() == null || idleNs > SPIN_NS) {
                 transport.doWork();
             }
             transport.idle(idleNs);

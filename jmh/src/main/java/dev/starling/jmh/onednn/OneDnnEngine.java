@@ -15,8 +15,8 @@ import org.bytedeco.dnnl.stream;
 import org.bytedeco.javacpp.FloatPointer;
 
 /**
- * Raw oneDNN, called with everything at hand: what matrix products cannot be expected to beat. Takes its number of
- * threads from {@code OMP_NUM_THREADS}.
+ * Raw oneDNN with everything prepared: the limit of what matrix products can reach. {@code OMP_NUM_THREADS} sets its
+ * number of threads.
  */
 public final class OneDnnEngine implements Engine {
     private static final String PLAIN = "plain";
@@ -35,7 +35,7 @@ public final class OneDnnEngine implements Engine {
         if (workload instanceof Workload.Matmul(int size)) {
             return new Product(size);
         }
-        throw new IllegalArgumentException("only matrix products are compared with raw oneDNN, not " + workload);
+        throw new IllegalArgumentException("raw oneDNN runs matrix products only, not " + workload);
     }
 
     private static final class Product implements Case {

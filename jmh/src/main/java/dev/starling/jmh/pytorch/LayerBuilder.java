@@ -10,7 +10,7 @@ import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptional;
 import org.bytedeco.pytorch.global.torch;
 
-/** Makes PyTorch layers and collects their parameters in order. Rectifiers work in place, as PyTorch's networks do. */
+/** Makes PyTorch layers and collects their parameters in order. ReLU works in place, as in PyTorch's own networks. */
 final class LayerBuilder {
     static final Layer RELU = input -> {
         torch.relu_(input);
@@ -36,7 +36,7 @@ final class LayerBuilder {
         return layout;
     }
 
-    /** What outlives the scope in which it was made; who takes it releases each once. */
+    /** Returns the pointers that outlive the scope in which they were made; the caller releases each once. */
     List<Pointer> owned() {
         return owned;
     }
@@ -83,7 +83,7 @@ final class LayerBuilder {
             input, weight, bias, runningMean, runningVariance, true, BATCH_NORM_MOMENTUM, EPSILON, true);
     }
 
-    /** Two 3×3 convolutions with batch norm, added to the input, which is projected when its shape differs. */
+    /** Two 3×3 convolutions with batch norm, added to the input, which is projected if the shapes differ. */
     Layer residualBlock(int inputs, int outputs, int stride) {
         Layer branch = convolution(inputs, outputs, 3, stride, false).then(batchNorm(outputs)).then(RELU)
             .then(convolution(outputs, outputs, 3, 1, false)).then(batchNorm(outputs));

@@ -16,9 +16,10 @@ import org.bytedeco.pytorch.global.torch;
 /**
  * PyTorch in this process.
  *
- * <p>OpenBLAS chooses its kernels once, when it is loaded, and not always the best: on AMD's Zen 5 it takes AVX2 ones,
- * half as fast as those for AVX-512, which on Zen 4 are the slower ones. A comparison with a crippled peer proves
- * nothing, so unless the environment names kernels ({@code OPENBLAS_CORETYPE}), this class does, before it loads.
+ * <p>OpenBLAS chooses its kernels once, when it is loaded, and not always the best ones: on AMD's Zen 5 it uses those
+ * for AVX2, half as fast as those for AVX-512, which in turn are the slower ones on Zen 4. A comparison with a slowed
+ * peer is worthless, so unless the environment selects kernels ({@code OPENBLAS_CORETYPE}), this class does so before
+ * it loads OpenBLAS.
  */
 public final class Torch {
     private static final String CORE_TYPE = "OPENBLAS_CORETYPE";
@@ -37,8 +38,8 @@ public final class Torch {
     }
 
     /**
-     * Gives PyTorch's operations this number of threads. OpenMP counts them per calling thread, so this belongs on the
-     * thread that will call PyTorch.
+     * Sets the number of threads of PyTorch's operations. OpenMP keeps it per calling thread, so call this on the
+     * thread that uses PyTorch.
      */
     public static void threads(int threads) {
         torch.set_num_threads(threads);
@@ -63,7 +64,7 @@ public final class Torch {
         return tensor;
     }
 
-    /** Copies an f32 tensor of any layout out, in row-major order of its sizes. */
+    /** Returns the elements of an f32 tensor of any layout, in row-major order of its sizes. */
     public static float[] floats(Tensor tensor) {
         float[] values = new float[Math.toIntExact(tensor.numel())];
         tensor.contiguous().data_ptr_float().get(values);
@@ -84,7 +85,7 @@ public final class Torch {
         }
     }
 
-    /** Sets a variable in the process environment, where native libraries read it; Java's own copy stays as it is. */
+    /** Sets a variable in the process environment, where native libraries read it; Java's own copy does not change. */
     private static void setEnvironment(String name, String value) {
         Linker linker = Linker.nativeLinker();
         var setenv = linker.downcallHandle(linker.defaultLookup().find("setenv").orElseThrow(), FunctionDescriptor.of(

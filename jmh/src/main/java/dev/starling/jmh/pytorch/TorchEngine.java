@@ -20,15 +20,15 @@ import org.bytedeco.pytorch.TensorOptional;
 import org.bytedeco.pytorch.global.torch;
 
 /**
- * Our workloads done by PyTorch. Where it has a form that writes into an existing tensor that is a variant: a fresh
- * large result costs it page faults, which are the C library's to answer for.
+ * The workloads on PyTorch. Where an operation can write into an existing tensor, that is a variant: allocating a large
+ * result causes page faults, which depend on the C library, not on PyTorch.
  */
 public final class TorchEngine implements Engine {
     private static final String PLAIN = "plain";
     private static final String INTO = "into";
     private static final long[] ONE = {1, 1};
 
-    /** Makes the engine, whose operations will use this number of threads. */
+    /** Makes the engine, whose operations use this number of threads. */
     public TorchEngine(int threads) {
         Torch.threads(threads);
     }

@@ -11,12 +11,12 @@ import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
 /**
- * A PyTorch network with its optimiser: the peer of one of our models.
+ * A PyTorch network with its optimiser, corresponding to one of Starling's models.
  *
- * <p>Parameters are numbered in the order in which the network uses them, weight before bias, as PyTorch's own
- * {@code parameters()} does: {@code [out, in]} for linear layers, {@code [out, in, height, width]} for convolutions. In
- * a residual block the two convolutions with their batch norms come first, the projection on the shortcut last. All
- * arrays are row-major whatever the layout. Not thread-safe: the thread that makes a model uses it.
+ * <p>Parameters are numbered in the order in which the network uses them, weight before bias, as in PyTorch's own
+ * {@code parameters()}: {@code [out, in]} for linear layers, {@code [out, in, height, width]} for convolutions. In a
+ * residual block the two convolutions with their batch norms come first, the projection of the shortcut last. All
+ * arrays are row-major in any layout. Not thread-safe: only the thread that makes a model may use it.
  */
 public final class TorchModel implements AutoCloseable {
     private final List<Pointer> owned;
@@ -38,16 +38,16 @@ public final class TorchModel implements AutoCloseable {
     }
 
     /**
-     * Brings a batch into the layout that the network computes in, so that a step does not pay for it. The innermost
-     * {@code PointerScope} owns the result.
+     * Converts a batch to the network's layout, so that a step does not have to. The innermost {@code PointerScope}
+     * owns the result.
      */
     public Tensor prepare(Tensor batch) {
         return layout.apply(batch);
     }
 
     /**
-     * One training step: forward, mean cross-entropy, backward, SGD with momentum. Gradients stay readable until the
-     * next step.
+     * Runs one training step: forward, mean cross-entropy, backward, SGD with momentum. Gradients stay readable until
+     * the next step.
      *
      * @param batch input {@code [N, ...]}
      * @param labels class numbers {@code [N]}, i64
@@ -63,14 +63,14 @@ public final class TorchModel implements AutoCloseable {
         }
     }
 
-    /** Copies all parameters out. */
+    /** Returns copies of all parameters. */
     public List<float[]> parameters() {
         try (PointerScope copies = new PointerScope()) {
             return parameters.stream().map(Torch::floats).toList();
         }
     }
 
-    /** Copies parameters in, one array each, as {@link #parameters()} gives them. */
+    /** Sets all parameters from arrays in the order of {@link #parameters()}. */
     public void parameters(List<float[]> values) {
         if (values.size() != parameters.size()) {
             throw new IllegalArgumentException(
@@ -84,14 +84,14 @@ public final class TorchModel implements AutoCloseable {
         }
     }
 
-    /** Copies the gradients of the last step out, one array a parameter. */
+    /** Returns copies of the last step's gradients, one array for each parameter. */
     public List<float[]> gradients() {
         try (PointerScope copies = new PointerScope()) {
             return parameters.stream().map(parameter -> Torch.floats(parameter.grad())).toList();
         }
     }
 
-    /** Copies the running statistics of the batch norms out: mean and variance of each in turn. */
+    /** Returns copies of the running statistics of the batch norms: for each the mean, then the variance. */
     public List<float[]> statistics() {
         try (PointerScope copies = new PointerScope()) {
             return statistics.stream().map(Torch::floats).toList();
@@ -103,11 +103,11 @@ public final class TorchModel implements AutoCloseable {
         owned.forEach(Pointer::releaseReference);
     }
 
-    /** Order of the axes in memory. */
+    /** The memory layout of four-dimensional tensors. */
     public enum Layout {
-        /** Channels before height and width, as the sizes say. */
+        /** Channels before height and width, as in the shape. */
         CONTIGUOUS(torch.MemoryFormat.Contiguous),
-        /** Channels innermost, which oneDNN's convolutions in PyTorch like better. */
+        /** Channels innermost, which oneDNN's convolutions in PyTorch prefer. */
         CHANNELS_LAST(torch.MemoryFormat.ChannelsLast);
 
         private final torch.MemoryFormat format;
@@ -121,12 +121,12 @@ public final class TorchModel implements AutoCloseable {
         }
     }
 
-    /** A function of one tensor, which it may change and return but leaves to the caller to close. */
+    /** A function of one tensor, which it may change and return, and which the caller closes. */
     @FunctionalInterface
     interface Layer {
         Tensor apply(Tensor input);
 
-        /** Closes what lies between the two at once, so that PyTorch can use its memory again within the step. */
+        /** Closes the intermediate result immediately, so that PyTorch can reuse its memory within the step. */
         default Layer then(Layer next) {
             return input -> {
                 Tensor between = apply(input);

@@ -10,12 +10,12 @@ import dev.starling.jmh.pytorch.TorchModel.Layer;
 import dev.starling.jmh.pytorch.TorchModel.Layout;
 import org.bytedeco.javacpp.PointerScope;
 
-/** Builds the compared networks with PyTorch. */
+/** Builds the networks to compare with PyTorch. */
 public final class TorchModels {
     private TorchModels() {
     }
 
-    /** Builds a network, with weights that are the same each time, for the caller to close. */
+    /** Builds a network with reproducible initial weights, for the caller to close. */
     public static TorchModel create(Model model, Layout layout, double learningRate) {
         try (PointerScope temporaries = new PointerScope()) {
             LayerBuilder layers = new LayerBuilder(layout);

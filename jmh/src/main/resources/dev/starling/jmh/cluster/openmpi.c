@@ -1,10 +1,10 @@
 /*
- * Open MPI's side of the cluster benchmark. Rank 0 takes orders line by line on standard input, answers each with a
- * line that starts with "@ ": the nanoseconds of one run, on the slowest rank. An order is a name, a message's length
- * in bytes and a number of runs:
+ * Open MPI's side of the cluster benchmark. Rank 0 reads orders line by line from standard input, and answers each
+ * with a line that starts with "@ ": the nanoseconds of one run on the slowest rank. An order is a name, a message's
+ * length in bytes and a number of runs:
  *   allreduce   sum of floats, in place
  *   roundtrip   a message from rank 0 to rank 1 and back
- *   put         a one-sided write from rank 0 to rank 1 or the other way, until it is seen there
+ *   put         a one-sided write from rank 0 to rank 1 or the other way, until that rank reads it
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void roundtrip(long bytes)
     }
 }
 
-/* One-sided writes from rank 0 to rank 1 and back; each waits until it sees the other's number. */
+/* One-sided writes from rank 0 to rank 1 and back; each rank waits until it reads the other's number. */
 static double put_and_wait(long bytes, int runs)
 {
     MPI_Win window;
@@ -94,7 +94,7 @@ static double run(const char *what, long bytes, int runs)
     return slowest;
 }
 
-/* Hands rank 0's order to all. Who waits for one sleeps, to leave the cores to whoever is being measured. */
+/* Broadcasts rank 0's order. A rank without an order sleeps, so that it takes no core from other processes. */
 static int share(char *order, int length)
 {
     MPI_Request request;

@@ -28,12 +28,12 @@ class MemberBenchmarkTest {
         runs(benchmark, route);
     }
 
-    /** As JMH does, without waiting until it is fast. */
+    /** Runs a benchmark as JMH does, without a warm-up. */
     private static void runs(MemberBenchmark benchmark, Route route) throws Exception {
         benchmark.route = route;
-        benchmark.meet();
+        benchmark.connect();
         assertThat(benchmark.run()).isPositive();
-        benchmark.part();
+        benchmark.disconnect();
         assertThat(Thread.getAllStackTraces().keySet()).extracting(Thread::getName)
             .doesNotContain(MemberBenchmark.PEER);
     }

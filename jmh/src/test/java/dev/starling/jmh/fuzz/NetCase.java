@@ -1,7 +1,7 @@
 package dev.starling.jmh.fuzz;
 
-import dev.starling.jmh.fuzz.Twin.Kind;
-import dev.starling.jmh.fuzz.Twin.Piece;
+import dev.starling.jmh.fuzz.NetPair.Kind;
+import dev.starling.jmh.fuzz.NetPair.Piece;
 import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
@@ -18,13 +18,13 @@ import java.util.List;
 import java.util.SplittableRandom;
 
 /**
- * A network, how it is trained, and what the user does to its parameters meanwhile; drawn from a seed.
+ * A random network, its training, and changes of its parameters by the user during training; all drawn from a seed.
  *
- * @param type of weights
- * @param computing in which layers compute: that of weights, or bf16
- * @param input sizes without the batch; of tokens their number only
- * @param rows of a table of tokens, or 0
- * @param optimizer which, see {@link #optimizer}
+ * @param type of the weights
+ * @param computing type in which layers compute: that of the weights, or bf16
+ * @param input sizes without the batch; for tokens only their number
+ * @param rows rows of the table of tokens, or 0 without one
+ * @param optimizer selects {@link #optimizer}
  * @param smooth whether the loss is cross-entropy, else mean squares
  */
 record NetCase(long seed, DType type, DType computing, int batch, long[] input, int rows, int width,
@@ -32,14 +32,14 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
     static final int STEPS = 5;
     static final double CLIP = 0.5;
 
-    /** The optimisers that there are. */
+    /** The optimisers. */
     enum Rule { SGD, DECAY, MOMENTUM, NESTEROV, ADAM, ADAM_DECAY, ADAM_W, CLIPPED_SGD, CLIPPED_ADAM_W }
 
-    /** What a user does before a step. */
-    enum What { FREEZE, UNFREEZE, REPLACE, SET }
+    /** A user's action before a step. */
+    enum Action { FREEZE, UNFREEZE, REPLACE, SET }
 
-    /** A change of the parameter of a number, modulo how many there are. */
-    record Change(int step, What what, int parameter) { }
+    /** An action on a parameter, whose number counts modulo the number of parameters. */
+    record Change(int step, Action action, int parameter) { }
 
     static NetCase draw(long seed) {
         SplittableRandom r = new SplittableRandom(seed * 0x9E3779B97F4A7C15L + 1);
@@ -56,7 +56,7 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
         List<Piece> pieces = pieces(r, 1 + r.nextInt(5), 0, r.nextInt(3) == 0);
         List<Change> changes = new ArrayList<>();
         for (int i = r.nextInt(2) * r.nextInt(5); i > 0; i--) {
-            changes.add(new Change(1 + r.nextInt(STEPS - 1), What.values()[r.nextInt(4)], r.nextInt(20)));
+            changes.add(new Change(1 + r.nextInt(STEPS - 1), Action.values()[r.nextInt(4)], r.nextInt(20)));
         }
         return new NetCase(seed, type, computing, 2 + r.nextInt(6), input, form == 3 ? 3 + r.nextInt(8) : 0,
                 1 + r.nextInt(8), pieces, 2 + r.nextInt(5), r.nextInt(3) > 0,
@@ -83,10 +83,10 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
         return pieces.stream().anyMatch(p -> p.holds(Kind.DROPOUT));
     }
 
-    Twin twin() {
+    NetPair pair() {
         Generator g = Generator.seeded(seed);
-        return rows > 0 ? Twin.embedded(rows, width, Math.toIntExact(input[0]), pieces, classes, g)
-                : Twin.of(pieces, input, classes, g);
+        return rows > 0 ? NetPair.embedded(rows, width, Math.toIntExact(input[0]), pieces, classes, g)
+                : NetPair.of(pieces, input, classes, g);
     }
 
     /** Returns the batch of all steps; tokens are integers. */
@@ -125,9 +125,9 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
         };
     }
 
-    // ---- smaller ones ----
+    // ---- simplification ----
 
-    /** Returns cases that are a little simpler. */
+    /** Returns cases that are slightly simpler. */
     List<NetCase> smaller() {
         List<NetCase> all = new ArrayList<>();
         smaller(pieces).forEach(p -> all.add(with(p, batch, changes)));
@@ -188,11 +188,11 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
         return List.copyOf(all);
     }
 
-    /** Returns the case as Java source, to be pasted into a test. */
+    /** Returns the case as Java source for a test. */
     String snippet() {
         String code;
-        try (Layer net = twin().ours()) {
-            code = twin().code();
+        try (Layer net = pair().ours()) {
+            code = pair().code();
         }
         StringBuilder text = new StringBuilder("Generator g = Generator.seeded(" + seed + "L);\nLayer net = " + code
                 + ";\n");

@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.Map;
 
 /**
- * Trains random networks, each eager, captured, once more, resumed from a checkpoint and with two threads, and compares
- * bits; and each step with libtorch. Prints the seeds that fail with a network that is as small as it gets.
+ * Trains random networks eagerly, again, captured, resumed from a checkpoint and with two threads, and compares the
+ * results bit by bit, and each step with libtorch. Prints the failing seeds, each with the smallest network that fails.
  *
  * <pre>{@code
  * NetFuzz 0 10000        // seeds 0 to 9,999
@@ -14,7 +14,7 @@ import java.util.Map;
  * }</pre>
  */
 final class NetFuzz {
-    /** A seed that ends its process at once. */
+    /** A seed that crashes its process immediately. */
     static final long CRASH = 1L << 40;
 
     private static final int MAX_TRIALS = 200;
@@ -45,53 +45,53 @@ final class NetFuzz {
     }
 
     private static String report(NetCase drawn, String wrong) {
-        NetCase least = drawn;
+        NetCase smallest = drawn;
         String reason = wrong;
         int trials = 0;
         boolean shrinks = true;
         while (shrinks && trials < MAX_TRIALS) {
             shrinks = false;
-            for (NetCase smaller : least.smaller()) {
+            for (NetCase smaller : smallest.smaller()) {
                 String still = trials++ < MAX_TRIALS ? wrong(smaller) : null;
                 if (still != null && kind(still).equals(kind(wrong))) {
-                    least = smaller;
+                    smallest = smaller;
                     reason = still;
                     shrinks = true;
                     break;
                 }
             }
         }
-        return "seed " + drawn.seed() + ": " + wrong + "\nsmallest: " + reason + "\n" + least.snippet();
+        return "seed " + drawn.seed() + ": " + wrong + "\nsmallest: " + reason + "\n" + smallest.snippet();
     }
 
     private static String kind(String wrong) {
         return wrong.substring(0, wrong.indexOf(':'));
     }
 
-    /** Returns what is wrong with a case, a word or two and a colon first, or {@code null}. */
+    /** Describes what is wrong with a case, beginning with a kind and a colon, or returns {@code null}. */
     static String wrong(NetCase of) {
         try {
             NetRun eager = NetRun.of(of, false, 1, -1);
-            String wrong = apart("repeated", eager, NetRun.of(of, false, 1, -1), NetCase.STEPS);
-            wrong = wrong != null ? wrong : apart("captured", eager, NetRun.of(of, true, 1, -1), NetCase.STEPS);
-            wrong = wrong != null ? wrong : apart("resumed", eager,
+            String wrong = difference("repeated", eager, NetRun.of(of, false, 1, -1), NetCase.STEPS);
+            wrong = wrong != null ? wrong : difference("captured", eager, NetRun.of(of, true, 1, -1), NetCase.STEPS);
+            wrong = wrong != null ? wrong : difference("resumed", eager,
                     NetRun.of(of, of.seed() % 2 == 0, 1, 1 + (int) (of.seed() % 4)), NetCase.STEPS);
-            wrong = wrong != null ? wrong : apart("two threads captured", NetRun.of(of, false, 2, -1),
+            wrong = wrong != null ? wrong : difference("two threads captured", NetRun.of(of, false, 2, -1),
                     NetRun.of(of, true, 2, -1), NetCase.STEPS);
             if (wrong != null || of.drops()) {
                 return wrong;
             }
-            try (TorchWitness witness = new TorchWitness(of)) {
+            try (TorchOracle oracle = new TorchOracle(of)) {
                 for (int i = 0; i < eager.steps.size(); i++) {
-                    wrong = witness.check(eager.steps.get(i));
+                    wrong = oracle.check(eager.steps.get(i));
                     if (wrong != null) {
                         return wrong + " (step " + i + ")";
                     }
                 }
             }
-            try (TorchWitness witness = new TorchWitness(of)) {
+            try (TorchOracle oracle = new TorchOracle(of)) {
                 NetRun two = NetRun.of(of, false, 2, -1);
-                wrong = two.steps.isEmpty() ? null : witness.check(two.steps.getFirst());
+                wrong = two.steps.isEmpty() ? null : oracle.check(two.steps.getFirst());
                 return wrong == null ? null : "two threads " + wrong;
             }
         } catch (RuntimeException | Error e) {
@@ -100,9 +100,9 @@ final class NetFuzz {
         }
     }
 
-    private static String apart(String what, NetRun a, NetRun b, int steps) {
+    private static String difference(String what, NetRun a, NetRun b, int steps) {
         if (a.steps.size() != b.steps.size() || (a.refusal == null) != (b.refusal == null)) {
-            return what + ": refused " + a.refusal + " and " + b.refusal;
+            return what + ": one run is refused, the other is not: " + a.refusal + ", " + b.refusal;
         }
         for (int i = 0; i < Math.min(steps, a.steps.size()); i++) {
             NetRun.Step x = a.steps.get(i);

@@ -12,9 +12,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random networks against libtorch, and against themselves; see {@link NetFuzz}. In a process of its own, so that one
- * that crashes is a finding: another process goes on after its seed. The properties {@code nets.from} and
- * {@code nets.count} choose the seeds of the long test.
+ * Random networks compared with libtorch, and with themselves; see {@link NetFuzz}. They run in a child process, so
+ * that a crash becomes a finding; another child continues after the seed that crashed. The properties {@code nets.from}
+ * and {@code nets.count} select the seeds of the long test.
  */
 class NetFuzzTest {
     private static final int SHORT = 25;
@@ -32,7 +32,7 @@ class NetFuzzTest {
         assertThat(findings(Long.getLong("nets.from", SHORT), Long.getLong("nets.count", 10_000))).isEmpty();
     }
 
-    /** A crash ends one process only, and is reported with its seed. */
+    /** A crash ends one child only, and is reported with its seed. */
     @Test
     @Timeout(120)
     void reportsACrash() throws IOException, InterruptedException {

@@ -24,23 +24,20 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** One training run of a case, with all that it computed. */
+/** One training run of a case, with everything that it computed. */
 final class NetRun {
-    /**
-     * What a step had and did: the loss, and by path what there was before, the gradients, and what there was
-     * after.
-     */
+    /** A step: the loss, and by path the weights before the step, the gradients, and the weights after it. */
     record Step(double loss, Map<String, double[]> before, Map<String, double[]> gradients,
             Map<String, double[]> after) { }
 
-    /** A checkpoint waits for the disk, which takes longer than all else here. */
+    /** Checkpoints go to memory, since waiting for the disk would take longer than everything else here. */
     private static final Path MEMORY = Path.of("/dev/shm");
 
     private final NetCase of;
     final List<Step> steps = new ArrayList<>();
-    /** Why a step was refused, after which there are no more; {@code null} if none was. */
+    /** Why a step was refused, which ends the run; {@code null} if none was. */
     String refusal;
-    private Twin twin;
+    private NetPair pair;
     private Optimizer optimizer;
     private TrainingStep step;
     private Generator generator;
@@ -54,7 +51,7 @@ final class NetRun {
     /**
      * Trains.
      *
-     * @param resumeAt the step before which all is saved, closed, built anew and read; -1 for none
+     * @param resumeAt the step before which the run is saved, closed, rebuilt and restored; -1 for none
      */
     static NetRun of(NetCase of, boolean captured, int threads, int resumeAt) {
         NetRun run = new NetRun(of);
@@ -99,8 +96,8 @@ final class NetRun {
     }
 
     private void build(boolean captured, Generator.State random) {
-        twin = of.twin();
-        Layer net = twin.ours();
+        pair = of.pair();
+        Layer net = pair.ours();
         net.to(of.type());
         optimizer = of.optimizer(net);
         paths = List.copyOf(net.parameters().keySet());
@@ -122,26 +119,26 @@ final class NetRun {
     private void close() {
         step.close();
         optimizer.close();
-        twin.ours().close();
+        pair.ours().close();
     }
 
     private void resume(boolean captured, int at) {
         try {
             Path directory = Files.isDirectory(MEMORY) ? Files.createTempDirectory(MEMORY, "net-fuzz")
                     : Files.createTempDirectory("net-fuzz");
-            TrainingState state = TrainingState.of(twin.ours(), optimizer);
+            TrainingState state = TrainingState.of(pair.ours(), optimizer);
             Path manifest = Checkpoint.save(directory, at, state.tensors(), state.notes());
             Generator.State random = generator.state();
             close();
             build(captured, random);
             for (int i = 0; i < at; i++) {
                 for (Change change : of.changes()) {
-                    if (change.what() == NetCase.What.FREEZE || change.what() == NetCase.What.UNFREEZE) {
+                    if (change.action() == NetCase.Action.FREEZE || change.action() == NetCase.Action.UNFREEZE) {
                         apply(change, i);
                     }
                 }
             }
-            TrainingState fresh = TrainingState.of(twin.ours(), optimizer);
+            TrainingState fresh = TrainingState.of(pair.ours(), optimizer);
             Checkpoint saved = Checkpoint.open(manifest);
             saved.into(fresh.tensors());
             fresh.restore(saved.notes());
@@ -160,9 +157,9 @@ final class NetRun {
         if (change.step() != at) {
             return;
         }
-        List<Parameter> all = List.copyOf(twin.ours().parameters().values());
+        List<Parameter> all = List.copyOf(pair.ours().parameters().values());
         Parameter p = all.get(change.parameter() % all.size());
-        switch (change.what()) {
+        switch (change.action()) {
             case FREEZE -> {
                 if (all.stream().filter(Parameter::requiresGradient).anyMatch(other -> other != p)) {
                     p.freeze();
@@ -183,7 +180,7 @@ final class NetRun {
 
     private Map<String, double[]> weights() {
         Map<String, double[]> all = new TreeMap<>();
-        twin.ours().state().forEach((path, p) -> all.put(path, p.value().toDoubles()));
+        pair.ours().state().forEach((path, p) -> all.put(path, p.value().toDoubles()));
         return all;
     }
 }

@@ -1,8 +1,8 @@
 package dev.starling.jmh.fuzz;
 
-import dev.starling.jmh.fuzz.Twin.Kind;
-import dev.starling.jmh.fuzz.Twin.Theirs;
-import dev.starling.jmh.fuzz.Twin.TorchState;
+import dev.starling.jmh.fuzz.NetPair.Kind;
+import dev.starling.jmh.fuzz.NetPair.TorchFunction;
+import dev.starling.jmh.fuzz.NetPair.TorchState;
 import dev.starling.nn.Parameter;
 import java.util.List;
 import java.util.Map;
@@ -14,22 +14,22 @@ import org.bytedeco.pytorch.TensorOptions;
 import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
-/** What our layers compute, by libtorch's functions. */
+/** The functions of Starling's layers in terms of libtorch's operations. */
 final class TorchOps {
-    static final Theirs RELU = (x, s) -> torch.relu(x);
-    static final Theirs GELU = (x, s) -> torch.gelu(x, "none");
-    static final Theirs GELU_TANH = (x, s) -> torch.gelu(x, "tanh");
-    static final Theirs SILU = (x, s) -> torch.silu(x);
-    static final Theirs TANH = (x, s) -> torch.tanh(x);
-    static final Theirs SIGMOID = (x, s) -> torch.sigmoid(x);
-    static final Theirs SOFTPLUS = (x, s) -> torch.softplus(x);
-    static final Theirs ELU = (x, s) -> torch.elu(x);
-    static final Theirs LEAKY_RELU = (x, s) -> torch.leaky_relu(x, new Scalar(0.1));
+    static final TorchFunction RELU = (x, s) -> torch.relu(x);
+    static final TorchFunction GELU = (x, s) -> torch.gelu(x, "none");
+    static final TorchFunction GELU_TANH = (x, s) -> torch.gelu(x, "tanh");
+    static final TorchFunction SILU = (x, s) -> torch.silu(x);
+    static final TorchFunction TANH = (x, s) -> torch.tanh(x);
+    static final TorchFunction SIGMOID = (x, s) -> torch.sigmoid(x);
+    static final TorchFunction SOFTPLUS = (x, s) -> torch.softplus(x);
+    static final TorchFunction ELU = (x, s) -> torch.elu(x);
+    static final TorchFunction LEAKY_RELU = (x, s) -> torch.leaky_relu(x, new Scalar(0.1));
     private static final double EPSILON = 1e-5;
 
     private TorchOps() { }
 
-    static Theirs softmax(int axis) {
+    static TorchFunction softmax(int axis) {
         return (x, s) -> torch.softmax(x, axis);
     }
 
@@ -55,22 +55,21 @@ final class TorchOps {
     }
 
     /**
-     * Adds to a normalisation what its roundings add to gradients: these are differences of numbers as large as the
-     * result's gradient over the deviation, of which nothing may be left to move by a share of itself.
+     * Perturbs a normalisation as its roundings perturb gradients. Such gradients are differences of numbers as large
+     * as the result's gradient over the deviation; what is left may be too small to be perturbed in proportion.
      *
      * @param y {@code x} normalised
-     * @param groups {@code x} in a form whose listed dimensions are normalised together
+     * @param groups {@code x} in a shape whose listed dimensions are normalised together
      */
     private static Tensor rough(Tensor y, Tensor x, TorchState s, Tensor groups, double epsilon, long... together) {
-        if (s.move() == 0) {
+        if (s.perturbation() == 0) {
             return y;
         }
         Tensor detached = groups.detach();
         Tensor centred = detached.sub(mean(detached, together));
         Tensor scale = torch.rsqrt(mean(centred.mul(centred), together).add(new Scalar(epsilon)))
                 .expand_as(groups).reshape(x.sizes());
-        Tensor noise = torch.rand_like(y.detach()).mul(new Scalar(2 * s.move())).sub(new Scalar(s.move()));
-        return y.add(x.sub(x.detach()).mul(scale).mul(noise));
+        return y.add(x.sub(x.detach()).mul(scale).mul(noise(y, s)));
     }
 
     private static Tensor mean(Tensor x, long... axes) {
@@ -100,8 +99,12 @@ final class TorchOps {
     static Tensor rmsNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
         Tensor scale = torch.rsqrt(mean(x.mul(x), -1).add(new Scalar(1e-6)));
         Tensor y = x.mul(scale).mul(s.of(p.get("weight")));
-        return s.move() == 0 ? y : y.add(x.sub(x.detach()).mul(scale.detach()).mul(torch.rand_like(y.detach())
-                .mul(new Scalar(2 * s.move())).sub(new Scalar(s.move()))));
+        return s.perturbation() == 0 ? y : y.add(x.sub(x.detach()).mul(scale.detach()).mul(noise(y, s)));
+    }
+
+    /** Returns random factors of the shape of {@code y}, within the perturbation on either side of 0. */
+    private static Tensor noise(Tensor y, TorchState s) {
+        return torch.rand_like(y.detach()).mul(new Scalar(2 * s.perturbation())).sub(new Scalar(s.perturbation()));
     }
 
     static Tensor pool(Tensor x, boolean max) {

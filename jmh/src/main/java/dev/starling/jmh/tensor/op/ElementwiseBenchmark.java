@@ -4,7 +4,7 @@ import dev.starling.jmh.PeerBenchmark;
 import dev.starling.jmh.Workload;
 import org.openjdk.jmh.annotations.Param;
 
-/** Functions of each element, in cache and out of it. */
+/** Elementwise functions, in cache and beyond it. */
 public class ElementwiseBenchmark extends PeerBenchmark {
     @Param({"RELU", "ADD", "GELU"})
     Workload.Function function;

@@ -4,7 +4,7 @@ import dev.starling.jmh.PeerBenchmark;
 import dev.starling.jmh.Workload;
 import org.openjdk.jmh.annotations.Param;
 
-/** Sums along either axis. */
+/** Sums along either dimension. */
 public class ReductionBenchmark extends PeerBenchmark {
     @Param({"256", "4096"})
     int size;

@@ -13,19 +13,19 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** Who is measured. */
-enum Party {
-    /** Our collectives in memory that all processes of the host map. */
+/** The implementations to compare. */
+enum Implementation {
+    /** Starling's collectives in memory that all processes of the host map. */
     STARLING("starling", Measure.ALL_REDUCE) {
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
             return new StarlingMember(config("aeron"), rank, world, directory);
         }
     },
-    /** Our collectives as between hosts. */
+    /** Starling's collectives as between hosts. */
     STARLING_NETWORK("starling network", Measure.ALL_REDUCE) {
         @Override
-        List<Way> ways(Measure measure) {
+        List<Variant> variants(Measure measure) {
             return networks();
         }
 
@@ -34,17 +34,17 @@ enum Party {
             return new StarlingMember(config(setting).sharedMemory(false), rank, world, directory);
         }
     },
-    /** Our messages and puts within a host. */
+    /** Starling's messages and puts within a host. */
     STARLING_MESSAGES("starling", Measure.ROUND_TRIP, Measure.PUT) {
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
             return new TransportMember(config("aeron"), rank, directory);
         }
     },
-    /** Our messages as between hosts. */
+    /** Starling's messages as between hosts. */
     STARLING_NETWORK_MESSAGES("starling network", Measure.ROUND_TRIP) {
         @Override
-        List<Way> ways(Measure measure) {
+        List<Variant> variants(Measure measure) {
             return networks();
         }
 
@@ -53,12 +53,12 @@ enum Party {
             return new TransportMember(config(setting).sharedMemory(false), rank, directory);
         }
     },
-    /** Our strategies, within a host. */
+    /** Starling's strategies within a host. */
     STARLING_TRAINING("starling", Measure.TRAIN, Measure.STEP_OVERLAPPED) {
         @Override
-        List<Way> ways(Measure measure) {
-            return measure == Measure.TRAIN ? TrainingMember.STRATEGIES.stream().map(Way::of).toList()
-                : List.of(Way.of("ring"));
+        List<Variant> variants(Measure measure) {
+            return measure == Measure.TRAIN ? TrainingMember.STRATEGIES.stream().map(Variant::of).toList()
+                : List.of(Variant.of("ring"));
         }
 
         @Override
@@ -69,15 +69,15 @@ enum Party {
         }
 
         @Override
-        int processes(Way way, int world) {
-            return world + TrainingMember.servers(way.setting());
+        int processes(Variant variant, int world) {
+            return world + TrainingMember.servers(variant.setting());
         }
     },
-    /** Our strategies, as between hosts. */
+    /** Starling's strategies as between hosts. */
     STARLING_NETWORK_TRAINING("starling network", Measure.STEP_OVERLAPPED) {
         @Override
-        List<Way> ways(Measure measure) {
-            return List.of(Way.of("ring"));
+        List<Variant> variants(Measure measure) {
+            return List.of(Variant.of("ring"));
         }
 
         @Override
@@ -88,12 +88,12 @@ enum Party {
     /** PyTorch's Gloo. */
     GLOO("gloo", Measure.ALL_REDUCE) {
         @Override
-        List<Way> ways(Measure measure) {
-            return List.of(way("1 thread", "1"), way("2 threads", "2"));
+        List<Variant> variants(Measure measure) {
+            return List.of(variant("1 thread", "1"), variant("2 threads", "2"));
         }
 
-        private static Way way(String name, String setting) {
-            return new Way(name, setting, List.of(), Map.of());
+        private static Variant variant(String name, String setting) {
+            return new Variant(name, setting, List.of(), Map.of());
         }
 
         @Override
@@ -104,14 +104,14 @@ enum Party {
     /** Open MPI over shared memory. */
     OPEN_MPI("open mpi", Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT) {
         @Override
-        List<Way> ways(Measure measure) {
+        List<Variant> variants(Measure measure) {
             return OpenMpi.overMemory(measure);
         }
     },
     /** Open MPI over TCP. */
     OPEN_MPI_TCP("open mpi tcp", Measure.ALL_REDUCE, Measure.ROUND_TRIP) {
         @Override
-        List<Way> ways(Measure measure) {
+        List<Variant> variants(Measure measure) {
             return OpenMpi.overTcp(measure);
         }
     },
@@ -123,13 +123,13 @@ enum Party {
         }
     };
 
-    /** The secret of groups that nobody else can reach. */
+    /** The secret of groups on loopback, which no other host can reach. */
     private static final Secret SECRET = Secret.ofText("members of one benchmark");
 
     private final String label;
     private final Set<Measure> measures;
 
-    Party(String label, Measure first, Measure... rest) {
+    Implementation(String label, Measure first, Measure... rest) {
         this.label = label;
         measures = EnumSet.of(first, rest);
     }
@@ -146,8 +146,8 @@ enum Party {
         return name().startsWith("STARLING");
     }
 
-    /** Returns which of us this is measured beside. */
-    boolean isBeside(Party ours) {
+    /** Returns whether this is a peer of one of Starling's implementations. */
+    boolean isPeerOf(Implementation ours) {
         return switch (ours) {
             case STARLING -> this == OPEN_MPI || this == GLOO;
             case STARLING_NETWORK -> this == OPEN_MPI_TCP || this == GLOO;
@@ -157,51 +157,51 @@ enum Party {
         };
     }
 
-    boolean does(Measure measure) {
+    boolean supports(Measure measure) {
         return measures.contains(measure);
     }
 
-    /** Returns the ways worth trying. */
-    List<Way> ways(Measure measure) {
-        return List.of(Way.of(""));
+    /** Returns the variants worth trying. */
+    List<Variant> variants(Measure measure) {
+        return List.of(Variant.of(""));
     }
 
-    /** Returns how many processes there are, with those that do not train but serve. */
-    int processes(Way way, int world) {
+    /** Returns the number of processes, parameter servers included. */
+    int processes(Variant variant, int world) {
         return world;
     }
 
-    /** Becomes a member in this process. */
+    /** Joins as a member in this process. */
     Member join(String setting, int rank, int world, Path directory) throws Exception {
-        throw new IllegalStateException(label + " has programs of its own");
+        throw new IllegalStateException(label + " runs in its own programs, not in a JVM");
     }
 
-    /** Returns how the processes are started; {@code openMpi} is the program of its members. */
-    List<List<String>> commands(Way way, int world, Path directory, Path openMpi) {
+    /** Returns the commands that start the processes; {@code openMpi} is the program of Open MPI's members. */
+    List<List<String>> commands(Variant variant, int world, Path directory, Path openMpi) {
         if (isOpenMpi()) {
-            return List.of(OpenMpi.command(way, world, openMpi));
+            return List.of(OpenMpi.command(variant, world, openMpi));
         }
         List<List<String>> commands = new ArrayList<>();
-        for (int rank = 0; rank < processes(way, world); rank++) {
+        for (int rank = 0; rank < processes(variant, world); rank++) {
             List<String> command = new ArrayList<>();
             command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
             command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
             command.addAll(List.of("--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED", "-cp",
-                System.getProperty("java.class.path"), CrewMember.class.getName(), name(), way.setting(),
+                System.getProperty("java.class.path"), MemberProcess.class.getName(), name(), variant.setting(),
                 Integer.toString(rank), Integer.toString(world), directory.toString()));
             commands.add(command);
         }
         return commands;
     }
 
-    private static List<Way> networks() {
+    private static List<Variant> networks() {
         return List.of("aeron", "ucx").stream()
             .filter(name -> Transport.providers().get(name) instanceof WireProvider provider
                 && provider.availability() instanceof WireProvider.Availability.Ready)
-            .map(Way::of).toList();
+            .map(Variant::of).toList();
     }
 
-    /** Members that are stopped while others are measured are not lost. */
+    /** Returns a configuration in which members that are stopped while others are measured do not count as lost. */
     private static TransportConfig config(String provider) {
         return TransportConfig.of(provider, SECRET).silence(Duration.ofMinutes(10));
     }

@@ -16,27 +16,27 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * NVIDIA's libraries as libraries.cpp plays them, under the names by which the bindings look for the real ones: what
- * calls them is tested down to the bytes that it hands over. Not on machines with a driver, which have the real ones.
+ * Fakes of NVIDIA's libraries (libraries.cpp), under the names by which the bindings load the real ones. They test
+ * callers down to the bytes passed. Not on machines with a driver, which use the real ones.
  */
-public final class PlayedLibraries {
-    private static final String PLAYED = "libplayed.so";
+public final class FakeLibraries {
+    private static final String FAKE = "libfake.so";
     private static final List<String> NAMES = List.of("libcuda.so.1", "libcudart.so.13", "libcublasLt.so.13",
             "libcublas.so.13", "libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", "libcudnn_adv.so.9",
             "libnccl.so.2");
-    private static final boolean POSSIBLE = Emulation.isPossible() && System.getProperty("os.name").equals("Linux")
-            && !isThere("libcuda.so.1");
+    private static final boolean AVAILABLE = Emulation.isAvailable() && System.getProperty("os.name").equals("Linux")
+            && !isInstalled("libcuda.so.1");
 
     private static SymbolLookup library;
 
-    private PlayedLibraries() { }
+    private FakeLibraries() { }
 
-    /** Tells whether there is a compiler and a place for them to take. */
-    public static boolean arePossible() {
-        return POSSIBLE;
+    /** Returns whether there is a compiler, and no driver in place of which they would be loaded. */
+    public static boolean areAvailable() {
+        return AVAILABLE;
     }
 
-    private static boolean isThere(String name) {
+    private static boolean isInstalled(String name) {
         try (Arena arena = Arena.ofConfined()) {
             SymbolLookup.libraryLookup(name, arena);
             return true;
@@ -45,29 +45,29 @@ public final class PlayedLibraries {
         }
     }
 
-    /** Lets this process find them. */
+    /** Makes the libraries loadable in this process. */
     public static synchronized void load() {
         if (library != null) {
             return;
         }
         try {
-            Path folder = Files.createTempDirectory("starling-played");
+            Path folder = Files.createTempDirectory("starling-fake");
             Path source = folder.resolve("libraries.cpp");
             for (String file : List.of("libraries.cpp", "device.h", "blas.h", "graphs.h", "recurrence.h")) {
-                try (InputStream in = PlayedLibraries.class.getResourceAsStream(file)) {
+                try (InputStream in = FakeLibraries.class.getResourceAsStream(file)) {
                     Files.copy(in, folder.resolve(file));
                 }
             }
-            compile("-std=c++17", "-O1", "-pthread", "-fvisibility=hidden", "-Wl,-soname," + PLAYED, "-o",
-                    folder.resolve(PLAYED).toString(), source.toString());
+            compile("-std=c++17", "-O1", "-pthread", "-fvisibility=hidden", "-Wl,-soname," + FAKE, "-o",
+                    folder.resolve(FAKE).toString(), source.toString());
             Path versions = folder.resolve("versions");
             for (String name : NAMES) {
                 Files.writeString(versions, name + " { *; };");
                 compile("-Wl,-soname," + name, "-Wl,--version-script=" + versions, "-Wl,--no-as-needed",
-                        "-Wl,-rpath,$ORIGIN", "-o", folder.resolve(name).toString(), "-L" + folder, "-lplayed");
+                        "-Wl,-rpath,$ORIGIN", "-o", folder.resolve(name).toString(), "-L" + folder, "-lfake");
                 System.load(folder.resolve(name).toString());
             }
-            library = SymbolLookup.libraryLookup(folder.resolve(PLAYED), Arena.global());
+            library = SymbolLookup.libraryLookup(folder.resolve(FAKE), Arena.global());
             try (var files = Files.list(folder)) {
                 for (Path file : files.toList()) {
                     Files.delete(file);
@@ -83,10 +83,10 @@ public final class PlayedLibraries {
         List<String> command = new ArrayList<>(List.of("g++", "-shared", "-fPIC"));
         command.addAll(List.of(arguments));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         try {
             if (process.waitFor() != 0) {
-                throw new IllegalStateException(said);
+                throw new IllegalStateException(output);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -99,72 +99,72 @@ public final class PlayedLibraries {
         return library.findOrThrow(function);
     }
 
-    /** Returns the first thing that real libraries would not have taken, or an empty text. */
-    public static String complaint() {
+    /** Returns the first call that real libraries would not have accepted, or an empty text. */
+    public static String firstMisuse() {
         try {
             MemorySegment text = (MemorySegment) Linker.nativeLinker().downcallHandle(library.findOrThrow(
-                    "played_complaint"), FunctionDescriptor.of(ValueLayout.ADDRESS)).invokeExact();
+                    "fake_misuse"), FunctionDescriptor.of(ValueLayout.ADDRESS)).invokeExact();
             return text.reinterpret(Long.MAX_VALUE).getString(0);
         } catch (Throwable e) {
             throw new AssertionError(e);
         }
     }
 
-    /** Returns how many products were followed by the epilogue of a number. */
+    /** Returns the number of products with an epilogue, given by the library's number. */
     public static long epilogues(int number) {
-        return (long) call("played_epilogue", FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
+        return (long) call("fake_epilogue", FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
                 number);
     }
 
-    /** Returns how many operations they have carried out. */
+    /** Returns the number of operations computed. */
     public static long computed() {
-        return count("played_computed");
+        return count("fake_computed");
     }
 
-    /** Returns how many descriptors of cuDNN's graphs there are. */
+    /** Returns the number of existing descriptors of cuDNN's graphs. */
     public static long descriptors() {
-        return count("played_descriptors");
+        return count("fake_descriptors");
     }
 
-    /** Returns how many plans cuDNN was to finish. */
+    /** Returns how many plans cuDNN was asked to finalize. */
     public static long planned() {
-        return count("played_planned");
+        return count("fake_planned");
     }
 
-    /** Returns how many descriptors of cuBLASLt there are. */
+    /** Returns the number of existing descriptors of cuBLASLt. */
     public static long products() {
-        return count("played_products");
+        return count("fake_products");
     }
 
-    /** Lets cuDNN fail with a status to finish the next plans. */
+    /** Makes cuDNN fail with a status when it finalizes the next plans. */
     public static void failToPlan(int status, int times) {
-        call("played_failures", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status, times);
+        call("fake_failures", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status, times);
     }
 
-    /** Lets cuBLASLt fail with a status to find the next algorithms. */
+    /** Makes cuBLASLt fail with a status when it searches for the next algorithms. */
     public static void failToMultiply(int status, int times) {
-        call("played_products_fail", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
+        call("fake_products_fail", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
                 times);
     }
 
-    /** Lets cuBLASLt's ReLU make NaN 0, or lets it pass. */
+    /** Sets whether cuBLASLt's ReLU replaces NaN by 0. */
     public static void hideNan(boolean hides) {
-        call("played_relu_hides", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), hides ? 1 : 0);
+        call("fake_relu_hides", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), hides ? 1 : 0);
     }
 
-    /** Lets cuDNN be of another version. */
+    /** Sets cuDNN's version. */
     public static void version(long number) {
-        call("played_version", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), number);
+        call("fake_version", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), number);
     }
 
-    /** Lets cuDNN be built for a CUDA of a number, and one of its parts report a status. */
+    /** Sets the CUDA version that cuDNN was built for, and the status that one of its components reports. */
     public static void build(long cuda, int status) {
-        call("played_build", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT), cuda, status);
+        call("fake_build", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT), cuda, status);
     }
 
-    /** Returns how many handles of cuDNN there are. */
+    /** Returns the number of existing handles of cuDNN. */
     public static long handles() {
-        return count("played_handles");
+        return count("fake_handles");
     }
 
     private static long count(String name) {

@@ -8,8 +8,8 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.logging.SimpleFormatter;
 
-/** What is logged of the GPU, from warnings on, until it is closed. */
-public final class Told implements AutoCloseable {
+/** Captures the backend's log messages of level WARNING and above until it is closed. */
+public final class LogCapture implements AutoCloseable {
     private static final Logger LOGGER = Logger.getLogger("dev.starling.cuda");
 
     private final List<String> warnings = new CopyOnWriteArrayList<>();
@@ -30,8 +30,8 @@ public final class Told implements AutoCloseable {
         public void close() { }
     };
 
-    /** Begins to listen. */
-    public Told() {
+    /** Starts capturing. */
+    public LogCapture() {
         LOGGER.addHandler(handler);
     }
 

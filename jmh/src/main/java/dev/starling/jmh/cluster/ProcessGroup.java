@@ -16,45 +16,45 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * The processes of one party in one of its ways. They are stopped whenever nothing is asked of them, so that what waits
- * by spinning takes nothing from whoever is being measured.
+ * The processes of one variant of an implementation. They are stopped by a signal whenever they have no order, so that
+ * spinning threads take nothing from the processes being measured.
  */
-final class Crew implements AutoCloseable {
-    private static final Duration PATIENCE = Duration.ofSeconds(120);
+final class ProcessGroup implements AutoCloseable {
+    private static final Duration ANSWER_TIMEOUT = Duration.ofSeconds(120);
 
-    private static final int SEASON = 20_000;
-    private static final int SEASON_STEP = 250;
-    private static final long MAX_SEASON_NS = 15_000_000_000L;
-    private static final int SETTLED = 6;
+    private static final int JIT_WARM_UP_RUNS = 20_000;
+    private static final int JIT_WARM_UP_STEP = 250;
+    private static final long MAX_JIT_WARM_UP_NS = 15_000_000_000L;
+    private static final int SETTLED_SECONDS = 6;
     private static final double STEADY = 0.98;
     private static final long MAX_SETTLING_NS = 60_000_000_000L;
-    private static final long BREATH_EVERY_NS = 2_000_000_000L;
-    private static final long BREATH_MILLIS = 30;
+    private static final long KEEP_ALIVE_INTERVAL_NS = 2_000_000_000L;
+    private static final long KEEP_ALIVE_MILLIS = 30;
 
-    private final Party party;
-    private final Way way;
+    private final Implementation implementation;
+    private final Variant variant;
     private final int world;
     private final Path log;
     private final List<Process> processes = new CopyOnWriteArrayList<>();
     private final List<Writer> orders = new CopyOnWriteArrayList<>();
     private final List<BufferedReader> answers = new ArrayList<>();
-    /** Stopped processes would outlive a benchmark that is ended by a signal. */
-    private final Thread hook = new Thread(this::end, "starling-crew-shutdown");
+    /** Stopped processes would outlive a benchmark that a signal ends. */
+    private final Thread hook = new Thread(this::end, "starling-group-shutdown");
     private long lastRunNs = System.nanoTime();
 
-    /** Starts the processes; what they print besides answers goes to files in the directory, which they share. */
-    Crew(Party party, Way way, int world, Path directory, Path openMpi) {
-        this.party = party;
-        this.way = way;
+    /** Starts the processes. What they print besides answers goes to files in the directory, which they share. */
+    ProcessGroup(Implementation implementation, Variant variant, int world, Path directory, Path openMpi) {
+        this.implementation = implementation;
+        this.variant = variant;
         this.world = world;
         log = directory.resolve("log");
         Runtime.getRuntime().addShutdownHook(hook);
         try {
             Files.createDirectories(directory);
-            for (List<String> command : party.commands(way, world, directory, openMpi)) {
+            for (List<String> command : implementation.commands(variant, world, directory, openMpi)) {
                 ProcessBuilder builder = new ProcessBuilder(command).redirectError(
                     ProcessBuilder.Redirect.appendTo(log.toFile()));
-                builder.environment().putAll(way.environment());
+                builder.environment().putAll(variant.environment());
                 Process process = builder.start();
                 processes.add(process);
                 orders.add(process.outputWriter(StandardCharsets.UTF_8));
@@ -62,26 +62,26 @@ final class Crew implements AutoCloseable {
             }
         } catch (IOException e) {
             close();
-            throw new UncheckedIOException(party + " cannot be started", e);
+            throw new UncheckedIOException(implementation + " : cannot start its processes", e);
         }
     }
 
-    Party party() {
-        return party;
+    Implementation implementation() {
+        return implementation;
     }
 
-    Way way() {
-        return way;
+    Variant variant() {
+        return variant;
     }
 
     int world() {
         return world;
     }
 
-    /** Returns the nanoseconds of one of so many runs, on the slowest member. */
+    /** Runs a number of times; returns the nanoseconds of one run on the slowest member. */
     double time(Measure measure, long bytes, int runs) {
         signal("CONT");
-        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null, PATIENCE.toSeconds(),
+        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null, ANSWER_TIMEOUT.toSeconds(),
             TimeUnit.SECONDS);
         late.thenRun(this::kill);
         try {
@@ -103,26 +103,26 @@ final class Crew implements AutoCloseable {
         }
     }
 
-    /** Lets the members keep their connections alive, if they have not been asked for anything for long. */
-    void breathe() throws InterruptedException {
-        if (party.isOurs() && System.nanoTime() - lastRunNs > BREATH_EVERY_NS) {
+    /** Lets the members keep their connections alive, if their last order was some time ago. */
+    void keepAlive() throws InterruptedException {
+        if (implementation.isOurs() && System.nanoTime() - lastRunNs > KEEP_ALIVE_INTERVAL_NS) {
             signal("CONT");
-            Thread.sleep(BREATH_MILLIS);
+            Thread.sleep(KEEP_ALIVE_MILLIS);
             signal("STOP");
             lastRunNs = System.nanoTime();
         }
     }
 
-    /** Runs until the members' JVMs have had time to compile, however busy the machine is. */
-    void season(Measure measure, long bytes) {
+    /** Runs until the members' JIT compilers have had time to compile, even on a busy machine. */
+    void warmUpJit(Measure measure, long bytes) {
         long begin = System.nanoTime();
-        for (int runs = 0; !party.isOpenMpi() && runs < SEASON && System.nanoTime() - begin < MAX_SEASON_NS;
-                runs += SEASON_STEP) {
-            time(measure, bytes, SEASON_STEP);
+        for (int runs = 0; !implementation.isOpenMpi() && runs < JIT_WARM_UP_RUNS
+                && System.nanoTime() - begin < MAX_JIT_WARM_UP_NS; runs += JIT_WARM_UP_STEP) {
+            time(measure, bytes, JIT_WARM_UP_STEP);
         }
     }
 
-    /** Runs for so long, then returns the nanoseconds of one run. */
+    /** Runs for a time, then returns the nanoseconds of one run. */
     double warm(Measure measure, long bytes, long millis) {
         long begin = System.nanoTime();
         long enough = millis * 1_000_000;
@@ -136,14 +136,14 @@ final class Crew implements AutoCloseable {
     }
 
     /**
-     * Runs until it has become no faster for some seconds, then returns the nanoseconds of one run. The members'
-     * compilers share the processors with what they compile, so that this takes several times longer than by oneself.
+     * Runs until it has not become faster for some seconds, then returns the nanoseconds of one run. The members' JIT
+     * compilers compete with the code that they compile, so this takes several times longer than in a single process.
      */
     double settle(Measure measure, long bytes) {
         long begin = System.nanoTime();
         double nanos = time(measure, bytes, 2);
         double best = nanos;
-        for (int seconds = 0; seconds < SETTLED && System.nanoTime() - begin < MAX_SETTLING_NS; seconds++) {
+        for (int seconds = 0; seconds < SETTLED_SECONDS && System.nanoTime() - begin < MAX_SETTLING_NS; seconds++) {
             nanos = time(measure, bytes, (int) Math.clamp(1e9 / nanos, 2, 1_000_000));
             if (nanos < best * STEADY) {
                 best = nanos;
@@ -155,8 +155,8 @@ final class Crew implements AutoCloseable {
 
     private double read(BufferedReader answer) throws IOException {
         for (String line = answer.readLine(); line != null; line = answer.readLine()) {
-            if (line.startsWith(CrewMember.MARK)) {
-                return Double.parseDouble(line.substring(CrewMember.MARK.length()));
+            if (line.startsWith(MemberProcess.MARK)) {
+                return Double.parseDouble(line.substring(MemberProcess.MARK.length()));
             }
         }
         throw failure(null);
@@ -170,8 +170,8 @@ final class Crew implements AutoCloseable {
         } catch (IOException | UncheckedIOException e) {
             last = e.toString();
         }
-        return new IllegalStateException(party.label() + " between " + world + " processes ended early:\n" + last,
-            cause);
+        return new IllegalStateException(implementation.label() + " between " + world + " processes ended early:\n"
+            + last, cause);
     }
 
     private void signal(String name) {
@@ -183,7 +183,7 @@ final class Crew implements AutoCloseable {
         try {
             new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start().waitFor();
         } catch (IOException e) {
-            throw new UncheckedIOException("cannot run kill, which stops whoever is not being measured", e);
+            throw new UncheckedIOException("cannot run kill, which stops the processes that are not measured", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted", e);
@@ -198,7 +198,7 @@ final class Crew implements AutoCloseable {
         all().toList().forEach(ProcessHandle::destroyForcibly);
     }
 
-    /** Lets the members end by themselves, then ends those that have not. */
+    /** Lets the members end by themselves, then kills those that have not ended. */
     @Override
     public void close() {
         try {
@@ -211,11 +211,11 @@ final class Crew implements AutoCloseable {
 
     private void end() {
         signal("CONT");
-        List<ProcessHandle> everyone = all().toList();
+        List<ProcessHandle> started = all().toList();
         for (Writer order : orders) {
             try {
                 order.close();
-            } catch (IOException alreadyGone) {
+            } catch (IOException ended) {
                 continue;
             }
         }
@@ -227,6 +227,6 @@ final class Crew implements AutoCloseable {
                 Thread.currentThread().interrupt();
             }
         }
-        everyone.forEach(ProcessHandle::destroyForcibly);
+        started.forEach(ProcessHandle::destroyForcibly);
     }
 }

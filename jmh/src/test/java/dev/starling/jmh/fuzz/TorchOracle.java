@@ -23,18 +23,18 @@ import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
 /**
- * Does each step of a run again with libtorch, from the same weights: losses, gradients and running statistics in f64,
- * and the optimiser's step in the weights' type along our gradients. So neither chaos nor an optimiser that divides by
- * a tiny root can make a rounding look like a fault, or hide one.
+ * Repeats each step of a run with libtorch, from the same weights: losses, gradients and running statistics in f64, and
+ * the optimiser's step in the weights' type with Starling's gradients. So neither chaotic growth nor an optimiser that
+ * divides by a tiny root can make a rounding look like a fault, or hide a fault.
  *
- * <p>How far roundings may carry is found out, not guessed: by how much libtorch's own results move when weights and
- * inputs are moved by a few roundings of our type.
+ * <p>The tolerance is measured, not guessed: it is how far libtorch's own results move when weights and inputs are
+ * perturbed by a few roundings of Starling's type.
  */
-final class TorchWitness implements AutoCloseable {
+final class TorchOracle implements AutoCloseable {
     private final NetCase of;
-    private final Twin twin;
+    private final NetPair pair;
     private final Map<String, Parameter> state;
-    private final Scope scope = Scope.open("witness");
+    private final Scope scope = Scope.open("oracle");
     private final PointerScope pointers = new PointerScope();
     private final double[] input;
     private final double[] target;
@@ -44,18 +44,18 @@ final class TorchWitness implements AutoCloseable {
     private final List<Tensor> trained = new ArrayList<>();
     private final Optimizer optimizer;
 
-    /** What libtorch computes: the loss, gradients, and statistics under their paths. */
+    /** libtorch's results: the loss, gradients, and statistics under their paths. */
     private record Result(double loss, Map<String, double[]> values) { }
 
-    TorchWitness(NetCase of) {
+    TorchOracle(NetCase of) {
         this.of = of;
-        twin = of.twin();
-        state = twin.ours().state();
+        pair = of.pair();
+        state = pair.ours().state();
         input = of.inputs().toDoubles();
         target = of.targets().toDoubles();
         unit = of.computing() == DType.BF16 ? 0x1p-9 : of.type() == DType.F32 ? 0x1p-24 : 0x1p-53;
         factor = of.computing() == DType.BF16 ? 24 : of.type() == DType.F32 ? 512 : 4096;
-        paths = List.copyOf(twin.ours().parameters().keySet());
+        paths = List.copyOf(pair.ours().parameters().keySet());
         for (String path : paths) {
             Tensor t = torch.zeros(state.get(path).shape().dims(), new TensorOptions(of.type() == DType.F32
                     ? torch.ScalarType.Float : torch.ScalarType.Double));
@@ -94,7 +94,7 @@ final class TorchWitness implements AutoCloseable {
         }
     }
 
-    /** Returns what is wrong with a step, or {@code null}. */
+    /** Describes what is wrong with a step, or returns {@code null}. */
     String check(NetRun.Step step) {
         try (PointerScope inner = new PointerScope()) {
             String wrong = optimizer(step);
@@ -112,19 +112,19 @@ final class TorchWitness implements AutoCloseable {
                 ours.put(path, step.after().get(path));
             }
         });
-        // The gradient of cross-entropy is a difference from 1, and as rough as that however small it is.
+        // The gradient of cross-entropy is a difference from 1, whose rounding does not depend on how small it is.
         double scale = Math.max(of.smooth() ? 0.1 : 0, truth.values.values().stream()
-                .mapToDouble(TorchWitness::greatest).reduce(0, Math::max));
-        Map<String, Double> moved = new TreeMap<>();
+                .mapToDouble(TorchOracle::max).reduce(0, Math::max));
+        Map<String, Double> tolerance = new TreeMap<>();
         String wrong = null;
         for (int round = 0; round < 3; round++) {
             for (int i = 0; i < (round == 0 ? 0 : 6); i++) {
                 Result other = compute(step, unit * (round == 1 ? 8 : 256), round * 10 + i);
-                moved.merge("loss", 16 * Math.abs(other.loss - truth.loss), Math::max);
-                other.values.forEach((path, v) -> moved.merge(path, 16 * distance(v, truth.values.get(path)),
+                tolerance.merge("loss", 16 * Math.abs(other.loss - truth.loss), Math::max);
+                other.values.forEach((path, v) -> tolerance.merge(path, 16 * distance(v, truth.values.get(path)),
                         Math::max));
             }
-            wrong = compare(step.loss(), ours, truth, scale, moved);
+            wrong = compare(step.loss(), ours, truth, scale, tolerance);
             if (wrong == null) {
                 return null;
             }
@@ -133,52 +133,52 @@ final class TorchWitness implements AutoCloseable {
     }
 
     private String compare(double loss, Map<String, double[]> ours, Result truth, double scale,
-            Map<String, Double> moved) {
-        double allowed = factor * unit * Math.max(1, Math.abs(truth.loss)) + moved.getOrDefault("loss", 0.0);
+            Map<String, Double> tolerance) {
+        double allowed = factor * unit * Math.max(1, Math.abs(truth.loss)) + tolerance.getOrDefault("loss", 0.0);
         if (!(Math.abs(loss - truth.loss) <= allowed)) {
-            return "torch loss: " + loss + " is not " + truth.loss + " to within " + allowed;
+            return "torch loss: " + loss + " instead of " + truth.loss + ", tolerance " + allowed;
         }
         for (Map.Entry<String, double[]> entry : truth.values.entrySet()) {
             String path = entry.getKey();
             double[] mine = ours.get(path);
             double[] right = entry.getValue();
             if (mine == null) {
-                // The loss does not depend on it, or it is frozen.
+                // The loss does not depend on the parameter, or the parameter is frozen.
                 mine = new double[right.length];
             }
-            double bound = factor * unit * (greatest(right) + scale) + moved.getOrDefault(path, 0.0);
-            double apart = distance(mine, right);
-            if (!(apart <= bound)) {
-                return "torch " + (state.get(path).isBuffer() ? "statistics" : "gradient") + ": " + path + " is "
-                        + apart + " off, may be " + bound + " at a greatest of " + greatest(right);
+            double bound = factor * unit * (max(right) + scale) + tolerance.getOrDefault(path, 0.0);
+            double difference = distance(mine, right);
+            if (!(difference <= bound)) {
+                return "torch " + (state.get(path).isBuffer() ? "statistics" : "gradient") + ": " + path
+                        + " differs by " + difference + ", tolerance " + bound + ", largest element " + max(right);
             }
         }
         return null;
     }
 
-    /** Computes a step in f64, from weights and inputs that are moved by a share of themselves. */
-    private Result compute(NetRun.Step step, double move, long seed) {
+    /** Computes a step in f64, from weights and inputs perturbed in proportion to themselves. */
+    private Result compute(NetRun.Step step, double perturbation, long seed) {
         SplittableRandom r = new SplittableRandom(seed);
         try (PointerScope inner = new PointerScope()) {
             Map<Parameter, Tensor> tensors = new IdentityHashMap<>();
             state.forEach((path, p) -> {
-                Tensor t = tensor(moved(step.before().get(path), move, r), p.shape().dims());
+                Tensor t = tensor(perturbed(step.before().get(path), perturbation, r), p.shape().dims());
                 tensors.put(p, t.set_requires_grad(step.gradients().containsKey(path)));
             });
             long[] dims = new long[of.input().length + 1];
             dims[0] = of.batch();
             System.arraycopy(of.input(), 0, dims, 1, of.input().length);
-            Tensor x = of.rows() > 0 ? longs(input, dims) : tensor(moved(input, move, r), dims);
+            Tensor x = of.rows() > 0 ? longs(input, dims) : tensor(perturbed(input, perturbation, r), dims);
             torch.manual_seed(seed);
-            Tensor y = twin.theirs().of(x, new Twin.TorchState() {
+            Tensor y = pair.theirs().of(x, new NetPair.TorchState() {
                 @Override
                 public Tensor of(Parameter parameter) {
                     return tensors.get(parameter);
                 }
 
                 @Override
-                public double move() {
-                    return move;
+                public double perturbation() {
+                    return perturbation;
                 }
             });
             Tensor loss = of.smooth() ? torch.cross_entropy_loss(y, longs(target, of.batch()))
@@ -197,12 +197,12 @@ final class TorchWitness implements AutoCloseable {
         }
     }
 
-    private static double[] moved(double[] values, double by, SplittableRandom r) {
-        double[] moved = values.clone();
-        for (int i = 0; by > 0 && i < moved.length; i++) {
-            moved[i] *= 1 + by * (2 * r.nextDouble() - 1);
+    private static double[] perturbed(double[] values, double by, SplittableRandom r) {
+        double[] perturbed = values.clone();
+        for (int i = 0; by > 0 && i < perturbed.length; i++) {
+            perturbed[i] *= 1 + by * (2 * r.nextDouble() - 1);
         }
-        return moved;
+        return perturbed;
     }
 
     // ---- optimisers ----
@@ -230,11 +230,11 @@ final class TorchWitness implements AutoCloseable {
             double[] before = step.before().get(paths.get(i));
             double[] ours = step.after().get(paths.get(i));
             double[] theirs = doubles(trained.get(i));
-            double allowed = 8 * round * Math.max(greatest(before), greatest(theirs))
+            double allowed = 8 * round * Math.max(max(before), max(theirs))
                     + 4096 * round * distance(before, theirs);
-            double apart = distance(ours, theirs);
-            if (!(apart <= allowed)) {
-                return "torch optimizer: " + paths.get(i) + " is " + apart + " off, may be " + allowed
+            double difference = distance(ours, theirs);
+            if (!(difference <= allowed)) {
+                return "torch optimizer: " + paths.get(i) + " differs by " + difference + ", tolerance " + allowed
                         + ", after a step of " + distance(before, theirs);
             }
         }
@@ -265,26 +265,26 @@ final class TorchWitness implements AutoCloseable {
         return values;
     }
 
-    static double greatest(double[] values) {
-        double most = 0;
+    static double max(double[] values) {
+        double max = 0;
         for (double v : values) {
-            most = Math.max(most, Math.abs(v));
+            max = Math.max(max, Math.abs(v));
         }
-        return most;
+        return max;
     }
 
-    /** Returns the greatest distance of two elements; NaN if there is one. */
+    /** Returns the largest distance of two elements; NaN if there is a NaN. */
     static double distance(double[] a, double[] b) {
-        double most = a.length == b.length ? 0 : Double.NaN;
+        double max = a.length == b.length ? 0 : Double.NaN;
         for (int i = 0; i < Math.min(a.length, b.length); i++) {
-            most = Math.max(most, Math.abs(a[i] - b[i]));
+            max = Math.max(max, Math.abs(a[i] - b[i]));
         }
-        return most;
+        return max;
     }
 
     @Override
     public void close() {
-        twin.ours().close();
+        pair.ours().close();
         pointers.close();
         scope.close();
     }

@@ -13,19 +13,19 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-class WantedKernelsTest {
-    /** What is listed without computing anything is what a GPU that computes asks for. */
+class KernelInventoryTest {
+    /** The kernels listed without computing are those that a computing GPU uses. */
     @Test
-    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isPossible", disabledReason = "needs g++ on x86-64")
+    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
     void nothingIsMissing() throws Throwable {
         Predicate<String> some = Pattern.compile("^(add|sum|softmax|matmul|take|sort|adam|maxPool2d) f32$")
                 .asPredicate();
-        Device emulated = Device.of("cuda-emulated", EmulatedProvider.APART);
+        Device emulated = Device.of("cuda-emulated", EmulatedProvider.ISOLATED);
         for (DynamicTest test : Conformance.of(emulated).filter(t -> some.test(t.getDisplayName())).toList()) {
             test.getExecutable().execute();
         }
         List<String> listed = new ArrayList<>();
-        for (KernelSource source : WantedKernels.list(some, true, source -> { })) {
+        for (KernelSource source : KernelInventory.list(some, true, source -> { })) {
             listed.add(source.text());
         }
         for (KernelSource source : ((CudaBackend) emulated.backend()).compiler().sources()) {

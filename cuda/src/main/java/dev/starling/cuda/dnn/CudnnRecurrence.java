@@ -9,8 +9,8 @@ import static org.bytedeco.cuda.global.cudnn.cudnnRNNForward;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.RawPointer;
-import dev.starling.cuda.known.Asked;
-import dev.starling.cuda.memory.LastUsed;
+import dev.starling.cuda.known.LibraryQuery;
+import dev.starling.cuda.memory.LruMap;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
@@ -22,15 +22,15 @@ import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
 
 /**
- * Recurrent layers by NVIDIA's cuDNN 9, by algorithms that give the same bits every time. It takes all weights in one
- * piece of memory, into which they are copied for each call, and gives their gradients likewise. On the way back it
- * writes into what it kept: that is done in a copy, since a gradient may be asked for twice. f32 is multiplied in full
- * precision unless the property {@code starling.cuda.tf32} is true; 16-bit types sum in f32.
+ * Recurrent layers by NVIDIA's cuDNN 9, by its deterministic algorithms. The library expects all weights in one piece
+ * of memory, so each call copies them there, and their gradients back from such a piece. Its backward pass overwrites
+ * the reserve of the forward pass; it gets a copy, since a gradient may be computed twice. f32 is multiplied in full
+ * precision unless the property {@code starling.cuda.tf32} is true; 16-bit types accumulate in f32.
  */
-public final class CudnnRecurrer implements Recurrer {
+public final class CudnnRecurrence implements RecurrenceLibrary {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final IntPointer NO_LENGTHS = null;
-    private static final String INSTEAD = "kernels of our own run recurrent layers";
+    private static final String FALLBACK = "Starling's own kernels run recurrent layers";
     private static final int MAX_CALLS = 1024;
 
     private final Cudnn cudnn;
@@ -38,12 +38,12 @@ public final class CudnnRecurrer implements Recurrer {
     private final Gpu.Stream stream;
     private final Allocator memory;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final LastUsed<Call, State> states = new LastUsed<>(MAX_CALLS, s -> s.plans.size() == s.planned);
+    private final LruMap<Call, State> states = new LruMap<>(MAX_CALLS, s -> s.plans.size() == s.planned);
     private final RawPointer[] pointers = new RawPointer[14];
-    private boolean toldRefusal;
+    private boolean loggedRefusal;
 
-    /** Makes it; the library is opened when it is first asked. */
-    public CudnnRecurrer(Cudnn cudnn) {
+    /** Makes a wrapper; the library is opened at its first use. */
+    public CudnnRecurrence(Cudnn cudnn) {
         this.cudnn = cudnn;
         gpu = cudnn.gpu();
         stream = cudnn.stream();
@@ -53,9 +53,9 @@ public final class CudnnRecurrer implements Recurrer {
         }
     }
 
-    /** What is known of a call. What was refused is never forgotten. */
+    /** The state of a call. A refusal is never forgotten. */
     private static final class State {
-        /** Those that may be asked, the fastest first; none of them where kernels of our own are to compute it. */
+        /** The usable plans, fastest first; empty if Starling's own kernels compute the call. */
         private final Deque<RecurrencePlan> plans;
         private final int planned;
         private final long reserveBytes;
@@ -67,7 +67,10 @@ public final class CudnnRecurrer implements Recurrer {
             reserveBytes = plans.stream().mapToLong(RecurrencePlan::reserveBytes).max().orElse(0);
         }
 
-        /** Nobody is asked after one that could, so that no gradient reads what another one wrote, or nobody. */
+        /**
+         * Removes the first plan. Once a plan has succeeded, removes all: no other plan may read the reserve that it
+         * wrote.
+         */
         void refuse() {
             if (proven) {
                 plans.clear();
@@ -77,8 +80,8 @@ public final class CudnnRecurrer implements Recurrer {
         }
     }
 
-    /** Memory for the time of a call: what its blocks are lent for next is queued behind it. */
-    private final class Lent implements AutoCloseable {
+    /** Workspace for one call; the next use of its blocks is queued behind the call. */
+    private final class Workspace implements AutoCloseable {
         private final List<Block> blocks = new ArrayList<>(4);
 
         /** Returns the address of memory, 0 for none. */
@@ -97,8 +100,9 @@ public final class CudnnRecurrer implements Recurrer {
     }
 
     @Override
-    public boolean takes(DType type) {
-        return type.isFloating() && cudnn.isOpen(INSTEAD) && !cudnn.isFaulty(new Asked.Recurrence(type), INSTEAD);
+    public boolean supports(DType type) {
+        return type.isFloating() && cudnn.isOpen(FALLBACK)
+                && !cudnn.isFaulty(new LibraryQuery.Recurrence(type), FALLBACK);
     }
 
     @Override
@@ -111,14 +115,14 @@ public final class CudnnRecurrer implements Recurrer {
     @Override
     public boolean forward(Call call, Operands operands, Results results, long reserve) {
         synchronized (cudnn) {
-            return isRun(call, operands, results, reserve);
+            return runLocked(call, operands, results, reserve);
         }
     }
 
-    private boolean isRun(Call call, Operands operands, Results results, long reserve) {
+    private boolean runLocked(Call call, Operands operands, Results results, long reserve) {
         State state = state(call);
         while (!state.plans.isEmpty()) {
-            if (isDone(call, run(state.plans.getFirst(), operands, results, reserve))) {
+            if (isComputed(call, run(state.plans.getFirst(), operands, results, reserve))) {
                 state.proven = true;
                 return true;
             }
@@ -131,17 +135,17 @@ public final class CudnnRecurrer implements Recurrer {
     public boolean backward(Call call, Operands operands, long y, long reserve, Results incoming,
             Operands gradients) {
         synchronized (cudnn) {
-            return isRunBack(call, operands, y, reserve, incoming, gradients);
+            return runBackward(call, operands, y, reserve, incoming, gradients);
         }
     }
 
-    private boolean isRunBack(Call call, Operands operands, long y, long reserve, Results incoming,
+    private boolean runBackward(Call call, Operands operands, long y, long reserve, Results incoming,
             Operands gradients) {
         State state = state(call);
         if (state.plans.isEmpty() || !state.proven) {
             return false;
         }
-        if (isDone(call, back(state.plans.getFirst(), operands, y, reserve, incoming, gradients))) {
+        if (isComputed(call, backward(state.plans.getFirst(), operands, y, reserve, incoming, gradients))) {
             return true;
         }
         state.refuse();
@@ -153,7 +157,7 @@ public final class CudnnRecurrer implements Recurrer {
         if (state == null) {
             state = new State(plans(call));
             states.put(call, state);
-            states.overdue().forEach(gone -> gone.plans.forEach(RecurrencePlan::destroy));
+            states.evict().forEach(evicted -> evicted.plans.forEach(RecurrencePlan::destroy));
         }
         return state;
     }
@@ -165,33 +169,33 @@ public final class CudnnRecurrer implements Recurrer {
                 gpu.enter();
                 plans.add(RecurrencePlan.of(cudnn.handle(), call, algorithm, tf32));
             } catch (GpuException e) {
-                tellRefusal(call + " by algorithm " + algorithm, e);
+                logRefusal(call + " by algorithm " + algorithm, e);
             }
         }
         return plans;
     }
 
-    /** Returns whether a call was carried out rather than refused. */
-    private boolean isDone(Call call, int status) {
+    /** Returns whether the library computed a call, not refused it. */
+    private boolean isComputed(Call call, int status) {
         if (CudnnException.isRefusal(status)) {
-            tellRefusal(call + " (" + CudnnException.words("a recurrent layer", status) + ")", null);
+            logRefusal(call + " (" + CudnnException.describe("a recurrent layer", status) + ")", null);
             return false;
         }
         Descriptor.check(status, "a recurrent layer");
         return true;
     }
 
-    private void tellRefusal(String what, GpuException cause) {
-        LOG.log(toldRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN refuses " + what
-                + ": it is computed in another way from now on" + (toldRefusal ? ""
-                : ". Others like it are told at level DEBUG"), cause);
-        toldRefusal = true;
+    private void logRefusal(String what, GpuException cause) {
+        LOG.log(loggedRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN does not support "
+                + what + ": another algorithm or Starling's own kernel computes it from now on"
+                + (loggedRefusal ? "" : ". Further cases are logged at level DEBUG"), cause);
+        loggedRefusal = true;
     }
 
     private int run(RecurrencePlan plan, Operands o, Results r, long reserve) {
-        try (Lent lent = new Lent()) {
-            long weights = lent.memory(plan.weightBytes());
-            long work = lent.memory(plan.workspaceBytes());
+        try (Workspace workspace = new Workspace()) {
+            long weights = workspace.memory(plan.weightBytes());
+            long work = workspace.memory(plan.workspaceBytes());
             gather(plan, o, weights);
             gpu.enter();
             return cudnnRNNForward(cudnn.handle(), plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
@@ -201,12 +205,12 @@ public final class CudnnRecurrer implements Recurrer {
         }
     }
 
-    private int back(RecurrencePlan plan, Operands o, long y, long kept, Results d, Operands to) {
-        try (Lent lent = new Lent()) {
-            long weights = lent.memory(plan.weightBytes());
-            long slopes = lent.memory(plan.weightBytes());
-            long work = lent.memory(plan.workspaceBytes());
-            long reserve = lent.memory(plan.reserveBytes());
+    private int backward(RecurrencePlan plan, Operands o, long y, long kept, Results d, Operands to) {
+        try (Workspace workspace = new Workspace()) {
+            long weights = workspace.memory(plan.weightBytes());
+            long slopes = workspace.memory(plan.weightBytes());
+            long work = workspace.memory(plan.workspaceBytes());
+            long reserve = workspace.memory(plan.reserveBytes());
             gpu.copy(kept, reserve, plan.reserveBytes(), stream);
             gather(plan, o, weights);
             gpu.enter();
@@ -218,7 +222,7 @@ public final class CudnnRecurrer implements Recurrer {
             if (status != CUDNN_STATUS_SUCCESS) {
                 return status;
             }
-            // The library adds to what is there.
+            // The library adds to what the memory contains.
             gpu.fill(slopes, (byte) 0, plan.weightBytes(), stream);
             gpu.enter();
             status = cudnnRNNBackwardWeights_v8(cudnn.handle(), plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS,
@@ -235,7 +239,7 @@ public final class CudnnRecurrer implements Recurrer {
         }
     }
 
-    /** Copies the weights to where the library wants them; gaps between them are zeros. */
+    /** Copies the weights to where the library expects them; gaps between them are zeroed. */
     private void gather(RecurrencePlan plan, Operands o, long space) {
         gpu.enter();
         List<RecurrencePlan.Part> parts = plan.parts(space);

@@ -16,10 +16,10 @@ import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnContext;
 
 /**
- * Offers our graphs to NVIDIA's cuDNN, for the machine's first GPU or, without one, for an H200 that is described to
- * it: says for which of them it has no engine, and why.
+ * Checks which of Starling's graphs NVIDIA's cuDNN supports, on the machine's first GPU or, without one, for a
+ * description of an H200, and prints those for which it has no engine, with the reason.
  */
-public final class OfferedGraphs {
+public final class GraphSupport {
     private static final String H200 = """
             {"deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "pciDeviceId": 0,
             "multiProcessorCount": 132, "smCountOrigin": 0, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
@@ -29,21 +29,21 @@ public final class OfferedGraphs {
             "totalGlobalMem": 150000000000, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
             "isTccDriver": 0, "supportCoopLaunch": 1}""";
     private static final DType[] TYPES = {DType.BF16, DType.F16, DType.F32};
-    /** Images, channels, side, outputs, side of the kernel, stride, dilation and groups; padding keeps the side. */
+    /** Images, channels, side, outputs, side of the kernel, stride, dilation and groups; padding preserves the side. */
     private static final int[][] CONVOLUTIONS = {{512, 3, 32, 64, 3, 1, 1, 1}, {512, 64, 32, 64, 3, 1, 1, 1},
         {512, 64, 32, 128, 3, 2, 1, 1}, {512, 64, 32, 128, 1, 2, 1, 1}, {512, 256, 8, 512, 3, 2, 1, 1},
         {64, 32, 28, 32, 3, 1, 1, 32}, {2, 4, 9, 6, 3, 1, 2, 2}, {128, 1, 28, 32, 3, 1, 1, 1}};
-    /** Sequences, heads, queries, keys, width: multiples of 128 and of 64, others, odd ones, few queries. */
+    /** Sequences, heads, queries, keys, width: multiples of 128 and of 64, other sizes, odd ones, few queries. */
     private static final long[][] ATTENTIONS = {{8, 12, 1024, 1024, 64}, {2, 4, 77, 131, 64}, {2, 3, 9, 9, 16},
         {8, 12, 1000, 300, 64}, {2, 4, 192, 192, 128}, {2, 4, 2, 1280, 64}, {1, 2, 2047, 2047, 128}};
-    /** How many of them are offered, in bf16, where no argument asks for all: each graph takes seconds. */
+    /** How many shapes of attention are checked, in bf16, without an argument: each graph takes seconds. */
     private static final int FEW = 2;
 
     private final GraphPlan.Target target;
-    private int offered;
+    private int checked;
     private int refused;
 
-    private OfferedGraphs(GraphPlan.Target target) {
+    private GraphSupport(GraphPlan.Target target) {
         this.target = target;
     }
 
@@ -62,15 +62,15 @@ public final class OfferedGraphs {
         return new GraphPlan.Target(handle, null);
     }
 
-    private void offer(Record call, Graph graph, GraphPlan.Demands demands) {
-        offered++;
-        Offer offer = PlanSearch.find(target, graph, demands, 1, System.nanoTime());
-        if (offer.plans().isEmpty()) {
+    private void check(Record call, Graph graph, GraphPlan.Constraints constraints) {
+        checked++;
+        PlanCandidates candidates = PlanSearch.find(target, graph, constraints, 1, System.nanoTime());
+        if (candidates.plans().isEmpty()) {
             refused++;
             System.out.println("no engine for " + graph.operations().size() + " operations of " + call + ": "
-                    + offer.words());
+                    + candidates.description());
         }
-        offer.destroy();
+        candidates.destroy();
     }
 
     private void convolutions(DType type) {
@@ -79,16 +79,16 @@ public final class OfferedGraphs {
             int out = (c[2] + 2 * padding - c[6] * (c[4] - 1) - 1) / c[5] + 1;
             ConvolutionCall call = new ConvolutionCall(type, c[0], c[1], c[2], c[2], c[3], c[4], c[4], out, out, c[5],
                     c[5], padding, padding, c[6], c[6], c[7]);
-            GraphPlan.Demands demands = CudnnConvolver.demands(type == DType.F32, true);
+            GraphPlan.Constraints constraints = CudnnConvolution.constraints(type == DType.F32, true);
             for (boolean biased : new boolean[] {false, true}) {
                 for (boolean relu : new boolean[] {false, true}) {
-                    CudnnConvolver.Work work = new CudnnConvolver.Work(call, Graph.Pass.FORWARD, biased, relu);
-                    offer(work, CudnnConvolver.graph(work), demands);
+                    CudnnConvolution.Work work = new CudnnConvolution.Work(call, Graph.Pass.FORWARD, biased, relu);
+                    check(work, CudnnConvolution.graph(work), constraints);
                 }
             }
             for (Graph.Pass pass : List.of(Graph.Pass.INPUT_GRADIENT, Graph.Pass.WEIGHT_GRADIENT)) {
-                CudnnConvolver.Work work = new CudnnConvolver.Work(call, pass, false, false);
-                offer(work, CudnnConvolver.graph(work), demands);
+                CudnnConvolution.Work work = new CudnnConvolution.Work(call, pass, false, false);
+                check(work, CudnnConvolution.graph(work), constraints);
             }
         }
     }
@@ -102,38 +102,38 @@ public final class OfferedGraphs {
             for (boolean causal : new boolean[] {false, true}) {
                 for (AttentionCall.Rows mask : new AttentionCall.Rows[] {null, n[3] % 2 == 0
                         ? new AttentionCall.Rows(n[2] * row, 0, row) : ofHeads}) {
-                    offer(new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal, queries, keys,
+                    check(new AttentionCall(type, n[0], n[1], n[2], n[3], n[4], n[4], 0.125f, causal, queries, keys,
                             keys, queries, queries, mask));
                 }
             }
         }
     }
 
-    private void offer(AttentionCall call) {
-        GraphPlan.Demands sameBits = new GraphPlan.Demands(true, false, 1L << 28);
-        GraphPlan.Demands anyBits = new GraphPlan.Demands(false, false, 1L << 28);
-        offer(call, AttentionGraph.forward(call), sameBits);
+    private void check(AttentionCall call) {
+        GraphPlan.Constraints deterministic = new GraphPlan.Constraints(true, false, 1L << 28);
+        GraphPlan.Constraints nondeterministic = new GraphPlan.Constraints(false, false, 1L << 28);
+        check(call, AttentionGraph.forward(call), deterministic);
         for (boolean padded : call.causal() && call.mask() == null ? new boolean[] {false, true}
                 : new boolean[] {true}) {
-            offer(call, AttentionGraph.backward(call, true, padded), sameBits);
-            offer(call, AttentionGraph.backward(call, false, padded), anyBits);
+                    check(call, AttentionGraph.backward(call, true, padded), deterministic);
+                    check(call, AttentionGraph.backward(call, false, padded), nondeterministic);
         }
     }
 
-    /** Runs, with an argument for all graphs; the exit code tells whether there is an engine for each of them. */
+    /** Runs the command, with an argument for all graphs; the exit code is 0 if there is an engine for each of them. */
     public static void main(String[] arguments) {
         boolean real = Files.exists(Path.of("/dev/nvidiactl"));
-        OfferedGraphs all = new OfferedGraphs(real ? first() : described());
+        GraphSupport all = new GraphSupport(real ? first() : described());
         long begin = System.nanoTime();
-        System.out.println("cuDNN " + Cudnn.versionInWords() + " " + Cudnn.fault());
+        System.out.println("cuDNN " + Cudnn.versionText() + " " + Cudnn.fault());
         for (DType type : TYPES) {
             all.convolutions(type);
             if (type != DType.F32) {
                 all.attentions(type, arguments.length > 0 ? ATTENTIONS.length : type == DType.BF16 ? FEW : 0);
             }
         }
-        System.out.printf("%d graphs offered to cuDNN %s for %s in %d s, %d refused%n", all.offered,
-                Cudnn.versionInWords(), real ? NvidiaGpu.describe(0) : "a described H200",
+        System.out.printf("%d graphs checked with cuDNN %s for %s in %d s, %d refused%n", all.checked,
+                Cudnn.versionText(), real ? NvidiaGpu.describe(0) : "a described H200",
                 (System.nanoTime() - begin) / 1_000_000_000, all.refused);
         System.exit(all.refused == 0 ? 0 : 1);
     }

@@ -12,24 +12,26 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The process of one member: takes orders line by line on standard input until that ends, answers each with a line that
- * starts with {@link #MARK} and holds the nanoseconds of one run.
+ * The process of one member: reads orders line by line from standard input until it ends, and answers each with a line
+ * that starts with {@link #MARK} and contains the nanoseconds of one run.
  */
-final class CrewMember {
-    /** Starts an answer, because native libraries may print too. */
+final class MemberProcess {
+    /** Starts an answer, since native libraries may print too. */
     static final String MARK = "@ ";
 
     private static final String END = "end";
 
-    private CrewMember() {
+    private MemberProcess() {
     }
 
-    /** Runs with the party's name, its way's setting, the rank, the number of members and the directory they share. */
+    /**
+     * Runs with the implementation's name, the variant's setting, the rank, the number of members and their directory.
+     */
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BlockingQueue<String> orders = new LinkedBlockingQueue<>();
         Thread.ofPlatform().daemon().name("orders").start(() -> read(orders));
-        try (Member member = Party.valueOf(arguments[0]).join(arguments[1], Integer.parseInt(arguments[2]),
+        try (Member member = Implementation.valueOf(arguments[0]).join(arguments[1], Integer.parseInt(arguments[2]),
                 Integer.parseInt(arguments[3]), Path.of(arguments[4]))) {
             for (String line = next(orders, member); !line.equals(END); line = next(orders, member)) {
                 String[] order = line.split(" ");
@@ -54,7 +56,7 @@ final class CrewMember {
         try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
             in.lines().forEach(orders::add);
         } catch (IOException | UncheckedIOException brokenPipe) {
-            System.err.println("no more orders: " + brokenPipe);
+            System.err.println("cannot read further orders: " + brokenPipe);
         }
         orders.add(END);
     }

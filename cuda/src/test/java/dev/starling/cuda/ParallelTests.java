@@ -8,21 +8,21 @@ import java.util.concurrent.Future;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
-/** Tests that share nothing, by all processors at once. */
-final class SideBySide {
-    private SideBySide() { }
+/** Runs independent tests on all processors. */
+final class ParallelTests {
+    private ParallelTests() { }
 
-    /** Runs all tests and returns others of the same names, which tell how they ended. */
+    /** Runs all tests and returns tests of the same names that report the results. */
     static Stream<DynamicTest> of(Stream<DynamicTest> tests) {
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
-            List<DynamicTest> told = tests.map(test -> {
+            List<DynamicTest> results = tests.map(test -> {
                 Future<?> end = pool.submit(() -> {
                     run(test);
                     return null;
                 });
-                return DynamicTest.dynamicTest(test.getDisplayName(), () -> tell(end));
+                return DynamicTest.dynamicTest(test.getDisplayName(), () -> report(end));
             }).toList();
-            return told.stream();
+            return results.stream();
         }
     }
 
@@ -36,7 +36,7 @@ final class SideBySide {
         }
     }
 
-    private static void tell(Future<?> end) throws Throwable {
+    private static void report(Future<?> end) throws Throwable {
         try {
             end.get();
         } catch (ExecutionException e) {

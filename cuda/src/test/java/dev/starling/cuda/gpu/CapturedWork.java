@@ -7,44 +7,45 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 
-/** A graph of a GPU that is played: what was queued, with copies of the kernels' arguments. */
-public final class TakenDown implements Gpu.Graph {
+/** A graph of an emulated GPU: the queued work, with copies of the kernels' arguments. */
+public final class CapturedWork implements Gpu.Graph {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private static final AtomicLong RUNS = new AtomicLong();
 
     private final List<Runnable> work = new ArrayList<>();
     private final List<MemorySegment> arguments = new ArrayList<>();
-    private String spoiled;
+    private String invalidatedBy;
     private boolean closed;
 
-    /** Returns how often graphs of this process were run. */
+    /** Returns the number of graph launches in this process. */
     public static long runs() {
         return RUNS.get();
     }
 
-    /** Takes down what has no arguments. */
+    /** Captures work without arguments. */
     public void add(Runnable what) {
         work.add(what);
     }
 
-    /** Takes down a kernel, which is given the address of the arguments that it then has. */
+    /** Captures a kernel, which gets the address of its current arguments when it runs. */
     public void add(long address, int bytes, LongConsumer kernel) {
         MemorySegment copy = Arena.ofAuto().allocate(bytes, 16).copyFrom(ALL.asSlice(address, bytes));
         arguments.add(copy);
         work.add(() -> kernel.accept(copy.address()));
     }
 
-    /** Makes the graph useless, as a driver does, and returns what to throw. */
-    public GpuException spoiled(String reason) {
-        spoiled = reason;
+    /** Invalidates the graph, as a driver does, and returns the exception to throw. */
+    public GpuException invalidate(String reason) {
+        invalidatedBy = reason;
         return new GpuException("error 900, operation not permitted when stream is capturing: " + reason);
     }
 
-    /** Ends the taking down. */
+    /** Ends the capture; throws if the graph was invalidated. */
     public void end() {
-        if (spoiled != null) {
-            throw new GpuException("error 901, operation failed due to a previous error during capture: " + spoiled);
+        if (invalidatedBy != null) {
+            throw new GpuException("error 901, operation failed due to a previous error during capture: "
+                    + invalidatedBy);
         }
     }
 

@@ -7,30 +7,30 @@ import dev.starling.tensor.DType;
 
 /**
  * Convolutions by the graph interface of NVIDIA's cuDNN 9, channels last, with bias and ReLU in the same kernel, on
- * tensor cores for 16-bit types, which sum in f32. f32 is multiplied in full precision unless the property
- * {@code starling.cuda.tf32} is true. The engine of a call is the one that the library expects to be the fastest of
- * those that give the same bits every time, or of all if the property {@code starling.cuda.nondeterministic} is true.
+ * tensor cores for 16-bit types, which accumulate in f32. f32 is multiplied in full precision unless the property
+ * {@code starling.cuda.tf32} is true. The engine of a call is the one that the library expects to be fastest among the
+ * deterministic ones, or among all if the property {@code starling.cuda.nondeterministic} is true.
  */
-public final class CudnnConvolver implements Convolver {
-    private static final String INSTEAD = "kernels of our own convolve, which are slower";
+public final class CudnnConvolution implements ConvolutionLibrary {
+    private static final String FALLBACK = "Starling's own kernels compute convolutions, which are slower";
     private static final long MAX_WORKSPACE_BYTES = 1L << 30;
 
     private final Cudnn cudnn;
     private CudnnGraphs graphs;
     private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final boolean sameBits = !Boolean.getBoolean("starling.cuda.nondeterministic");
+    private final boolean deterministic = !Boolean.getBoolean("starling.cuda.nondeterministic");
 
     /** A convolution or one of its gradients. */
     record Work(ConvolutionCall call, Pass pass, boolean biased, boolean relu) { }
 
-    /** Makes it; the library is opened when it is first asked. */
-    public CudnnConvolver(Cudnn cudnn) {
+    /** Makes a wrapper; the library is opened at its first use. */
+    public CudnnConvolution(Cudnn cudnn) {
         this.cudnn = cudnn;
     }
 
     @Override
-    public boolean takes(DType type) {
-        return (type == DType.F32 || type == DType.BF16 || type == DType.F16) && cudnn.isOpen(INSTEAD);
+    public boolean supports(DType type) {
+        return (type == DType.F32 || type == DType.BF16 || type == DType.F16) && cudnn.isOpen(FALLBACK);
     }
 
     @Override
@@ -50,22 +50,22 @@ public final class CudnnConvolver implements Convolver {
     }
 
     private boolean run(Work work, long... operands) {
-        return graphs().run(work, demands(work.call.type() == DType.F32 && !tf32, sameBits), () -> graph(work),
+        return graphs().run(work, constraints(work.call.type() == DType.F32 && !tf32, deterministic), () -> graph(work),
                 operands);
     }
 
     private synchronized CudnnGraphs graphs() {
         if (graphs == null) {
-            graphs = new CudnnGraphs(cudnn, INSTEAD);
+            graphs = new CudnnGraphs(cudnn, FALLBACK);
         }
         return graphs;
     }
 
-    static GraphPlan.Demands demands(boolean fullPrecision, boolean sameBits) {
-        return new GraphPlan.Demands(sameBits, fullPrecision, MAX_WORKSPACE_BYTES);
+    static GraphPlan.Constraints constraints(boolean fullPrecision, boolean deterministic) {
+        return new GraphPlan.Constraints(deterministic, fullPrecision, MAX_WORKSPACE_BYTES);
     }
 
-    /** Returns the graph of a work: of images, weight, results and, if there is one, bias. */
+    /** Returns the graph of one pass: of images, weight, results and the bias, if there is one. */
     static Graph graph(Work work) {
         ConvolutionCall c = work.call;
         Graph graph = new Graph();

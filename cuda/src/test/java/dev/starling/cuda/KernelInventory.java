@@ -4,7 +4,7 @@ import dev.starling.cuda.bench.Benchmarks;
 import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.Convolver;
+import dev.starling.cuda.dnn.ConvolutionLibrary;
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
@@ -37,33 +37,33 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
 /**
- * Compiles the kernels that conformance suite and benchmarks will ask for, with all processors, so that those who run
- * later find them in the cache. Which they are is found out by running all of it on a GPU that does nothing.
+ * Compiles the kernels that the conformance suite and the benchmarks use, with all processors, so that later runs find
+ * them in the cache. It lists them by running everything on a GPU that does nothing.
  */
-public final class WantedKernels {
+public final class KernelInventory {
     private static final String TYPE = "cuda-idle";
-    private static final Map<String, KernelSource> WANTED = new ConcurrentHashMap<>();
-    private static volatile Consumer<KernelSource> wanted = source -> { };
+    private static final Map<String, KernelSource> SOURCES = new ConcurrentHashMap<>();
+    private static volatile Consumer<KernelSource> onSource = source -> { };
 
-    /** Libraries that do nothing and say that they did. */
-    private static final Libraries WILLING = new Libraries() {
+    /** Libraries that do nothing and report success. */
+    private static final Libraries IDLE = new Libraries() {
         @Override
         public Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return willing(Blas.class);
+            return idle(Blas.class);
         }
 
         @Override
-        public Convolver convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return willing(Convolver.class);
+        public ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
+            return idle(ConvolutionLibrary.class);
         }
 
-        private static <T> T willing(Class<T> library) {
+        private static <T> T idle(Class<T> library) {
             return library.cast(Proxy.newProxyInstance(library.getClassLoader(), new Class<?>[] {library},
                     (self, method, arguments) -> true));
         }
     };
 
-    /** Offers {@code cuda-idle}: 0 has our own kernels only, 1 has libraries beside them. */
+    /** Offers {@code cuda-idle}: device 0 has Starling's own kernels only, device 1 has libraries too. */
     public static final class Provider implements BackendProvider {
         @Override
         public String type() {
@@ -77,14 +77,14 @@ public final class WantedKernels {
 
         @Override
         public Backend open(Device device) {
-            IdleGpu gpu = new IdleGpu(new Notes());
-            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : WILLING,
+            IdleGpu gpu = new IdleGpu(new Recorder());
+            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : IDLE,
                     new KernelCompiler(gpu.compiler(), gpu.architecture(), scratch()));
         }
     }
 
-    /** Notes what it is asked to compile. */
-    private static final class Notes implements Compiler {
+    /** Records the sources that it gets. */
+    private static final class Recorder implements Compiler {
         @Override
         public String version() {
             return TYPE;
@@ -93,14 +93,14 @@ public final class WantedKernels {
         @Override
         public byte[] compile(String name, String text, String architecture) {
             KernelSource source = new KernelSource(name, "", text);
-            if (WANTED.putIfAbsent(text, source) == null) {
-                wanted.accept(source);
+            if (SOURCES.putIfAbsent(text, source) == null) {
+                onSource.accept(source);
             }
             return new byte[1];
         }
     }
 
-    private WantedKernels() { }
+    private KernelInventory() { }
 
     private static Path scratch() {
         try {
@@ -122,36 +122,36 @@ public final class WantedKernels {
     }
 
     /**
-     * Returns what the conformance tests in whose names {@code tests} is found, and the benchmarks, ask for.
+     * Returns the sources that the benchmarks and the conformance tests with matching names use.
      *
-     * @param seen is told of each source as it comes, by any thread
+     * @param listener called with each new source, by any thread
      */
-    static Iterable<KernelSource> list(Predicate<String> tests, boolean benchmarks, Consumer<KernelSource> seen) {
-        wanted = seen;
+    static Iterable<KernelSource> list(Predicate<String> tests, boolean benchmarks, Consumer<KernelSource> listener) {
+        onSource = listener;
         List<DynamicTest> all = Stream.of(0, 1).flatMap(i -> Conformance.of(Device.of(TYPE, i)))
                 .filter(t -> tests.test(t.getDisplayName())).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
             all.forEach(test -> pool.submit(() -> Threads.with(1, () -> attempt(test))));
             if (benchmarks) {
-                // Sizes decide, too, which kernels are wanted.
+                // Kernels depend on sizes too.
                 pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 1), false));
                 pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 0), true));
             }
         }
-        return WANTED.values();
+        return SOURCES.values();
     }
 
-    /** Runs a test, whose results cannot be right. */
+    /** Runs a test and ignores its result, which cannot be right. */
     private static Void attempt(DynamicTest test) {
         try {
             test.getExecutable().execute();
         } catch (Throwable e) {
-            // Nothing was computed.
+            // The idle GPU computes nothing.
         }
         return null;
     }
 
-    /** Runs; the argument is the architecture, otherwise it is the first GPU's. */
+    /** Runs the command; the argument is the architecture, by default the first GPU's. */
     public static void main(String[] arguments) {
         long begin = System.nanoTime();
         KernelCompiler compiler = new KernelCompiler(new Nvrtc(),
@@ -166,11 +166,11 @@ public final class WantedKernels {
                     failures.add(e.getMessage());
                 }
             }));
-            System.out.printf("%d sources listed after %.1f s%n", WANTED.size(), (System.nanoTime() - begin) / 1e9);
+            System.out.printf("%d sources listed after %.1f s%n", SOURCES.size(), (System.nanoTime() - begin) / 1e9);
         }
         failures.forEach(System.out::println);
-        System.out.printf("%d passed, %d failed of %d kernels, %.1f s%n", WANTED.size() - failures.size(),
-                failures.size(), WANTED.size(), (System.nanoTime() - begin) / 1e9);
-        System.exit(failures.isEmpty() && !WANTED.isEmpty() ? 0 : 1);
+        System.out.printf("%d passed, %d failed of %d kernels, %.1f s%n", SOURCES.size() - failures.size(),
+                failures.size(), SOURCES.size(), (System.nanoTime() - begin) / 1e9);
+        System.exit(failures.isEmpty() && !SOURCES.isEmpty() ? 0 : 1);
     }
 }

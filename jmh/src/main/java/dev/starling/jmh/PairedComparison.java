@@ -10,11 +10,11 @@ import java.util.function.Consumer;
 import java.util.stream.Collectors;
 
 /**
- * Measures us and a peer by turns, so that whatever else the machine does meets both. First the peer's fastest way is
- * found among its environments and variants; that one is then paired with us.
+ * Measures Starling and a peer in alternating runs, so that other load on the machine affects both. First it finds the
+ * peer's fastest variant and environment; then it measures pairs of runs.
  */
-final class Duel implements AutoCloseable {
-    /** Long enough that the threads of whoever ran before have gone to sleep. */
+final class PairedComparison implements AutoCloseable {
+    /** Long enough for the threads of the engine that ran before to park. */
     private static final long PAUSE_MILLIS = 40;
     private static final double SAMPLE_NANOS = 300e6;
 
@@ -25,8 +25,8 @@ final class Duel implements AutoCloseable {
     private final Consumer<String> progress;
     private final Map<Contender, List<WorkerProcess>> processes = new EnumMap<>(Contender.class);
 
-    /** Makes a duel whose processes start when first needed. */
-    Duel(int threads, Clock clock, int pairs, long warmupMillis, Consumer<String> progress) {
+    /** Makes a comparison whose processes start at their first use. */
+    PairedComparison(int threads, Clock clock, int pairs, long warmupMillis, Consumer<String> progress) {
         this.threads = threads;
         this.clock = clock;
         this.pairs = pairs;
@@ -34,11 +34,11 @@ final class Duel implements AutoCloseable {
         this.progress = progress;
     }
 
-    /** Compares us with each peer that can do the workload. */
+    /** Compares Starling with each peer that supports the workload. */
     List<Comparison> compare(Workload workload) {
         List<Comparison> comparisons = new ArrayList<>();
         for (Contender peer : List.of(Contender.PYTORCH, Contender.ONEDNN)) {
-            Way best = best(peer, workload);
+            Candidate best = best(peer, workload);
             if (best != null) {
                 comparisons.add(pair(workload, peer, best));
             }
@@ -51,18 +51,18 @@ final class Duel implements AutoCloseable {
         processes.values().forEach(started -> started.forEach(WorkerProcess::close));
     }
 
-    private Comparison pair(Workload workload, Contender peer, Way theirWay) {
+    private Comparison pair(Workload workload, Contender peer, Candidate candidate) {
         WorkerProcess us = processes(Contender.STARLING).getFirst();
-        WorkerProcess them = theirWay.process;
+        WorkerProcess them = candidate.process;
         us.prepare(workload, us.variants(workload).getFirst());
         long ourNanos = us.warm(warmupMillis);
-        them.prepare(workload, theirWay.variant);
+        them.prepare(workload, candidate.variant);
         long theirNanos = them.warm(warmupMillis);
         double[] ours = new double[pairs];
         double[] theirs = new double[pairs];
         double[] ratios = new double[pairs];
         for (int i = 0; i < pairs; i++) {
-            progress.accept(workload.name() + " beside " + peer + ", pair " + (i + 1) + " of " + pairs);
+            progress.accept(workload.name() + " with " + peer + ", pair " + (i + 1) + " of " + pairs);
             if (i % 2 == 0) {
                 ours[i] = sample(us, ourNanos);
                 theirs[i] = sample(them, theirNanos);
@@ -74,36 +74,36 @@ final class Duel implements AutoCloseable {
         }
         us.release();
         them.release();
-        return new Comparison(workload, peer, theirWay.toString(),
+        return new Comparison(workload, peer, candidate.toString(),
             workload.unit().of(workload.work(), median(ours)),
             workload.unit().of(workload.work(), median(theirs)), median(ratios));
     }
 
-    /** Finds the peer's fastest way, by turns among all of them. Returns null if it has none. */
-    private Way best(Contender peer, Workload workload) {
-        List<Way> ways = new ArrayList<>();
+    /** Returns the peer's fastest variant, measured alternately with the others, or {@code null} if it has none. */
+    private Candidate best(Contender peer, Workload workload) {
+        List<Candidate> candidates = new ArrayList<>();
         for (WorkerProcess process : processes(peer)) {
-            process.variants(workload).forEach(variant -> ways.add(new Way(process, variant)));
+            process.variants(workload).forEach(variant -> candidates.add(new Candidate(process, variant)));
         }
-        int rounds = ways.size() > 1 ? 3 : 0;
+        int rounds = candidates.size() > 1 ? 3 : 0;
         for (int round = 0; round < rounds; round++) {
-            for (Way way : ways) {
-                progress.accept(workload.name() + ": looking for the fastest way of " + peer + ", " + way);
+            for (Candidate candidate : candidates) {
+                progress.accept(workload.name() + ": looking for the fastest variant of " + peer + ", " + candidate);
                 pause();
-                way.process.prepare(workload, way.variant);
-                way.times[round] = way.process.warm(warmupMillis / 4);
-                way.process.release();
+                candidate.process.prepare(workload, candidate.variant);
+                candidate.times[round] = candidate.process.warm(warmupMillis / 4);
+                candidate.process.release();
             }
         }
-        return ways.stream().min(Comparator.comparingDouble(way -> median(way.times))).orElse(null);
+        return candidates.stream().min(Comparator.comparingDouble(candidate -> median(candidate.times))).orElse(null);
     }
 
     private List<WorkerProcess> processes(Contender contender) {
-        return processes.computeIfAbsent(contender, who -> who.settings(threads).stream()
-            .map(settings -> new WorkerProcess(who, threads, clock, settings)).toList());
+        return processes.computeIfAbsent(contender, c -> c.settings(threads).stream()
+            .map(settings -> new WorkerProcess(c, threads, clock, settings)).toList());
     }
 
-    /** Returns the time of one run, over as many as fill a sample. */
+    /** Returns the time of one run, averaged over as many runs as fill a sample. */
     private static double sample(WorkerProcess process, long runNanos) {
         int runs = (int) Math.max(1, Math.round(SAMPLE_NANOS / runNanos));
         pause();
@@ -127,12 +127,12 @@ final class Duel implements AutoCloseable {
     }
 
     /** A process with its environment, and one of its variants. */
-    private static final class Way {
+    private static final class Candidate {
         private final WorkerProcess process;
         private final String variant;
         private final double[] times = new double[3];
 
-        Way(WorkerProcess process, String variant) {
+        Candidate(WorkerProcess process, String variant) {
             this.process = process;
             this.variant = variant;
         }
