@@ -203,6 +203,6 @@ enum Party {
 
     /** Members that are stopped while others are measured are not lost. */
     private static TransportConfig config(String provider) {
-        return TransportConfig.of(provider, SECRET).silence(Duration.ofMinutes(10));
+        return TransportConfig.of(provider, SECRET).livenessTimeout(Duration.ofMinutes(10));
     }
 }

@@ -25,6 +25,6 @@ public enum Route {
 
     /** A profiler may hold a member up for long. */
     TransportConfig config() {
-        return TransportConfig.of(provider, SECRET).sharedMemory(sharedMemory).silence(Duration.ofMinutes(10));
+        return TransportConfig.of(provider, SECRET).sharedMemory(sharedMemory).livenessTimeout(Duration.ofMinutes(10));
     }
 }

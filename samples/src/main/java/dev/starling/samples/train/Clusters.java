@@ -32,7 +32,8 @@ public final class Clusters {
     /** Returns what opens a coordinator on this host. */
     public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss, Duration silence) {
         return (secret, directory, processes) -> CoordinatorThread.start(Coordinator.open(
-                TransportConfig.of(transport, secret).directory(directory).silence(silence), processes, onLoss, 1,
+                TransportConfig.of(transport, secret).directory(directory)
+                        .livenessTimeout(silence), processes, onLoss, 1,
                 JOINING));
     }
 
@@ -105,6 +106,7 @@ public final class Clusters {
     }
 
     private static TransportConfig config(LaunchedProcess me, String transport, Duration silence) {
-        return TransportConfig.of(transport, me.secret()).at(me.host(), 0).directory(me.directory()).silence(silence);
+        return TransportConfig.of(transport, me.secret()).at(me.host(), 0).directory(me.directory())
+                .livenessTimeout(silence);
     }
 }

@@ -184,7 +184,7 @@ final class Team {
         int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / how.workers);
         Split split = run.load(directory);
         Secret secret = Secret.random();
-        TransportConfig transport = TransportConfig.of(LOCAL, secret).silence(how.silence());
+        TransportConfig transport = TransportConfig.of(LOCAL, secret).livenessTimeout(how.silence());
         ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
         try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, how.onLoss(), how.silence())
                 .open(secret, null, how.workers + how.servers());
