@@ -50,12 +50,12 @@ public final class Coordinator implements Agent, AutoCloseable {
         this.onLoss = onLoss;
         this.fewest = fewest;
         joiningNs = joining.toNanos();
-        settleNs = transport.config().silence().toNanos() / 2;
+        settleNs = transport.config().livenessTimeout().toNanos() / 2;
         begunNs = transport.nanoTime();
         transport.onMessage(this::take);
         transport.onConnection(new ConnectionHandler() {
             @Override
-            public void lost(Endpoint endpoint) {
+            public void onLost(Endpoint endpoint) {
                 gone(endpoint);
             }
         });
@@ -350,7 +350,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private long unheardNs(Endpoint endpoint) {
-        return transport.nanoTime() - endpoint.lastHeardNs();
+        return transport.nanoTime() - endpoint.lastReceivedNs();
     }
 
     private void evict(Seat seat, String reason, long unheardNs) {

@@ -77,12 +77,12 @@ public final class Group implements AutoCloseable {
         });
         transport.onConnection(new ConnectionHandler() {
             @Override
-            public void accepted(Endpoint endpoint) {
+            public void onAccepted(Endpoint endpoint) {
                 links.greeted(endpoint);
             }
 
             @Override
-            public void lost(Endpoint endpoint) {
+            public void onLost(Endpoint endpoint) {
                 Group.this.lost(endpoint);
             }
         });
@@ -152,7 +152,7 @@ public final class Group implements AutoCloseable {
             throw new DistributedException("cannot join: " + endpoint.reason());
         }
         if (coordinatorLost) {
-            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastHeardNs()),
+            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
                     endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
         }
         throw new DistributedException((there ? "the group changed again" : "waited " + atMost) + " while "

@@ -146,8 +146,8 @@ final class Links {
         }
         lost.add(member.id());
         PeerLostException loss = new PeerLostException(member.rank(), Duration.ofNanos(transport.nanoTime()
-                - endpoint.lastHeardNs()), endpoint.reason());
-        if (!endpoint.saidGoodbye()) {
+                - endpoint.lastReceivedNs()), endpoint.reason());
+        if (!endpoint.receivedGoodbye()) {
             return loss;
         }
         left.put(member.rank(), given.getOrDefault(member.id(), loss));

@@ -38,7 +38,7 @@ public final class Cluster {
 
     /** Makes a cluster over the local transport. */
     public static Cluster local(int world) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10)), world,
+        return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(10)), world,
                 Coordinator.OnLoss.END);
     }
 
@@ -50,7 +50,7 @@ public final class Cluster {
     public static TransportConfig transport(String provider) {
         Availability there = Transport.providers().get(provider).availability();
         assumeTrue(there instanceof Availability.Ready, () -> "no " + provider + " here: " + there);
-        TransportConfig config = TransportConfig.of(provider, Secret.random()).silence(Duration.ofSeconds(5));
+        TransportConfig config = TransportConfig.of(provider, Secret.random()).livenessTimeout(Duration.ofSeconds(5));
         return provider.equals("ucx") ? config.option("tls", "tcp") : config;
     }
 

@@ -20,7 +20,7 @@ class CoordinatorTest {
     private static final Duration SOON = Duration.ofSeconds(5);
 
     private final TransportConfig config = TransportConfig.of("local", Secret.random())
-            .silence(Duration.ofSeconds(2));
+            .livenessTimeout(Duration.ofSeconds(2));
     private final List<Runnable> everybody = new ArrayList<>();
 
     /** A process that says to the coordinator whatever the test wants. */

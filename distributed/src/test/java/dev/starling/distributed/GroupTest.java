@@ -154,7 +154,7 @@ class GroupTest {
 
     @Test
     void goesOnAtOnceWithoutOneThatIsExcluded() throws Exception {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(1));
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMinutes(1));
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
                 Coordinator.OnLoss.REFORM, 1, SOON))) {
             GroupConfig joining = GroupConfig.of(config, coordinator.address());

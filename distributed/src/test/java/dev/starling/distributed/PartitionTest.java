@@ -22,7 +22,7 @@ class PartitionTest {
     private static final Duration SILENCE = Duration.ofMillis(100);
     private static final Duration PATIENCE = Duration.ofSeconds(5);
     private static final Pattern LOSS = Pattern.compile("rank 2 is lost, last heard (\\d+) ms ago: cut off from 1 of "
-            + "the 2 other members; rank 1 says: nothing heard from rank2 for (\\d+) ms");
+            + "the 2 other members; rank 1 says: received nothing from rank2 for (\\d+) ms");
 
     /** Returns what ended the group on each of three ranks, of which the last two are cut off from each other. */
     private static List<PeerLostException> losses() {
@@ -30,7 +30,7 @@ class PartitionTest {
         FaultPlan plan = new FaultPlan(1, names, PATIENCE, Set.of(FaultPlan.Kind.CUT), Conditions.GOOD,
                 List.of(new Fault.Cut(Duration.ofMillis(50), PATIENCE, Set.of("rank1"), Set.of("rank2"), true)));
         TransportConfig config = TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
-                .silence(SILENCE);
+                .livenessTimeout(SILENCE);
         List<PeerLostException> losses = new ArrayList<>(names.stream().skip(1).<PeerLostException>map(_ -> null)
                 .toList());
         try (Simulation simulation = Simulation.of(plan)) {

@@ -55,7 +55,7 @@ public final class Coordinate implements Callable<Integer> {
         }
         try {
             TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))
-                    .silence(Duration.ofSeconds(silenceSeconds));
+                    .livenessTimeout(Duration.ofSeconds(silenceSeconds));
             try (CoordinatorThread coordinator = Clusters.open(address, config, world,
                     elastic ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END, fewest)) {
                 spec.commandLine().getOut().println("coordinator of " + world + " members at "

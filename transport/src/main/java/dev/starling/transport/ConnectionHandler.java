@@ -1,10 +1,12 @@
 package dev.starling.transport;
 
-/** Is told of peers that come and go. Runs inside {@link Transport#doWork}. */
+/** Callbacks for peers that connect and disconnect. Run inside {@link Transport#doWork}. */
 public interface ConnectionHandler {
-    /** Tells that a peer connected from its side and proved who it is; see {@link Endpoint#greeting}. */
-    default void accepted(Endpoint endpoint) { }
+    /**
+     * Called when a peer has connected from its side and proven that it has the secret; see {@link Endpoint#greeting}.
+     */
+    default void onAccepted(Endpoint endpoint) { }
 
-    /** Tells that a connected endpoint is lost or was closed by the peer; see {@link Endpoint#reason}. */
-    default void lost(Endpoint endpoint) { }
+    /** Called when a connected endpoint is lost or was closed by the peer; see {@link Endpoint#reason}. */
+    default void onLost(Endpoint endpoint) { }
 }

@@ -10,15 +10,15 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * One end of a connection between two processes that have proven to each other that they belong together. Carries
- * messages, in order and each once, and puts, in order among themselves; a message may overtake a put. Confined to its
- * {@link Transport}'s thread.
+ * One end of a connection between two processes that have proven to each other that they share the secret. Carries
+ * messages, in order and each once, and puts, in order among themselves; a message may overtake a put. Confined to the
+ * thread of its {@link Transport}.
  */
 public final class Endpoint implements AutoCloseable {
-    /** It is on its way. */
+    /** The message or put was accepted. */
     public static final int OK = Wire.SENT;
 
-    /** No room at the moment: let {@link Transport#doWork} run and try again. */
+    /** There is no room at the moment: call {@link Transport#doWork} and try again. */
     public static final int BACK_PRESSURED = Wire.BACK_PRESSURED;
 
     /** The peer has not been reached yet. */
@@ -29,7 +29,7 @@ public final class Endpoint implements AutoCloseable {
 
     private static final long RETRY_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long TIME_TO_REFUSE_NS = TimeUnit.SECONDS.toNanos(1);
-    private static final int HEARTBEATS_IN_SILENCE = 8;
+    private static final int HEARTBEATS_PER_TIMEOUT = 8;
 
     final Transport transport;
     final Link link;
@@ -50,12 +50,12 @@ public final class Endpoint implements AutoCloseable {
     private long key;
     private long sent;
     private long expected = 1;
-    private long lastHeardNs;
+    private long lastReceivedNs;
     private long lastSentNs;
     private long nextTryNs;
     private long challengedNs;
     private boolean welcomed;
-    private boolean saidGoodbye;
+    private boolean receivedGoodbye;
     private Object attachment;
 
     Endpoint(Transport transport, Link link, String address, boolean initiator, long now) {
@@ -66,19 +66,19 @@ public final class Endpoint implements AutoCloseable {
         handshake = new Handshake(transport.config().secret());
         ownSession = Handshake.randomLong();
         createdNs = now;
-        lastHeardNs = now;
+        lastReceivedNs = now;
         nextTryNs = now;
     }
 
-    /** What can be said of an endpoint. */
+    /** The state of an endpoint. */
     public enum State {
-        /** The peer has not answered, or proofs are being exchanged. */
+        /** The peer has not answered, or the handshake is in progress. */
         CONNECTING,
-        /** Both sides have proven who they are. */
+        /** Both sides have proven that they have the secret. */
         CONNECTED,
-        /** The peer knows another secret. */
+        /** The peer has a different secret. */
         REFUSED,
-        /** The peer fell silent, closed, or broke the rules. */
+        /** The peer was silent for too long, closed the connection, or violated the protocol. */
         LOST,
         /** Closed on this side. */
         CLOSED
@@ -89,38 +89,38 @@ public final class Endpoint implements AutoCloseable {
         return state;
     }
 
-    /** Returns whether both sides have proven who they are, and the peer is not known to be gone. */
+    /** Returns whether the handshake is complete and the peer is not known to be lost. */
     public boolean isConnected() {
         return state == State.CONNECTED;
     }
 
-    /** Returns whether somebody began to connect to this side, and has not proven yet who it is. */
+    /** Returns whether the peer began the connection and has yet to prove that it has the secret. */
     boolean isUnproven() {
         return !initiator && state == State.CONNECTING && !isStranger();
     }
 
-    /** Returns whether somebody began to connect to this side who does not know the secret, and is to be told. */
+    /** Returns whether the peer began the connection with a wrong secret; it is sent a refusal. */
     boolean isStranger() {
         return hello != null && !hello.proven();
     }
 
-    /** Returns since when it has been there. */
+    /** Returns the time at which this endpoint was created. */
     long createdNs() {
         return createdNs;
     }
 
-    /** Returns why the endpoint is refused or lost, or what may keep it from being connected, or an empty text. */
+    /** Returns why the endpoint is refused or lost, or what may prevent it from connecting, or an empty text. */
     public String reason() {
         if (state != State.CONNECTING || peerSession != 0) {
             return reason;
         }
         String obstacle = link.obstacle();
-        return obstacle.isEmpty() ? address + " has not answered; its own log may say why" : obstacle;
+        return obstacle.isEmpty() ? address + " has not answered; its own log may give the reason" : obstacle;
     }
 
-    /** Returns whether the peer closed the connection; then all that it sent before has been delivered. */
-    public boolean saidGoodbye() {
-        return saidGoodbye;
+    /** Returns whether the peer closed with a goodbye; then everything that it had sent has been delivered. */
+    public boolean receivedGoodbye() {
+        return receivedGoodbye;
     }
 
     /** Returns the peer's address. */
@@ -128,24 +128,24 @@ public final class Endpoint implements AutoCloseable {
         return address;
     }
 
-    /** Returns the bytes that the connecting side gave to {@link Transport#connect}. */
+    /** Returns the bytes that the connecting side passed to {@link Transport#connect}. */
     public byte[] greeting() {
         return greeting;
     }
 
-    /** Returns when the last frame came from the peer, by the transport's clock; the time of creation if none came. */
-    public long lastHeardNs() {
-        return lastHeardNs;
+    /** Returns when the last frame arrived, by the transport's clock; the time of creation if none has arrived. */
+    public long lastReceivedNs() {
+        return lastReceivedNs;
     }
 
-    /** Returns what {@link #attach(Object)} left here. */
+    /** Returns the object that {@link #attach(Object)} stored, or {@code null}. */
     public Object attachment() {
         return attachment;
     }
 
-    /** Leaves something of the user's here. */
-    public void attach(Object something) {
-        attachment = something;
+    /** Stores an object of the application with this endpoint. */
+    public void attach(Object newAttachment) {
+        attachment = newAttachment;
     }
 
     /** Returns the length in bytes of the longest message. */
@@ -162,7 +162,7 @@ public final class Endpoint implements AutoCloseable {
     public int send(DirectBuffer message, int offset, int length) {
         if (length > transport.maxMessageLength()) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a message of " + length
-                    + " bytes is longer than " + transport.maxMessageLength(), "put it, or send it in parts");
+                    + " bytes is longer than " + transport.maxMessageLength(), "use a put, or send several messages");
         }
         return switch (state) {
             case CONNECTED -> frame(Frame.MESSAGE, Frame.HEADER, message, offset, length);
@@ -171,15 +171,15 @@ public final class Endpoint implements AutoCloseable {
         };
     }
 
-    /** Makes a peer's region writable from here, with the key that the peer sent; maps it if it can be mapped. */
+    /** Opens a peer's region for writing, with the key that the peer sent; maps it if possible. */
     public RemoteRegion open(RegionKey regionKey) {
         return open(regionKey, true);
     }
 
     /**
-     * Makes a peer's region writable from here, with the key that the peer sent.
+     * Opens a peer's region for writing, with the key that the peer sent.
      *
-     * @param map whether the memory is mapped, if it can be
+     * @param map whether to map the memory, if possible
      */
     public RemoteRegion open(RegionKey regionKey, boolean map) {
         SharedMemory mapped = map && transport.config().sharedMemory() && transport.wire().mapsMemory()
@@ -188,14 +188,14 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /**
-     * Begins to write into a peer's memory. The source must stay as it is until the completion. What is written into a
-     * region that its owner has closed meanwhile is dropped, which counts as arrived; the owner is not told of it.
+     * Begins to write into a peer's memory. The source must not change until the completion is called. Data for a
+     * region that its owner has closed meanwhile are dropped, which counts as arrived, and the owner is not notified.
      *
-     * @param completion told when the data have arrived, and with them those of all puts before, or that the peer is
-     *     lost. May be called before this returns. May be {@code null}, which spares the peer's answer
-     * @return {@link #OK}, {@link #BACK_PRESSURED} if too many puts are under way, {@link #NOT_CONNECTED} or
-     *     {@link #CLOSED}; the completion is told only after {@link #OK}
-     * @throws TransportException if source or target range lies outside of its region, or either is closed
+     * @param completion called when the data of this put and of all earlier ones have arrived, or when the peer is
+     *     lost; possibly before this method returns. {@code null} saves the peer's acknowledgement
+     * @return {@link #OK}, {@link #BACK_PRESSURED} if too many puts are pending, {@link #NOT_CONNECTED} or {@link
+     *     #CLOSED}; the completion is called only after {@link #OK}
+     * @throws TransportException if the source or target range lies outside of its region, or either is closed
      */
     public int put(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
             Completion completion) {
@@ -203,20 +203,20 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /**
-     * Begins to write into a peer's memory, and has the peer's {@link PutHandler} told once the data are there.
+     * Begins to write into a peer's memory, and notifies the peer's {@link PutHandler} when the data have arrived.
      *
-     * @param immediate what the peer is told
+     * @param immediate value for the peer's handler
      * @return as {@link #put}
      */
-    public int putAndTell(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
+    public int putAndNotify(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
             long immediate, Completion completion) {
         return begin(source, sourceOffset, target, targetOffset, bytes, true, immediate, completion);
     }
 
     private int begin(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
-            boolean tell, long immediate, Completion completion) {
-        range("source", sourceOffset, bytes, source.bytes());
-        range("target", targetOffset, bytes, target.bytes());
+            boolean notify, long immediate, Completion completion) {
+        MemoryRegion.requireRange("source", sourceOffset, bytes, source.bytes());
+        MemoryRegion.requireRange("target", targetOffset, bytes, target.bytes());
         if (target.endpoint() != this || source.isClosed() || target.isClosed()) {
             throw new TransportException(TransportException.Problem.ARGUMENT, target.endpoint() == this
                     ? "source or target is closed" : "the region belongs to another peer", "open it on this endpoint");
@@ -226,35 +226,28 @@ public final class Endpoint implements AutoCloseable {
         }
         MemorySegment mapped = target.memory();
         if (mapped == null) {
-            return puts.add(source, sourceOffset, target, targetOffset, bytes, tell, immediate, completion);
+            return puts.add(source, sourceOffset, target, targetOffset, bytes, notify, immediate, completion);
         }
-        if (tell && puts.isFull()) {
+        if (notify && puts.isFull()) {
             return BACK_PRESSURED;
         }
         MemorySegment.copy(source.memory(), sourceOffset, mapped, targetOffset, bytes);
-        if (tell) {
+        if (notify) {
             return puts.add(source, sourceOffset, target, targetOffset, 0, true, immediate, completion);
         }
         if (completion != null) {
-            completion.completed(true);
+            completion.onComplete(true);
         }
         return OK;
     }
 
-    private static void range(String what, long offset, long bytes, long size) {
-        if (offset < 0 || bytes < 0 || offset > size - bytes) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "the " + what + " range, " + bytes
-                    + " bytes from " + offset + " on, lies outside of a region of " + size, "");
-        }
-    }
-
-    /** Sends a frame under the session's key; what lies behind the header in {@link #head} must be there. */
+    /** Sends a frame under the session's key; bytes of {@link #head} behind the common header must be in place. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
         Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, body, offset, length);
         return sent(offer(headLength, body, offset, length));
     }
 
-    /** Sends what is in {@link #head} as a frame that comes after what is written before it. */
+    /** Writes into the peer's memory and sends {@link #head} as a frame that arrives after the data. */
     int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
             long tag, byte type, int headLength) {
         Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, null, 0, 0);
@@ -272,7 +265,7 @@ public final class Endpoint implements AutoCloseable {
         return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
     }
 
-    /** What is wrong with one link, such as that it finds no room, ends this connection and no other. */
+    /** A failure of one link, such as a lack of room, ends this connection and no other. */
     private int offer(int headLength, DirectBuffer body, int offset, int length) {
         try {
             return link.offer(head, 0, headLength, body, offset, length);
@@ -286,7 +279,7 @@ public final class Endpoint implements AutoCloseable {
         return head;
     }
 
-    /** Shakes hands, keeps alive, goes on with puts; returns the amount of work done. */
+    /** Continues the handshake, sends heartbeats and continues puts; returns the amount of work done. */
     int doWork(long now) {
         return state == State.CONNECTING ? connect(now) : state == State.CONNECTED ? keepAlive(now) : 0;
     }
@@ -296,13 +289,13 @@ public final class Endpoint implements AutoCloseable {
         if (!initiator && !welcomed) {
             welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
         }
-        long silence = transport.config().silence().toNanos();
-        if (now - lastHeardNs > silence) {
-            String silent = TimeUnit.NANOSECONDS.toMillis(now - lastHeardNs) + " ms";
-            sayGoodbye("nothing heard for " + silent);
-            lose("nothing heard from " + address + " for " + silent);
-        } else if (now - lastSentNs > silence / HEARTBEATS_IN_SILENCE) {
-            // Where there is no room for it now, it goes as soon as there is.
+        long timeoutNs = transport.config().livenessTimeout().toNanos();
+        if (now - lastReceivedNs > timeoutNs) {
+            String elapsed = TimeUnit.NANOSECONDS.toMillis(now - lastReceivedNs) + " ms";
+            sendGoodbye("received nothing for " + elapsed);
+            lose("received nothing from " + address + " for " + elapsed);
+        } else if (now - lastSentNs > timeoutNs / HEARTBEATS_PER_TIMEOUT) {
+            // If there is no room for it, the next call tries again.
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
         }
         return work;
@@ -313,15 +306,15 @@ public final class Endpoint implements AutoCloseable {
             close();
             return 0;
         }
-        if (!initiator && now - createdNs > transport.config().silence().toNanos()) {
-            transport.stranger(this, "did not prove in time that it knows the cluster's secret");
+        if (!initiator && now - createdNs > transport.config().livenessTimeout().toNanos()) {
+            transport.refuseStranger(this, "did not prove in time that it has the cluster's secret");
             return 1;
         }
         if (now < nextTryNs) {
             return 0;
         }
-        if (peerSession != 0 && initiator && now - challengedNs > transport.config().silence().toNanos()) {
-            // Who sent the challenge is gone, or never took the proof: begin again.
+        if (peerSession != 0 && initiator && now - challengedNs > transport.config().livenessTimeout().toNanos()) {
+            // The peer that sent the challenge is gone, or never received the proof: start again.
             peerSession = 0;
             key = 0;
         }
@@ -353,45 +346,45 @@ public final class Endpoint implements AutoCloseable {
         return code == Wire.SENT ? 1 : 0;
     }
 
-    /** Takes a frame of this session; returns whether it was accepted. */
-    boolean take(byte type, DirectBuffer buffer, int offset, int length) {
+    /** Processes a frame of this session; returns whether it was accepted. */
+    boolean receive(byte type, DirectBuffer buffer, int offset, int length) {
         int body = offset + Frame.HEADER;
         int bodyLength = length - Frame.HEADER;
         if (type == Frame.CHALLENGE) {
-            return takeChallenge(buffer, offset, length);
+            return onChallenge(buffer, offset, length);
         }
         if (type == Frame.PROOF) {
-            return takeProof(buffer, offset, length);
+            return onProof(buffer, offset, length);
         }
         if (type == Frame.REFUSAL) {
-            return takeRefusal(buffer, offset, length);
+            return onRefusal(buffer, offset, length);
         }
         if (key == 0 || !Frame.isWhole(transport.bodies, buffer, offset, length, key)) {
             return transport.refuseChecksum(this);
         }
         if (state != State.CONNECTING && state != State.CONNECTED) {
-            // The peer does not know yet that it was lost.
+            // The peer does not know yet that this side has given it up.
             return transport.refuseLate();
         }
         long sequence = Frame.sequence(buffer, offset);
         if (sequence != expected) {
             transport.refuseReplay(this, sequence, expected);
             if (sequence > expected) {
-                expel("sent frame " + sequence + " when " + expected + " was due: frames were lost");
+                expel("sent frame " + sequence + " when " + expected + " was expected: frames were lost");
             }
             return false;
         }
-        // WELCOME, or what overtook it.
+        // A WELCOME, or a frame that overtook it.
         state = State.CONNECTED;
         expected++;
-        lastHeardNs = transport.now();
+        lastReceivedNs = transport.now();
         switch (type) {
             case Frame.MESSAGE -> transport.deliver(this, buffer, body, bodyLength);
-            case Frame.PUT -> puts.take(buffer, offset, length);
-            case Frame.PUT_DONE -> puts.done(buffer.getLong(body, Frame.ORDER));
+            case Frame.PUT -> puts.receive(buffer, offset, length);
+            case Frame.PUT_DONE -> puts.acknowledged(buffer.getLong(body, Frame.ORDER));
             case Frame.GOODBYE -> {
-                saidGoodbye = bodyLength == 0;
-                lose(saidGoodbye ? address + " closed the connection" : address + " ended the connection: "
+                receivedGoodbye = bodyLength == 0;
+                lose(receivedGoodbye ? address + " closed the connection" : address + " ended the connection: "
                         + buffer.getStringWithoutLengthAscii(body, bodyLength));
             }
             default -> { }
@@ -399,7 +392,7 @@ public final class Endpoint implements AutoCloseable {
         return true;
     }
 
-    private boolean takeChallenge(DirectBuffer buffer, int offset, int length) {
+    private boolean onChallenge(DirectBuffer buffer, int offset, int length) {
         if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
             return transport.refuseChecksum(this);
         }
@@ -409,44 +402,46 @@ public final class Endpoint implements AutoCloseable {
         long session = handshake.acceptChallenge(buffer, offset + Frame.HEADER, length - Frame.HEADER, ownSession,
                 transport.address());
         if (session == 0) {
-            end(State.REFUSED, "the process at " + address + " did not prove that it knows this cluster's secret;"
-                    + " give both the same secret");
+            end(State.REFUSED, "the process at " + address + " has a different secret than this one; give both the same"
+                    + " secret");
             transport.counters.refusedStrangers++;
             return false;
         }
         if (!handshake.peerAddress().equals(address)) {
-            end(State.REFUSED, "the process reached at " + address + " is known to the cluster as "
-                    + handshake.peerAddress() + "; connect to it by that name");
+            end(State.REFUSED, "the process at " + address + " has the address "
+                    + handshake.peerAddress() + " in the cluster; connect to it by that address");
             return false;
         }
         peerSession = session;
         challengedNs = transport.now();
         key = handshake.key();
-        lastHeardNs = transport.now();
-        nextTryNs = lastHeardNs;
+        lastReceivedNs = transport.now();
+        nextTryNs = lastReceivedNs;
         return true;
     }
 
-    /** Only who got the HELLO knows this session, so this can be believed as much as that nobody answers. */
-    private boolean takeRefusal(DirectBuffer buffer, int offset, int length) {
+    /**
+     * Only the receiver of the HELLO knows this session, so a refusal is as trustworthy as the absence of an answer.
+     */
+    private boolean onRefusal(DirectBuffer buffer, int offset, int length) {
         if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
             return transport.refuseChecksum(this);
         }
         if (!initiator || state != State.CONNECTING || peerSession != 0) {
             return transport.refuseLate();
         }
-        end(State.REFUSED, "the process at " + address + " refused this one: they know different secrets; give both"
+        end(State.REFUSED, "the process at " + address + " refused this one: they have different secrets; give both"
                 + " the same secret");
         return true;
     }
 
-    private boolean takeProof(DirectBuffer buffer, int offset, int length) {
+    private boolean onProof(DirectBuffer buffer, int offset, int length) {
         if (initiator || state != State.CONNECTING) {
             return transport.refuseLate();
         }
-        byte[] said = handshake.acceptProof(buffer, offset + Frame.HEADER, length - Frame.HEADER);
-        if (said == null) {
-            // Whoever sent this, the one whose HELLO it was may yet prove itself.
+        byte[] accepted = handshake.acceptProof(buffer, offset + Frame.HEADER, length - Frame.HEADER);
+        if (accepted == null) {
+            // Whichever process sent this, the sender of the HELLO may yet prove that it has the secret.
             return transport.refuseProof(this);
         }
         long agreed = handshake.key();
@@ -454,28 +449,28 @@ public final class Endpoint implements AutoCloseable {
             return transport.refuseChecksum(this);
         }
         key = agreed;
-        greeting = said;
+        greeting = accepted;
         state = State.CONNECTED;
-        lastHeardNs = transport.now();
+        lastReceivedNs = transport.now();
         welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
-        transport.accepted(this);
+        transport.onAccepted(this);
         return true;
     }
 
-    /** Ends the connection because the peer broke the rules, and tells it. */
+    /** Ends the connection because the peer violated the protocol, and sends it the reason. */
     void expel(String what) {
-        sayGoodbye(what);
+        sendGoodbye(what);
         lose(address + ' ' + what);
     }
 
-    private void sayGoodbye(String why) {
+    private void sendGoodbye(String why) {
         handshakeBody.wrap(why.getBytes(StandardCharsets.US_ASCII));
         frame(Frame.GOODBYE, Frame.HEADER, handshakeBody, 0, handshakeBody.capacity());
     }
 
     void lose(String why) {
         if (isUnproven()) {
-            transport.stranger(this, "did not prove who it is: " + why);
+            transport.refuseStranger(this, "did not prove that it has the secret: " + why);
             return;
         }
         if (isStranger()) {
@@ -485,7 +480,7 @@ public final class Endpoint implements AutoCloseable {
         boolean known = state == State.CONNECTED;
         if (state == State.CONNECTED || state == State.CONNECTING) {
             end(State.LOST, why);
-            transport.lost(this, known);
+            transport.onLost(this, known);
         }
     }
 
@@ -496,11 +491,11 @@ public final class Endpoint implements AutoCloseable {
         puts.fail();
     }
 
-    /** Tells the peer and ends the connection; puts under way fail. */
+    /** Sends a goodbye to the peer and ends the connection; pending puts fail. */
     @Override
     public void close() {
         if (state == State.CONNECTED) {
-            // What the peer has written here it shall know to have arrived.
+            // Acknowledge what the peer has written here.
             puts.doWork();
         }
         while (state == State.CONNECTED && frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED

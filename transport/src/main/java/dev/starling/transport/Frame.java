@@ -5,21 +5,21 @@ import org.agrona.DirectBuffer;
 import org.agrona.MutableDirectBuffer;
 
 /**
- * What travels over a wire. Every frame begins with 32 bytes, little endian:
+ * The unit that travels over a wire. Every frame begins with 32 bytes, little endian:
  *
  * <pre>
  *  0 magic     u16
  *  2 version   u8
  *  3 type      u8
  *  4 length    i32   of the whole frame, in bytes
- *  8 session   i64   the receiver's number of the session; 0 in HELLO
- * 16 sequence  i64   of the frame in its session and direction, from 1; 0 while shaking hands
- * 24 checksum  i64   XXH64 of all bytes but these, seeded with the session's key; with 0 in HELLO, CHALLENGE, REFUSAL
+ *  8 session   i64   number that the receiver gave to the session; 0 in HELLO
+ * 16 sequence  i64   of the frame in its session and direction, from 1; 0 during the handshake
+ * 24 checksum  i64   XXH64 of all other bytes, seeded with the session's key; with 0 in HELLO, CHALLENGE, REFUSAL
  * </pre>
  *
- * <p>A PUT goes on with 40 bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
- * The checksum chains the header, what a PUT goes on with, and the body; of a body of 256 bytes or more its length and
- * CRC-32C stand for it.
+ * <p>The header of a PUT has 40 more bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
+ * The checksum chains the header, the extra bytes of a PUT, and the body; a body of 256 bytes or more is represented by
+ * its length and CRC-32C.
  */
 final class Frame {
     static final int HEADER = 32;
@@ -38,7 +38,7 @@ final class Frame {
 
     static final int PUT_LAST = 1;
     static final int PUT_IMMEDIATE = 2;
-    /** Somebody waits to hear that it has arrived. */
+    /** The sender waits for an acknowledgement of this put. */
     static final int PUT_AWAITED = 4;
 
     static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
@@ -49,7 +49,7 @@ final class Frame {
 
     private Frame() { }
 
-    /** Writes a header; the rest of the head, up to {@code headLength}, must be there already. */
+    /** Writes a header. The rest of the head, up to {@code headLength}, must already be in place. */
     static void seal(BodyChecksum bodies, MutableDirectBuffer head, int headLength, byte type, long session,
             long sequence, long key, DirectBuffer body, int bodyOffset, int bodyLength) {
         head.putShort(0, MAGIC, ORDER);
@@ -68,14 +68,14 @@ final class Frame {
         head.putLong(CHECKSUM, sum, ORDER);
     }
 
-    /** Returns whether these bytes are a frame of this version, as far as can be told without a key. */
+    /** Returns whether these bytes are a frame of this version, as far as can be checked without a key. */
     static boolean isFrame(DirectBuffer buffer, int offset, int length) {
         return length >= HEADER && buffer.getShort(offset, ORDER) == MAGIC && buffer.getByte(offset + 2) == VERSION
                 && buffer.getInt(offset + 4, ORDER) == length
                 && (type(buffer, offset) != PUT || length >= PUT_HEADER);
     }
 
-    /** Returns whether the checksum fits. */
+    /** Returns whether the checksum matches. */
     static boolean isWhole(BodyChecksum bodies, DirectBuffer buffer, int offset, int length, long key) {
         int head = type(buffer, offset) == PUT ? PUT_HEADER : HEADER;
         long sum = Checksum.of(key, buffer, offset, CHECKSUM);

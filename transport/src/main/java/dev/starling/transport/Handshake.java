@@ -7,13 +7,13 @@ import java.security.SecureRandom;
 import org.agrona.DirectBuffer;
 
 /**
- * How two processes prove to each other that they know the cluster's secret, without telling it: a challenge each way
- * and an HMAC-SHA256 over all that was said. Nonces are new each time, so what was overheard is of no use later. A
- * HELLO is signed too: nobody is answered with a proof, and no name is looked up, for a stranger's sake.
+ * How two processes prove to each other that both have the cluster's secret, without sending it: a challenge each way
+ * and an HMAC-SHA256 over everything exchanged. Nonces are new in each handshake, so recorded traffic cannot be
+ * replayed. A HELLO is signed too: a stranger neither receives a proof nor causes a name look-up.
  *
  * <pre>
  * A → B  HELLO      A's nonce, session and address, HMAC("hello", these)
- * A ← B  REFUSAL    empty, if that HMAC is wrong; only a hint, so that the mistake is known
+ * A ← B  REFUSAL    empty, if that HMAC is wrong; only a hint, so that a wrong secret is reported
  * A ← B  CHALLENGE  B's nonce, session and address, HMAC("challenge", both nonces, sessions and addresses)
  * A → B  PROOF      HMAC("proof", the same, greeting), greeting
  * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
@@ -43,22 +43,22 @@ final class Handshake {
         return value == 0 ? 1 : value;
     }
 
-    /** What a HELLO says. */
+    /** The content of a HELLO. */
     record Hello(byte[] nonce, long session, String address, boolean proven) {
-        /** Returns what tells it from others. */
-        String who() {
+        /** Returns a text that identifies this HELLO among others. */
+        String identity() {
             return address + '/' + session + (proven ? "" : "?");
         }
     }
 
     byte[] hello(long session, String address) {
         byte[] name = address.getBytes(StandardCharsets.US_ASCII);
-        byte[] said = ByteBuffer.allocate(NONCE + Long.BYTES + name.length).put(ownNonce).putLong(session).put(name)
+        byte[] content = ByteBuffer.allocate(NONCE + Long.BYTES + name.length).put(ownNonce).putLong(session).put(name)
                 .array();
-        return ByteBuffer.allocate(MAC + said.length).put(secret.sign(HELLO, said)).put(said).array();
+        return ByteBuffer.allocate(MAC + content.length).put(secret.sign(HELLO, content)).put(content).array();
     }
 
-    /** Returns what a HELLO says, or {@code null} if it is not well-formed. */
+    /** Returns the content of a HELLO, or {@code null} if it is not well-formed. */
     static Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
         int fixed = MAC + NONCE + Long.BYTES;
         if (length <= fixed || length > fixed + MAX_ADDRESS) {
@@ -67,8 +67,8 @@ final class Handshake {
         ByteBuffer in = copy(buffer, offset, length);
         byte[] mac = new byte[MAC];
         in.get(mac);
-        byte[] said = new byte[in.remaining()];
-        in.get(MAC, said);
+        byte[] content = new byte[in.remaining()];
+        in.get(MAC, content);
         byte[] nonce = new byte[NONCE];
         in.get(nonce);
         long session = in.getLong();
@@ -80,10 +80,10 @@ final class Handshake {
             }
         }
         return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII),
-                MessageDigest.isEqual(mac, secret.sign(HELLO, said)));
+                MessageDigest.isEqual(mac, secret.sign(HELLO, content)));
     }
 
-    /** Answers a HELLO. */
+    /** Returns the CHALLENGE that answers a HELLO. */
     byte[] challenge(Hello hello, long ownSession, String ownAddress) {
         transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.address, ownAddress);
         byte[] name = ownAddress.getBytes(StandardCharsets.US_ASCII);
@@ -91,7 +91,7 @@ final class Handshake {
                 .put(sign("challenge")).put(name).array();
     }
 
-    /** Returns the peer's session if its CHALLENGE proves that it knows the secret, or 0. */
+    /** Returns the peer's session if its CHALLENGE proves that it has the secret, or 0. */
     long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress) {
         int fixed = NONCE + Long.BYTES + MAC;
         if (length < fixed || length > fixed + MAX_ADDRESS) {
@@ -110,7 +110,7 @@ final class Handshake {
         return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
     }
 
-    /** Returns the address that a proven CHALLENGE gave. */
+    /** Returns the address in the accepted CHALLENGE. */
     String peerAddress() {
         return peerAddress;
     }
@@ -119,7 +119,7 @@ final class Handshake {
         return ByteBuffer.allocate(MAC + greeting.length).put(sign("proof", greeting)).put(greeting).array();
     }
 
-    /** Returns the greeting if a PROOF proves that the peer knows the secret, or {@code null}. */
+    /** Returns the greeting if a PROOF proves that the peer has the secret, or {@code null}. */
     byte[] acceptProof(DirectBuffer buffer, int offset, int length) {
         if (length < MAC || length > MAC + MAX_GREETING) {
             return null;
@@ -132,7 +132,7 @@ final class Handshake {
         return MessageDigest.isEqual(mac, sign("proof", greeting)) ? greeting : null;
     }
 
-    /** Returns the key that both sides' frames are seeded with. */
+    /** Returns the session's key, with which both sides seed the checksums of frames. */
     long key() {
         return ByteBuffer.wrap(sign("session")).getLong();
     }

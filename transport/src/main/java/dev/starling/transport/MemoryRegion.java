@@ -7,12 +7,12 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Memory that peers which were given its {@link #key} may write into. Belongs to its {@link Transport}. Peers on the
- * same host map it, where that is possible and allowed.
+ * Memory that peers with its {@link #key} may write into. Owned by its {@link Transport}. Peers on the same host map
+ * it, where that is possible and allowed.
  */
 public final class MemoryRegion implements AutoCloseable {
-    /** Moving memory into large pages takes a millisecond per mebibyte, so that little must not be moved. */
-    private static final long WORTH_LARGE_PAGES = 16 << 20;
+    /** Small regions stay in small pages: moving memory into large pages takes a millisecond per mebibyte. */
+    private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
 
     private final Transport owner;
     private final RegionKey key;
@@ -21,11 +21,11 @@ public final class MemoryRegion implements AutoCloseable {
     private final RemoteWrites.Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private RemoteWrites.Interceptor interceptor = (_, _, _) -> false;
-    /** Writes by the wire that read from here. */
+    /** Number of writes by the wire that still read from this region. */
     private int inFlight;
     private boolean closed;
 
-    /** {@code remote} is {@code null} if the wire does not write into memory itself. */
+    /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
     MemoryRegion(Transport owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
         this.owner = owner;
         boolean shared = share && SharedMemory.isAvailable();
@@ -37,7 +37,7 @@ public final class MemoryRegion implements AutoCloseable {
             storage = made;
         } else {
             Arena arena = Arena.ofShared();
-            boolean large = bytes >= WORTH_LARGE_PAGES;
+            boolean large = bytes >= MIN_LARGE_PAGE_BYTES;
             memory = arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
             if (large) {
                 SharedMemory.collapse(memory);
@@ -49,12 +49,12 @@ public final class MemoryRegion implements AutoCloseable {
                 registration == null ? new byte[0] : registration.key());
     }
 
-    /** Returns the memory. Readable and writable by all threads until {@link #close}. */
+    /** Returns the memory. All threads may read and write it until {@link #close}. */
     public MemorySegment memory() {
         return memory;
     }
 
-    /** Returns what peers need to write here. */
+    /** Returns the key that peers need for writing into this region. */
     public RegionKey key() {
         return key;
     }
@@ -65,9 +65,10 @@ public final class MemoryRegion implements AutoCloseable {
     }
 
     /**
-     * Sets who sees what comes by puts before it is written here, and may use it up: where it comes in messages, this
-     * spares a copy. What another process writes into memory that both map, or the network by itself, nobody sees; nor
-     * what had to be put together from fragments.
+     * Sets an interceptor, which is offered the data of arriving puts before they are copied into this region and may
+     * consume them in place; where puts arrive as messages this saves a copy. It does not see writes by another process
+     * into memory that both map, writes that the network performs by itself, or data that had to be reassembled from
+     * fragments.
      */
     public void onWrite(RemoteWrites.Interceptor newInterceptor) {
         interceptor = newInterceptor;
@@ -76,10 +77,18 @@ public final class MemoryRegion implements AutoCloseable {
         }
     }
 
-    /** Writes bytes that came, of which it is known that they fit in. */
+    /** Checks that a range lies within a region of a given size. */
+    static void requireRange(String what, long offset, long bytes, long size) {
+        if (offset < 0 || bytes < 0 || offset > size - bytes) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the " + what + " range, " + bytes
+                    + " bytes from offset " + offset + ", lies outside of a region of " + size + " bytes", "");
+        }
+    }
+
+    /** Copies received bytes into the region; the caller has checked that they fit. */
     void write(long offset, DirectBuffer from, int at, int length) {
-        // Bytes in an array have no address.
-        if (from.byteArray() != null || !interceptor.take(offset, from.addressOffset() + at, length)) {
+        // Bytes in an array have no native address.
+        if (from.byteArray() != null || !interceptor.consume(offset, from.addressOffset() + at, length)) {
             view.wrap(memory.address() + offset, length);
             from.getBytes(at, view, 0, length);
         }
@@ -93,7 +102,7 @@ public final class MemoryRegion implements AutoCloseable {
         return closed;
     }
 
-    /** Forbids further writes and gives the memory back. Peers that mapped it keep what they see until they close. */
+    /** Forbids further writes and releases the memory. Peers that mapped it keep their mapping until they close it. */
     @Override
     public void close() {
         if (!closed) {
@@ -110,7 +119,7 @@ public final class MemoryRegion implements AutoCloseable {
         }
     }
 
-    /** Keeps the memory until {@link #drop}, even if the region is closed. */
+    /** Keeps the memory until {@link #drop}, even if the region is closed meanwhile. */
     void hold() {
         inFlight++;
     }
@@ -122,7 +131,7 @@ public final class MemoryRegion implements AutoCloseable {
         }
     }
 
-    /** Gives the memory back, when nothing can read from it any more. */
+    /** Releases the memory; called when no write can read from it any more. */
     void free() {
         inFlight = 0;
         try {

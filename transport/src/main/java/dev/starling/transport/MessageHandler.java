@@ -2,9 +2,9 @@ package dev.starling.transport;
 
 import org.agrona.DirectBuffer;
 
-/** Takes messages of peers. Runs inside {@link Transport#doWork}. */
+/** Receives messages of peers. Runs inside {@link Transport#doWork}. */
 @FunctionalInterface
 public interface MessageHandler {
-    /** Takes a message; the buffer is valid during the call only. May send, must not wait. */
+    /** Receives a message. The buffer is valid during the call only. The handler may send but must not wait. */
     void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length);
 }

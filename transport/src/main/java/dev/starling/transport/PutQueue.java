@@ -7,29 +7,32 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Puts of one endpoint: those that go out, in pieces, and those that come in. The peer acknowledges the last number
- * that has arrived: at once if somebody waits for it, else now and then. All places are made once.
+ * Puts of one endpoint: outgoing ones, which are sent in pieces, and incoming ones. The receiver acknowledges the
+ * number of the last put that arrived: immediately if the sender waits for it, otherwise now and then. Each slot of the
+ * ring is allocated once and reused.
  */
 final class PutQueue {
-    private static final int PLACES = 1024;
-    private static final int PIECES_AT_ONCE = 16;
-    private static final int WRITES_AT_ONCE = 16;
-    private static final int UNACKNOWLEDGED = PLACES / 4;
+    private static final int SLOTS = 1024;
+    private static final int MAX_PIECES_PER_TURN = 16;
+    private static final int MAX_WRITES_BEGUN = 16;
+    private static final int UNACKNOWLEDGED = SLOTS / 4;
     private static final long NONE = 0;
 
     private final Endpoint endpoint;
-    private final Put[] ring = new Put[PLACES];
+    private final Put[] ring = new Put[SLOTS];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
     private final RemoteWrites.Completion written = this::written;
     private final UnsafeBuffer answer = new UnsafeBuffer(new byte[Long.BYTES]);
-    /** Numbers of puts: all below {@code arrived} are complete, below {@code sent} on their way. */
+    /**
+     * Numbers of outgoing puts: those below {@code arrived} are acknowledged, those below {@code sent} completely sent.
+     */
     private long arrived;
     private long sent;
-    /** Below, what the wire itself writes has begun. */
+    /** Puts below this number have begun, as far as the wire itself performs them. */
     private long begun;
     private long added;
-    /** Incoming. */
-    private long taken;
+    /** Counts of incoming puts: received completely, awaited by the sender, acknowledged to the sender. */
+    private long received;
     private long awaited;
     private long acknowledged;
 
@@ -46,25 +49,25 @@ final class PutQueue {
         private long targetOffset;
         private long bytes;
         private long done;
-        private boolean tell;
+        private boolean notify;
         private long immediate;
         private Completion completion;
     }
 
     boolean isFull() {
-        return added - arrived == PLACES || added >= PLACES && ring[(int) (added % PLACES)].held != null;
+        return added - arrived == SLOTS || added >= SLOTS && ring[(int) (added % SLOTS)].held != null;
     }
 
-    int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean tell,
+    int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean notify,
             long immediate, Completion completion) {
         if (isFull()) {
             return Endpoint.BACK_PRESSURED;
         }
-        int place = (int) (added % PLACES);
-        if (ring[place] == null) {
-            ring[place] = new Put();
+        int slot = (int) (added % SLOTS);
+        if (ring[slot] == null) {
+            ring[slot] = new Put();
         }
-        Put put = ring[place];
+        Put put = ring[slot];
         put.source = source;
         put.sourceOffset = sourceOffset;
         put.target = target.key();
@@ -72,7 +75,7 @@ final class PutQueue {
         put.targetOffset = targetOffset;
         put.bytes = bytes;
         put.done = 0;
-        put.tell = tell;
+        put.notify = notify;
         put.immediate = immediate;
         put.completion = completion;
         added++;
@@ -83,27 +86,28 @@ final class PutQueue {
     int doWork() {
         int work = 0;
         long before = sent;
-        if (awaited > acknowledged || taken - acknowledged >= UNACKNOWLEDGED) {
-            answer.putLong(0, taken, Frame.ORDER);
+        if (awaited > acknowledged || received - acknowledged >= UNACKNOWLEDGED) {
+            answer.putLong(0, received, Frame.ORDER);
             if (endpoint.frame(Frame.PUT_DONE, Frame.HEADER, answer, 0, Long.BYTES) == Endpoint.OK) {
-                acknowledged = taken;
+                acknowledged = received;
                 work++;
             }
         }
         boolean begins = true;
-        while (begins && begun < added && begun < sent + WRITES_AT_ONCE) {
-            begins = begin(ring[(int) (begun % PLACES)]);
+        while (begins && begun < added && begun < sent + MAX_WRITES_BEGUN) {
+            begins = begin(ring[(int) (begun % SLOTS)]);
         }
         work += (int) (sent - before);
-        while (sent < begun && work < PIECES_AT_ONCE && sendPiece(ring[(int) (sent % PLACES)])) {
+        while (sent < begun && work < MAX_PIECES_PER_TURN && sendPiece(ring[(int) (sent % SLOTS)])) {
             work++;
         }
         return work;
     }
 
     /**
-     * Has the wire write, if it can; else there is nothing to begin. Where the peer can be told at once, it is, in its
-     * turn. Returns false if there is no room.
+     * Lets the wire perform the write, if it can; otherwise there is nothing to begin. An ordered target notifies the
+     * peer in the same operation, which therefore waits until all earlier puts are sent. Returns false if there is no
+     * room.
      */
     private boolean begin(Put put) {
         RemoteWrites.Target target = put.bytes == put.done || put.source == null ? null : put.remote.target();
@@ -131,7 +135,7 @@ final class PutQueue {
     }
 
     private void written(long number, boolean success) {
-        Put put = ring[(int) (number % PLACES)];
+        Put put = ring[(int) (number % SLOTS)];
         put.held.drop();
         put.held = null;
         if (!success) {
@@ -159,21 +163,21 @@ final class PutQueue {
         return true;
     }
 
-    /** Writes what a put's frame says, and returns the length of its head. */
+    /** Writes the header of a put's frame and returns its length. */
     private int head(Put put, boolean last) {
         UnsafeBuffer head = endpoint.head();
         head.putLong(Frame.HEADER, put.target.region(), Frame.ORDER);
         head.putLong(Frame.HEADER + 8, put.target.token(), Frame.ORDER);
         head.putLong(Frame.HEADER + 16, put.targetOffset + put.done, Frame.ORDER);
-        head.putLong(Frame.HEADER + 24, put.tell ? put.immediate : NONE, Frame.ORDER);
+        head.putLong(Frame.HEADER + 24, put.notify ? put.immediate : NONE, Frame.ORDER);
         head.putInt(Frame.HEADER + 32, 0, Frame.ORDER);
-        head.putInt(Frame.HEADER + 36, last ? Frame.PUT_LAST | (put.tell ? Frame.PUT_IMMEDIATE : 0)
+        head.putInt(Frame.HEADER + 36, last ? Frame.PUT_LAST | (put.notify ? Frame.PUT_IMMEDIATE : 0)
                 | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0, Frame.ORDER);
         return Frame.PUT_HEADER;
     }
 
-    /** Writes what a peer's put carries, unless it lies outside of the region. */
-    void take(DirectBuffer buffer, int offset, int length) {
+    /** Writes the data of a peer's put into the region. A put outside of the region ends the connection. */
+    void receive(DirectBuffer buffer, int offset, int length) {
         long number = buffer.getLong(offset + Frame.HEADER, Frame.ORDER);
         long token = buffer.getLong(offset + Frame.HEADER + 8, Frame.ORDER);
         long to = buffer.getLong(offset + Frame.HEADER + 16, Frame.ORDER);
@@ -181,7 +185,7 @@ final class PutQueue {
         int bytes = length - Frame.PUT_HEADER;
         MemoryRegion region = endpoint.transport.region(number);
         if (region == null && endpoint.transport.wasRegion(number)) {
-            // Closed here before the peer could know.
+            // This side closed the region before the peer could know.
             endpoint.transport.counters.refusedWrites++;
             count(flags);
             return;
@@ -198,53 +202,53 @@ final class PutQueue {
         }
         count(flags);
         if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-            endpoint.transport.told(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
+            endpoint.transport.notifyPut(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
         }
     }
 
     private void count(int flags) {
-        taken += flags & Frame.PUT_LAST;
+        received += flags & Frame.PUT_LAST;
         if ((flags & Frame.PUT_AWAITED) != 0) {
-            awaited = taken;
+            awaited = received;
         }
     }
 
-    /** Completes what the peer says has arrived. */
-    void done(long upTo) {
+    /** Completes the puts that the peer acknowledges. */
+    void acknowledged(long upTo) {
         while (arrived < Math.min(upTo, sent)) {
             complete(true);
         }
     }
 
-    /** Lets go of a source that is about to be closed: what of it has not been sent never will be. */
+    /** Cancels puts from a source that is about to be closed; bytes that have not been sent are never sent. */
     void cancel(MemoryRegion source) {
         for (long number = sent; number < added; number++) {
-            Put put = ring[(int) (number % PLACES)];
+            Put put = ring[(int) (number % SLOTS)];
             if (put.source == source) {
-                giveUp(put);
+                abandon(put);
             }
         }
     }
 
-    /** Lets go of a target that is about to be closed: what has not begun never will. */
+    /** Cancels puts to a target that is about to be closed, unless the wire has begun them. */
     void cancel(RemoteRegion target) {
         for (long number = begun; number < added; number++) {
-            Put put = ring[(int) (number % PLACES)];
+            Put put = ring[(int) (number % SLOTS)];
             if (put.remote == target && put.bytes > put.done) {
-                giveUp(put);
+                abandon(put);
             }
         }
     }
 
-    /** What is left of it keeps its place and its number. */
-    private static void giveUp(Put put) {
+    /** Ends a put early; it keeps its slot and its number. */
+    private static void abandon(Put put) {
         Completion completion = put.completion;
         put.source = null;
         put.completion = null;
-        put.tell = false;
+        put.notify = false;
         put.bytes = put.done;
         if (completion != null) {
-            completion.completed(false);
+            completion.onComplete(false);
         }
     }
 
@@ -257,13 +261,13 @@ final class PutQueue {
     }
 
     private void complete(boolean success) {
-        Put put = ring[(int) (arrived % PLACES)];
+        Put put = ring[(int) (arrived % SLOTS)];
         arrived++;
         Completion completion = put.completion;
         put.completion = null;
         put.source = null;
         if (completion != null) {
-            completion.completed(success);
+            completion.onComplete(success);
         }
     }
 }

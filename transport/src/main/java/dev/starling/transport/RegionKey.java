@@ -5,29 +5,30 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * What a peer needs to know to write into a {@link MemoryRegion}. Sent in a message of the user's, as bytes.
+ * The data that a peer needs for writing into a {@link MemoryRegion}. The application sends it, encoded as bytes, in a
+ * message.
  *
  * @param region number of the region in its process
- * @param token random; who does not know it cannot write
+ * @param token random number; a write without it is refused
  * @param bytes size of the region
- * @param process that the memory belongs to, or 0 if it cannot be mapped
- * @param descriptor of the memory's file in that process
- * @param remote what the wire's own remote writes need, or empty
+ * @param process id of the process that owns the memory, or 0 if the memory cannot be mapped
+ * @param descriptor file descriptor of the memory in that process
+ * @param remote key of the wire's own remote writes, or empty
  */
 public record RegionKey(long region, long token, long bytes, long process, int descriptor, byte[] remote) {
     private static final int FIXED = 40;
     private static final int MAX_REMOTE = 4096;
 
-    /** Returns the key as bytes. */
+    /** Encodes the key as bytes. */
     public byte[] encode() {
         return ByteBuffer.allocate(FIXED + remote.length).order(ByteOrder.LITTLE_ENDIAN).putLong(region).putLong(token)
                 .putLong(bytes).putLong(process).putInt(descriptor).putInt(remote.length).put(remote).array();
     }
 
     /**
-     * Reads a key.
+     * Decodes a key.
      *
-     * @throws TransportException if these bytes are no key
+     * @throws TransportException if the bytes are not a key
      */
     public static RegionKey decode(byte[] encoded) {
         try {

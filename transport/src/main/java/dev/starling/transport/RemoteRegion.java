@@ -3,7 +3,7 @@ package dev.starling.transport;
 import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
 
-/** A peer's {@link MemoryRegion}, as seen from here. */
+/** A handle to a peer's {@link MemoryRegion}. */
 public final class RemoteRegion implements AutoCloseable {
     private final Endpoint endpoint;
     private final RegionKey key;
@@ -23,14 +23,14 @@ public final class RemoteRegion implements AutoCloseable {
     }
 
     /**
-     * Returns the peer's memory itself, if it is on the same host and could be mapped; else {@code null}. What is
-     * written here the peer sees at once; who reads and writes when is for both to agree on.
+     * Returns the peer's memory itself if it is on the same host and could be mapped, else {@code null}. The peer sees
+     * writes to it immediately; the two processes have to agree on when each of them reads and writes.
      */
     public MemorySegment memory() {
         return mapped == null ? null : mapped.memory();
     }
 
-    /** Returns how the wire itself writes there, or {@code null} if it does not. */
+    /** Returns the wire's own target for remote writes, or {@code null} if the wire has none. */
     RemoteWrites.Target target() {
         if (target == null && !closed && mapped == null && key.remote().length > 0
                 && endpoint.transport.wire() instanceof RemoteWrites wire) {
@@ -52,8 +52,8 @@ public final class RemoteRegion implements AutoCloseable {
     }
 
     /**
-     * Unmaps the memory. Puts that are under way are completed; those whose turn has not come fail, and their peer is
-     * not told of them.
+     * Unmaps the memory. Puts that have begun are completed; those that have not fail, and the peer is not notified of
+     * them.
      */
     @Override
     public void close() {

@@ -10,9 +10,9 @@ import java.util.HexFormat;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
-/** What the members of a cluster know and nobody else does. Never printed. */
+/** The secret that all members of a cluster share. Never printed. */
 public final class Secret {
-    /** Fewest bytes of a secret. */
+    /** Minimum length of a secret in bytes. */
     public static final int MIN_LENGTH = 16;
 
     private static final String ALGORITHM = "HmacSHA256";
@@ -21,8 +21,8 @@ public final class Secret {
 
     private Secret(byte[] bytes) {
         if (bytes.length < MIN_LENGTH) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a secret has at least " + MIN_LENGTH
-                    + " bytes, got " + bytes.length, "make one with Secret.random()");
+            throw new TransportException(TransportException.Problem.ARGUMENT, "a secret must have at least "
+                    + MIN_LENGTH + " bytes, got " + bytes.length, "make one with Secret.random()");
         }
         key = new SecretKeySpec(bytes, ALGORITHM);
     }
@@ -35,9 +35,9 @@ public final class Secret {
     }
 
     /**
-     * Returns the secret that {@link #toHex} wrote.
+     * Parses a secret in the form that {@link #toHex} returns.
      *
-     * @throws TransportException if this is no hexadecimal number of {@link #MIN_LENGTH} bytes or more
+     * @throws TransportException if the text is not a hexadecimal number of {@link #MIN_LENGTH} bytes or more
      */
     public static Secret ofHex(String hex) {
         try {
@@ -48,7 +48,7 @@ public final class Secret {
         }
     }
 
-    /** Returns the secret made of a text's UTF-8 bytes. */
+    /** Returns a secret that consists of a text's UTF-8 bytes. */
     public static Secret ofText(String text) {
         return new Secret(text.getBytes(StandardCharsets.UTF_8));
     }
@@ -56,23 +56,23 @@ public final class Secret {
     /**
      * Reads a secret in hexadecimal from a file.
      *
-     * @throws TransportException if the file cannot be read or holds none
+     * @throws TransportException if the file cannot be read or does not hold a secret
      */
     public static Secret read(Path file) {
         try {
             return ofHex(Files.readString(file));
         } catch (IOException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot read the secret in " + file,
-                    "let it be readable by this user", e);
+                    "make the file readable by this user", e);
         }
     }
 
-    /** Returns the secret in hexadecimal, for handing it to a member. */
+    /** Returns the secret in hexadecimal, for passing it to a member. */
     public String toHex() {
         return HexFormat.of().formatHex(key.getEncoded());
     }
 
-    /** Returns the HMAC-SHA256 of the parts, one after the other. (RFC 2104) */
+    /** Returns the HMAC-SHA256 of the concatenated parts. (RFC 2104) */
     byte[] sign(byte[]... parts) {
         try {
             Mac mac = Mac.getInstance(ALGORITHM);
@@ -82,7 +82,7 @@ public final class Secret {
             }
             return mac.doFinal();
         } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("every JDK has " + ALGORITHM, e);
+            throw new IllegalStateException("this JDK lacks " + ALGORITHM, e);
         }
     }
 

@@ -13,8 +13,8 @@ import java.nio.channels.FileChannel;
 
 /**
  * Memory that processes of one host map together. It has no name in any file system: {@code memfd_create(2)} makes it,
- * peers open it through {@code /proc}, and it is gone with the last process that maps it, however that ends. Its last
- * bytes hold a token, so that a peer knows that it opened the right memory.
+ * peers open it through {@code /proc}, and the kernel frees it when the last process that maps it ends, for whatever
+ * reason. Its last bytes hold a token by which a peer checks that it opened the right memory.
  */
 final class SharedMemory implements AutoCloseable {
     private static final int PAGE = 4096;
@@ -32,19 +32,19 @@ final class SharedMemory implements AutoCloseable {
         this.memory = memory;
     }
 
-    /** Returns whether this operating system has such memory. */
+    /** Returns whether this operating system supports such memory. */
     static boolean isAvailable() {
         return Calls.AVAILABLE;
     }
 
-    /** Moves memory whose pages are there into larger pages, where the operating system has such. */
+    /** Moves memory whose pages are already allocated into larger pages, where the operating system can. */
     static void collapse(MemorySegment memory) {
         if (isAvailable()) {
             Calls.collapse(memory.address(), memory.byteSize());
         }
     }
 
-    /** Makes zeroed memory, all pages of it there. */
+    /** Allocates zeroed memory with all of its pages present. */
     static SharedMemory create(long bytes, long token) {
         int descriptor = Calls.memfd("starling");
         Arena arena = Arena.ofShared();
@@ -68,7 +68,7 @@ final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Maps a peer's memory, or returns {@code null} if it is not on this host or not to be reached. */
+    /** Maps a peer's memory, or returns {@code null} if it is on another host or not accessible. */
     static SharedMemory open(RegionKey key) {
         if (key.process() == 0 || !isAvailable()) {
             return null;
@@ -83,7 +83,7 @@ final class SharedMemory implements AutoCloseable {
                 }
             }
         } catch (IOException e) {
-            // Another host, another container or another user: the wire carries the data.
+            // Another host, another container or another user: the data travel over the wire.
             arena.close();
             return null;
         }
@@ -111,7 +111,7 @@ final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** The calls of the C library that Java has no method for. */
+    /** Functions of the C library for which Java has no method. */
     private static final class Calls {
         static final boolean AVAILABLE;
         private static final MethodHandle MEMFD_CREATE;
@@ -132,8 +132,9 @@ final class SharedMemory implements AutoCloseable {
         }
 
         /**
-         * Has memory moved into pages of 2 MiB, as far as there are such: reductions of tens of megabytes then take
-         * half the time. Linux does so since 6.1, also where it would not by itself; elsewhere pages stay small.
+         * Moves memory into pages of 2 MiB as far as the kernel has such pages: reductions of tens of megabytes then
+         * take half the time. Linux does so on request since 6.1, even where it would not by default; elsewhere the
+         * pages stay small.
          */
         static void collapse(long address, long bytes) {
             long begin = (address + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;

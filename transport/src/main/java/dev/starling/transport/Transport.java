@@ -21,8 +21,9 @@ import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.Agent;
 
 /**
- * Messages and one-sided writes between processes that share a secret. Nothing happens but in {@link #doWork}: whoever
- * owns a transport calls it often, and in turns if there are several, for it is used by one thread at a time.
+ * Messages and one-sided writes between processes that share a secret. All work happens inside {@link #doWork}, which
+ * the owner of a transport calls often. Several threads may call it alternately, but only one thread may use a
+ * transport at a time.
  *
  * <pre>{@code
  * Transport transport = Transport.open(TransportConfig.of("aeron", secret));
@@ -32,19 +33,22 @@ import org.agrona.concurrent.Agent;
  * peer.send(message, 0, length);
  * }</pre>
  *
- * <p>What may be expected (no peer yet, no room) is a return code; a peer that falls silent is lost after
- * {@link TransportConfig#silence}; every wait has a deadline. A stranger, a replay or a mangled frame is refused,
- * counted and logged, and disturbs nobody else.
+ * <p>Expected conditions (the peer is not reachable yet, there is no room) are return codes. A peer that is silent for
+ * {@link TransportConfig#livenessTimeout} is lost, and every wait has a deadline. A stranger, a replay or a corrupted
+ * frame is refused, counted and logged, and disturbs no other connection.
  */
 public final class Transport implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport");
-    private static final int MESSAGES_AT_ONCE = 32;
-    private static final int MAX_STRANGERS = 32;
-    private static final int MAX_REFUSALS = 4;
-    /** Of the silence that loses a peer, the share that a stranger has to prove himself while others wait. */
-    private static final int PROOFS_IN_SILENCE = 10;
-    /** Of the silence that loses a peer, the share that goodbyes may wait for room. */
-    private static final int GOODBYES_IN_SILENCE = 20;
+    private static final int MAX_MESSAGES_PER_POLL = 32;
+    private static final int MAX_UNPROVEN = 32;
+    private static final int MAX_PENDING_REFUSALS = 4;
+    /**
+     * When {@link #MAX_UNPROVEN} is reached, an unproven peer keeps its place for this fraction of the liveness
+     * timeout.
+     */
+    private static final int PROOFS_PER_TIMEOUT = 10;
+    /** Goodbyes may wait for room for this fraction of the liveness timeout. */
+    private static final int GOODBYES_PER_TIMEOUT = 20;
     private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -61,7 +65,7 @@ public final class Transport implements Agent, AutoCloseable {
     private MessageHandler messages = (from, buffer, offset, length) -> { };
     private PutHandler puts = (from, immediate) -> { };
     private ConnectionHandler connections = new ConnectionHandler() { };
-    private final Inbox inbox = this::take;
+    private final Inbox inbox = this::onFrame;
     private long regionCount;
     private long lastLogNs = Long.MIN_VALUE;
     private long nextUpkeepNs;
@@ -79,23 +83,23 @@ public final class Transport implements Agent, AutoCloseable {
     /**
      * Opens a transport over the wire that the configuration names.
      *
-     * @throws TransportException if there is no such wire, it is not available here, or it cannot be opened; says why
-     *     and what to do
+     * @throws TransportException if there is no such wire, if it is not available here, or if it cannot be opened; the
+     *     message gives the reason and the remedy
      */
     public static Transport open(TransportConfig config) {
         WireProvider provider = providers().get(config.provider());
         if (provider == null) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "no transport is called "
-                    + config.provider(), "there are " + String.join(", ", providers().keySet()));
+            throw new TransportException(TransportException.Problem.ARGUMENT, "unknown transport '"
+                    + config.provider() + "'", "available: " + String.join(", ", providers().keySet()));
         }
         if (provider.availability() instanceof WireProvider.Availability.Missing m) {
-            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport " + config.provider()
-                    + " cannot be used here: " + m.reason(), m.remedy());
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '"
+                    + config.provider() + "' is not available on this machine: " + m.reason(), m.remedy());
         }
         return over(provider.open(config), config);
     }
 
-    /** Opens a transport over a wire, which it then owns. */
+    /** Opens a transport over a wire, and takes ownership of the wire. */
     public static Transport over(Wire wire, TransportConfig config) {
         return new Transport(config, wire);
     }
@@ -107,22 +111,22 @@ public final class Transport implements Agent, AutoCloseable {
         return found;
     }
 
-    /** Returns how this was set up. */
+    /** Returns the configuration. */
     public TransportConfig config() {
         return config;
     }
 
-    /** Returns where peers reach this. */
+    /** Returns the address at which peers reach this transport. */
     public String address() {
         return wire.address();
     }
 
-    /** Returns what was sent, received and refused. */
+    /** Returns the counters of what was sent, received and refused. */
     public TransportCounters counters() {
         return counters;
     }
 
-    /** Returns the time by the clock that this transport's deadlines are measured by. */
+    /** Returns the time of the clock by which this transport measures deadlines. */
     public long nanoTime() {
         return wire.clock().nanoTime();
     }
@@ -132,32 +136,32 @@ public final class Transport implements Agent, AutoCloseable {
         return wire.maxMessageLength() - Frame.PUT_HEADER;
     }
 
-    /** Sets who takes messages. */
+    /** Sets the handler that receives messages. */
     public void onMessage(MessageHandler handler) {
         messages = handler;
     }
 
-    /** Sets who is told of puts that carry an immediate value. */
+    /** Sets the handler that is notified of puts with an immediate value. */
     public void onPut(PutHandler handler) {
         puts = handler;
     }
 
-    /** Sets who is told of peers that come and go. */
+    /** Sets the handler that is notified of connects and disconnects. */
     public void onConnection(ConnectionHandler handler) {
         connections = handler;
     }
 
     /**
-     * Begins to connect to the transport at that address; goes on trying until the endpoint is closed.
+     * Begins to connect to the transport at an address, and retries until the endpoint is closed.
      *
-     * @param address as the peer's own {@link #address} says: another name of the same host is refused
-     * @param greeting what the peer is told about this side, at most 4 KiB
-     * @throws TransportException if the address is none, the greeting is too long, or this is closed
+     * @param address exactly as the peer's own {@link #address} returns it: another name of the same host is refused
+     * @param greeting bytes that the peer receives with the connection, at most 4 KiB
+     * @throws TransportException if the address is malformed, the greeting is too long, or this transport is closed
      */
     public Endpoint connect(String address, byte[] greeting) {
         checkOpen();
         if (greeting.length > Handshake.MAX_GREETING) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a greeting has at most "
+            throw new TransportException(TransportException.Problem.ARGUMENT, "a greeting must have at most "
                     + Handshake.MAX_GREETING + " bytes, got " + greeting.length, "");
         }
         Endpoint endpoint = new Endpoint(this, wire.open(address), address, true, nanoTime());
@@ -167,9 +171,9 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     /**
-     * Registers new, zeroed memory, which is this transport's and is given back when either is closed.
+     * Registers new, zeroed memory. This transport owns it; the memory is released when either of the two is closed.
      *
-     * @throws TransportException if there is no room, or this is closed
+     * @throws TransportException if memory is exhausted, or this transport is closed
      */
     public MemoryRegion register(long bytes) {
         checkOpen();
@@ -182,11 +186,11 @@ public final class Transport implements Agent, AutoCloseable {
         return region;
     }
 
-    /** Takes what came, goes on with what is under way; returns the amount of work done, 0 if idle. */
+    /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
     @Override
     public int doWork() {
         now = nanoTime();
-        int work = wire.poll(inbox, MESSAGES_AT_ONCE);
+        int work = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_EVERY_NS;
@@ -204,18 +208,19 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     /**
-     * Works until something holds.
+     * Works until a condition holds.
      *
-     * @param what is waited for, for the message
-     * @throws TransportException if it does not hold in time
+     * @param timeout maximum duration of the wait
+     * @param what the condition, as it appears in the exception's message
+     * @throws TransportException if the condition does not hold in time
      */
-    public void await(BooleanSupplier condition, Duration atMost, String what) {
+    public void await(BooleanSupplier condition, Duration timeout, String what) {
         long begin = nanoTime();
         long lastWork = begin;
         while (!condition.getAsBoolean()) {
             lastWork = doWork() > 0 ? now : lastWork;
-            if (now - begin > atMost.toNanos()) {
-                throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + atMost + " for " + what,
+            if (now - begin > timeout.toNanos()) {
+                throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + timeout + " for " + what,
                         "");
             }
             if (lastWork != now) {
@@ -224,60 +229,61 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /** Lets a moment pass in the way that suits the wire; a simulated one lets the others run. */
+    /** Lets a moment pass in the way that suits the wire; a simulated wire lets other processes run. */
     public void idle(long idleNs) {
         wire.idle(idleNs);
     }
 
-    private void take(DirectBuffer buffer, int offset, int length) {
+    private void onFrame(DirectBuffer buffer, int offset, int length) {
         if (!Frame.isFrame(buffer, offset, length)) {
             counters.refusedFrames++;
-            log("refused " + length + " bytes that are no frame of this version");
+            log("refused " + length + " bytes that are not a frame of this version");
             return;
         }
         byte type = Frame.type(buffer, offset);
         if (type == Frame.HELLO) {
-            takeHello(buffer, offset, length);
+            onHello(buffer, offset, length);
             return;
         }
         Endpoint endpoint = sessions.get(Frame.session(buffer, offset));
         if (endpoint == null) {
             counters.refusedSessions++;
-            log("refused a frame of a session that is not open");
-        } else if (endpoint.take(type, buffer, offset, length)) {
+            log("refused a frame of an unknown or closed session");
+        } else if (endpoint.receive(type, buffer, offset, length)) {
             counters.received++;
         }
     }
 
-    private void takeHello(DirectBuffer buffer, int offset, int length) {
+    private void onHello(DirectBuffer buffer, int offset, int length) {
         Handshake.Hello hello = Frame.isWhole(bodies, buffer, offset, length, 0)
                 ? Handshake.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER) : null;
         if (hello == null) {
             counters.refusedFrames++;
-            log("refused a mangled HELLO");
+            log("refused a malformed HELLO");
             return;
         }
-        Endpoint known = hellos.get(hello.who());
+        Endpoint known = hellos.get(hello.identity());
         if (known != null) {
             counters.refusedReplays += known.isConnected() ? 1 : 0;
             return;
         }
         if (!hello.proven()) {
             counters.refusedStrangers++;
-            log("refused " + hello.address() + ": it does not know the cluster's secret");
-            if (!wire.opensAtOnce(hello.address()) || count(Endpoint::isStranger) >= MAX_REFUSALS) {
+            log("refused " + hello.address() + ": it has a different secret");
+            if (!wire.opensImmediately(hello.address()) || count(Endpoint::isStranger) >= MAX_PENDING_REFUSALS) {
                 return;
             }
         } else if (!makeRoom()) {
             counters.refusedStrangers++;
-            log("refused " + hello.address() + ": " + MAX_STRANGERS + " others have yet to prove who they are");
+            log("refused " + hello.address() + ": " + MAX_UNPROVEN
+                    + " other processes have yet to prove that they have the secret");
             return;
         }
         try {
             Endpoint endpoint = new Endpoint(this, wire.open(hello.address()), hello.address(), false, now);
             endpoint.hello = hello;
             endpoint.peerSession = hello.session();
-            hellos.put(hello.who(), endpoint);
+            hellos.put(hello.identity(), endpoint);
             add(endpoint);
             endpoint.doWork(now);
         } catch (TransportException e) {
@@ -286,16 +292,19 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /** Returns whether one more may begin to prove who it is. Whoever took long gives way, so that floods end. */
+    /**
+     * Returns whether one more peer may begin a handshake. When too many peers are unproven, the oldest is closed if it
+     * has had its time, so that a flood of strangers ends.
+     */
     private boolean makeRoom() {
-        if (count(Endpoint::isUnproven) < MAX_STRANGERS) {
+        if (count(Endpoint::isUnproven) < MAX_UNPROVEN) {
             return true;
         }
         Endpoint oldest = endpoints.stream().filter(Endpoint::isUnproven).findFirst().orElseThrow();
-        if (now - oldest.createdNs() < config.silence().toNanos() / PROOFS_IN_SILENCE) {
+        if (now - oldest.createdNs() < config.livenessTimeout().toNanos() / PROOFS_PER_TIMEOUT) {
             return false;
         }
-        stranger(oldest, "did not prove who it is while many others wanted to");
+        refuseStranger(oldest, "did not prove that it has the secret while many others waited");
         return true;
     }
 
@@ -311,34 +320,34 @@ public final class Transport implements Agent, AutoCloseable {
 
     void forgetHello(Endpoint endpoint) {
         if (endpoint.hello != null) {
-            hellos.remove(endpoint.hello.who(), endpoint);
+            hellos.remove(endpoint.hello.identity(), endpoint);
         }
     }
 
-    void accepted(Endpoint endpoint) {
-        connections.accepted(endpoint);
+    void onAccepted(Endpoint endpoint) {
+        connections.onAccepted(endpoint);
     }
 
-    void stranger(Endpoint endpoint, String what) {
+    void refuseStranger(Endpoint endpoint, String what) {
         counters.refusedStrangers++;
         log("refused " + endpoint.address() + ": it " + what);
         endpoint.close();
     }
 
-    void lost(Endpoint endpoint, boolean wasConnected) {
+    void onLost(Endpoint endpoint, boolean wasConnected) {
         if (wasConnected) {
             counters.lostPeers++;
-            connections.lost(endpoint);
+            connections.onLost(endpoint);
         }
     }
 
     boolean refuseProof(Endpoint endpoint) {
         counters.refusedStrangers++;
-        log("refused a proof in the name of " + endpoint.address() + ": it does not know the cluster's secret");
+        log("refused a proof in the name of " + endpoint.address() + ": its sender has a different secret");
         return false;
     }
 
-    /** Counts a frame of a handshake that is past: a replay, or one more try of a peer that had to wait long. */
+    /** Counts a frame of a handshake that is over: a replay, or a retry by a peer that had to wait long. */
     boolean refuseLate() {
         counters.refusedReplays++;
         return false;
@@ -346,20 +355,20 @@ public final class Transport implements Agent, AutoCloseable {
 
     boolean refuseChecksum(Endpoint endpoint) {
         counters.refusedChecksums++;
-        log("refused a frame in the name of " + endpoint.address() + ": its checksum does not fit");
+        log("refused a frame in the name of " + endpoint.address() + ": wrong checksum");
         return false;
     }
 
     void refuseReplay(Endpoint endpoint, long sequence, long expected) {
         counters.refusedReplays++;
-        log("refused frame " + sequence + " of " + endpoint.address() + ": " + expected + " is due");
+        log("refused frame " + sequence + " of " + endpoint.address() + ": expected frame " + expected);
     }
 
     void deliver(Endpoint from, DirectBuffer buffer, int offset, int length) {
         messages.onMessage(from, buffer, offset, length);
     }
 
-    void told(Endpoint from, long immediate) {
+    void notifyPut(Endpoint from, long immediate) {
         puts.onPut(from, immediate);
     }
 
@@ -372,7 +381,7 @@ public final class Transport implements Agent, AutoCloseable {
         return regions.get(number);
     }
 
-    /** Returns whether there has been a region of that number. */
+    /** Returns whether a region of this number exists or has existed. */
     boolean wasRegion(long number) {
         return number > 0 && number <= regionCount;
     }
@@ -382,7 +391,7 @@ public final class Transport implements Agent, AutoCloseable {
         regions.remove(region.key().region());
     }
 
-    /** Remembers a closed region whose memory the wire is still reading. */
+    /** Keeps the memory of a closed region, because the wire still reads from it. */
     void defer(MemoryRegion region) {
         deferred.add(region);
     }
@@ -395,7 +404,7 @@ public final class Transport implements Agent, AutoCloseable {
         return wire;
     }
 
-    /** Returns the time of the work under way. */
+    /** Returns the time at which the current {@link #doWork} began. */
     long now() {
         return now;
     }
@@ -417,15 +426,18 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /** Waits a moment for room for a goodbye, while this is being closed; returns whether there is hope for it. */
+    /**
+     * While this transport is being closed, waits a moment for room for a goodbye. Returns false when the time for that
+     * is up.
+     */
     boolean waitsForRoom() {
         long waitedNs = wire.clock().nanoTime() - closedNs;
-        if (!closed || waitedNs > config.silence().toNanos() / GOODBYES_IN_SILENCE) {
+        if (!closed || waitedNs > config.livenessTimeout().toNanos() / GOODBYES_PER_TIMEOUT) {
             return false;
         }
-        // What comes now is for nobody, but it may be in the way of what goes.
+        // Arriving frames have no receiver any more, but they may block the outgoing ones.
         try {
-            if (wire.poll((_, _, _) -> { }, MESSAGES_AT_ONCE) == 0) {
+            if (wire.poll((_, _, _) -> { }, MAX_MESSAGES_PER_POLL) == 0) {
                 wire.idle(waitedNs);
             }
             return true;
@@ -434,7 +446,7 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /** Says goodbye to all peers, and gives back all memory and threads. */
+    /** Sends a goodbye to all peers and releases all memory and threads. */
     @Override
     public void close() {
         if (!closed) {

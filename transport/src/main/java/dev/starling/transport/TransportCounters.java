@@ -1,6 +1,9 @@
 package dev.starling.transport;
 
-/** What a transport saw since it was opened. Written by the transport's thread, readable by all. */
+/**
+ * Counts of what a transport sent, received and refused since it was opened. Written by the transport's thread,
+ * readable by all.
+ */
 public final class TransportCounters {
     volatile long sent;
     volatile long received;
@@ -24,12 +27,12 @@ public final class TransportCounters {
         return received;
     }
 
-    /** Returns the number of messages that were no frame of this version, or of a wrong length. */
+    /** Returns the number of messages that were not a frame of this version, or had a wrong length. */
     public long refusedFrames() {
         return refusedFrames;
     }
 
-    /** Returns the number of frames whose checksum did not fit. */
+    /** Returns the number of frames with a wrong checksum. */
     public long refusedChecksums() {
         return refusedChecksums;
     }
@@ -39,27 +42,27 @@ public final class TransportCounters {
         return refusedSessions;
     }
 
-    /** Returns the number of frames that came a second time or out of order. */
+    /** Returns the number of frames that arrived a second time or out of order. */
     public long refusedReplays() {
         return refusedReplays;
     }
 
-    /** Returns how often somebody did not prove that it knows the secret. */
+    /** Returns how often a process failed to prove that it has the secret. */
     public long refusedStrangers() {
         return refusedStrangers;
     }
 
-    /** Returns the number of puts outside of a region, or to none: one that was closed, or never was. */
+    /** Returns the number of puts outside of a region, or to a region that was closed or never existed. */
     public long refusedWrites() {
         return refusedWrites;
     }
 
-    /** Returns the number of peers that fell silent or broke the rules. */
+    /** Returns the number of peers that were silent for too long or violated the protocol. */
     public long lostPeers() {
         return lostPeers;
     }
 
-    /** Returns how much of all kinds was refused. */
+    /** Returns the number of refusals of all kinds. */
     public long refused() {
         return refusedFrames + refusedChecksums + refusedSessions + refusedReplays + refusedStrangers + refusedWrites;
     }

@@ -2,24 +2,27 @@ package dev.starling.transport;
 
 import dev.starling.errors.StarlingException;
 
-/** Something is wrong with the network, the configuration or a peer. The message says what and what to do. */
+/**
+ * A failure of the network, the configuration or a peer. The message names the problem and, where there is one, the
+ * remedy.
+ */
 public class TransportException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
     private final Problem problem;
 
-    /** Makes an exception with its cause. */
+    /** Creates an exception with a cause. */
     public TransportException(Problem problem, String what, String remedy, Throwable cause) {
         super(remedy.isEmpty() ? what : what + "; " + remedy, cause);
         this.problem = problem;
     }
 
-    /** Makes an exception. */
+    /** Creates an exception. */
     public TransportException(Problem problem, String what, String remedy) {
         this(problem, what, remedy, null);
     }
 
-    /** Returns what kind of problem it is. */
+    /** Returns the kind of problem. */
     public Problem problem() {
         return problem;
     }
@@ -28,19 +31,19 @@ public class TransportException extends StarlingException {
     public enum Problem {
         /** An argument or a setting cannot be used. */
         ARGUMENT,
-        /** A library, a tool or a right is missing on this machine. */
+        /** A library, a tool or a permission is missing on this machine. */
         UNAVAILABLE,
         /** A port, a directory or a name is already in use. */
         IN_USE,
-        /** There is no room: memory, shared memory or disk. */
+        /** Memory, shared memory or disk space is exhausted. */
         NO_ROOM,
         /** A deadline passed. */
         TIMED_OUT,
         /** The peer did not prove that it belongs to the cluster, or this process did not. */
         REFUSED,
-        /** The peer is gone. */
+        /** The peer is lost. */
         LOST,
-        /** What was used is closed. */
+        /** The object is closed. */
         CLOSED
     }
 }

@@ -8,7 +8,7 @@ import java.util.SplittableRandom;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 
-/** Against values that the specification of xxHash and its reference program give. */
+/** Compares with values from the specification of xxHash and from its reference program. */
 class ChecksumTest {
     private static long of(long seed, String text) {
         byte[] bytes = text.getBytes(StandardCharsets.US_ASCII);
@@ -24,7 +24,7 @@ class ChecksumTest {
     }
 
     @Test
-    void sumsABodyAlikeWhereverItLies() {
+    void computesTheSameChecksumForAnyKindOfBuffer() {
         BodyChecksum bodies = new BodyChecksum();
         byte[] bytes = new byte[100_000];
         new SplittableRandom(3).nextBytes(bytes);
@@ -49,7 +49,7 @@ class ChecksumTest {
     }
 
     @Test
-    void noticesAnyFlippedBitOfALongBody() {
+    void detectsAnyFlippedBitOfALongBody() {
         BodyChecksum bodies = new BodyChecksum();
         UnsafeBuffer body = new UnsafeBuffer(ByteBuffer.allocateDirect(1000));
         long expected = bodies.of(1, body, 0, 1000);

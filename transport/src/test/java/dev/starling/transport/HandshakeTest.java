@@ -8,8 +8,8 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 
 class HandshakeTest {
-    private static final Secret SECRET = Secret.ofText("what only members know");
-    private static final Secret OTHER = Secret.ofText("what others know of it");
+    private static final Secret SECRET = Secret.ofText("the secret of the members");
+    private static final Secret OTHER = Secret.ofText("the secret of a stranger");
     private static final byte[] GREETING = "rank 3".getBytes(StandardCharsets.US_ASCII);
 
     private final Handshake a = new Handshake(SECRET);
@@ -21,12 +21,12 @@ class HandshakeTest {
         return Handshake.readHello(secret, new UnsafeBuffer(hello), 0, hello.length);
     }
 
-    private static long accept(Handshake who, byte[] challenge, long session, String address) {
-        return who.acceptChallenge(new UnsafeBuffer(challenge), 0, challenge.length, session, address);
+    private static long accept(Handshake by, byte[] challenge, long session, String address) {
+        return by.acceptChallenge(new UnsafeBuffer(challenge), 0, challenge.length, session, address);
     }
 
-    private static byte[] accept(Handshake who, byte[] proof) {
-        return who.acceptProof(new UnsafeBuffer(proof), 0, proof.length);
+    private static byte[] accept(Handshake by, byte[] proof) {
+        return by.acceptProof(new UnsafeBuffer(proof), 0, proof.length);
     }
 
     private static byte[] changed(byte[] bytes, int at) {
@@ -51,7 +51,7 @@ class HandshakeTest {
     }
 
     @Test
-    void refusesWhoeverKnowsAnotherSecret() {
+    void refusesAPeerWithAnotherSecret() {
         assertThat(read(OTHER, hello).proven()).isFalse();
         Handshake stranger = new Handshake(OTHER);
         assertThat(accept(a, stranger.challenge(read(SECRET, hello), 2, "b"), 1, "a")).isZero();
@@ -60,7 +60,7 @@ class HandshakeTest {
     }
 
     @Test
-    void noticesAChangeOfAnyByte() {
+    void detectsAChangeOfAnyByte() {
         for (int i = 0; i < hello.length; i++) {
             Handshake.Hello read = read(SECRET, changed(hello, i));
             assertThat(read == null || !read.proven()).as("byte %d of HELLO", i).isTrue();
@@ -76,7 +76,7 @@ class HandshakeTest {
     }
 
     @Test
-    void refusesWhatWasSaidInAnotherSession() {
+    void refusesMessagesOfAnotherSession() {
         accept(a, challenge, 1, "a");
         byte[] proof = a.proof(GREETING);
         Handshake again = new Handshake(SECRET);
@@ -90,7 +90,7 @@ class HandshakeTest {
 
     @Test
     void refusesASubstitutedAddress() {
-        // Somebody between them says that he is at another place, or sends a's words on as if from there.
+        // A process in the middle claims another address, or forwards a's messages as if they came from there.
         assertThat(accept(a, challenge, 1, "mallory")).isZero();
         Handshake.Hello real = read(SECRET, hello);
         Handshake fooled = new Handshake(SECRET);
@@ -99,8 +99,8 @@ class HandshakeTest {
     }
 
     @Test
-    void refusesItsOwnWordsSentBack() {
-        // b's challenge cannot serve as a's proof, nor one role's words as another's.
+    void refusesItsOwnMessagesReflected() {
+        // b's challenge cannot serve as a's proof, nor the MAC of one role as that of another.
         byte[] mac = Arrays.copyOfRange(challenge, 40, 72);
         assertThat(accept(b, mac)).isNull();
         byte[] helloMac = Arrays.copyOf(hello, 32);
@@ -115,7 +115,7 @@ class HandshakeTest {
     }
 
     @Test
-    void refusesWhatIsTooLongOrTooShort() {
+    void refusesMessagesOfWrongLength() {
         accept(a, challenge, 1, "a");
         assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING]))).hasSize(Handshake.MAX_GREETING);
         assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING + 1]))).isNull();

@@ -15,12 +15,12 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 
-/** A link that breaks while it is in use, in a way that its wire has an exception for. */
+/** A link that fails while it is in use, by an exception of its wire. */
 class LinkFailureTest {
-    private static final Duration SOON = Duration.ofSeconds(5);
+    private static final Duration TIMEOUT = Duration.ofSeconds(5);
 
     /** A wire whose links to some addresses have no room. */
-    private record Narrow(Wire wire, Set<String> full) implements Wire {
+    private record FullLinkWire(Wire wire, Set<String> full) implements Wire {
         @Override
         public String address() {
             return wire.address();
@@ -68,15 +68,16 @@ class LinkFailureTest {
     }
 
     @Test
-    void losesThePeerAndSaysWhyAndKeepsTheOthers() {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(4));
+    void losesOnlyThatPeerAndReportsTheReason() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(4));
         Set<String> full = new HashSet<>();
         List<String> lost = new ArrayList<>();
-        try (Transport here = Transport.over(new Narrow(Transport.providers().get("local").open(config), full), config);
+        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config), full);
+        try (Transport here = Transport.over(wire, config);
                 Transport one = Transport.open(config); Transport other = Transport.open(config)) {
             here.onConnection(new ConnectionHandler() {
                 @Override
-                public void lost(Endpoint endpoint) {
+                public void onLost(Endpoint endpoint) {
                     lost.add(endpoint.reason());
                 }
             });
@@ -89,14 +90,14 @@ class LinkFailureTest {
             here.await(() -> {
                 all.run();
                 return toOne.isConnected() && toOther.isConnected();
-            }, SOON, "connections");
+            }, TIMEOUT, "connections");
 
             full.add(one.address());
-            // A heartbeat is what meets it.
+            // The next heartbeat fails.
             here.await(() -> {
                 all.run();
                 return !toOne.isConnected();
-            }, SOON, "the loss");
+            }, TIMEOUT, "the loss");
             assertThat(toOne.state()).isEqualTo(Endpoint.State.LOST);
             assertThat(toOne.reason()).isEqualTo("the disk is full; free some");
             assertThat(lost).containsExactly("the disk is full; free some");

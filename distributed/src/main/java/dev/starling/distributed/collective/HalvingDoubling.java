@@ -197,7 +197,7 @@ final class HalvingDoubling {
         // What a partner gets in the second half tells of what it got in the first; and a result, of what was folded.
         Completion completion = partial ? null : arrivedThere;
         underWay += partial ? 0 : 1;
-        int code = fabric.endpoint(partner()).putAndTell(source, from, to, partial ? slot() : from,
+        int code = fabric.endpoint(partner()).putAndNotify(source, from, to, partial ? slot() : from,
                 Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, completion);
         sent = code == Endpoint.OK;
         underWay -= sent || partial ? 0 : 1;

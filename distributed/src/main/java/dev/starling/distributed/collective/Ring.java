@@ -302,7 +302,7 @@ final class Ring {
         // The last tells of all before it.
         Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
         underWay += completion == null ? 0 : 1;
-        int code = fabric.endpoint(successor).putAndTell(source, from, to, at, bytes, mark, completion);
+        int code = fabric.endpoint(successor).putAndNotify(source, from, to, at, bytes, mark, completion);
         if (code != Endpoint.OK) {
             underWay -= completion == null ? 0 : 1;
             return false;

@@ -26,83 +26,89 @@ import org.agrona.ExpandableArrayBuffer;
 
 /**
  * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
- * writes its weights into the memory of one peer, and mixes in what peers have written into its own. Weights travel
- * with a mass that is halved when they are sent and added up when they are mixed, so that all workers' steps count
- * alike however often each is heard. (Kempe et al., 2003; Blot et al., 2016) At the end of the last epoch those who are
- * done wait for the others, up to the group's patience, and all take the mean of their last weights, as all of them
- * count the same then. A parameter that is frozen in one worker stays as it is there. Weights that are infinite or NaN
- * are not mixed in.
+ * writes its weights into the memory of one peer, and mixes in weights that peers have written into its own. Weights
+ * travel with a mass that is halved when they are sent and added up when they are mixed, so that the steps of all
+ * workers have the same weight however often each one sends. (Kempe et al., 2003; Blot et al., 2016) At the end of the
+ * last epoch, workers that have finished wait for the others, up to the group's timeout, and all take the mean of their
+ * final weights, in which each worker counts the same. A parameter that is frozen in one worker is not changed there.
+ * Weights that are infinite or NaN are not mixed in.
  *
- * <p>All begin with the weights of rank 0, or of whoever comes next if that one is lost before anybody had them. A
- * lost worker is logged, and no other waits for it; a newcomer starts with the weights, and at the place in the run, of
- * the first worker that answers. A worker that has lost all others logs a warning, trains on alone, and asks to be let
- * back in until it is; then it mixes its weights with theirs. Rank 0 is measured and saved. Needs a group whose
- * coordinator re-forms.
+ * <p>All workers begin with the weights of rank 0, or of the next rank if that one is lost before any worker has
+ * received them. The loss of a worker is logged, and no other worker waits for it. A worker that joins starts with the
+ * weights, and at the place in the run, of the first worker that answers. A worker that has lost all others logs a
+ * warning, trains alone, and asks to rejoin until it is let in; then it mixes its weights with theirs. Rank 0 is
+ * measured and saved. Needs a group whose coordinator re-forms.
  */
 public final class Gossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int OFFER = 1;
-    private static final int NEWS = 2;
+    private static final int ANNOUNCE = 1;
+    private static final int UPDATE = 2;
     private static final int CREDIT = 3;
-    private static final int DONE = 4;
-    private static final int LAST = 5;
-    private static final int NOTES_AT = 16;
+    private static final int FINISHED = 4;
+    private static final int FINAL = 5;
+    private static final int NOTES_OFFSET = 16;
     private static final double MIN_MASS = 1e-6;
 
     private final Group group;
     private final int period;
     private final boolean ownData;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
-    private final Contact contact;
+    private final PeerLiveness liveness;
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
     private TrainingState state;
-    /** The members that the run began with, and where these begin, however far others are by then. */
+    /**
+     * The ids of the members at the start of the run, and the run's notes at that point: founders that start late begin
+     * there.
+     */
     private Set<Long> founders = Set.of();
     private Map<String, String> beginning;
     private WeightLayout layout;
-    /** Ends that {@link #meet} is told of changes; {@code null} before the start and after the end. */
-    private Runnable unlisten;
+    /** Removes the listener that calls {@link #addPeers}; {@code null} before the start and after the end. */
+    private Runnable removeListener;
     private MemoryRegion staging;
     private Tensor[] staged;
     private volatile boolean stagingBusy;
     private double mass = 1;
-    private boolean seeded;
-    /** Who this worker takes to be the first of all that it hears, as long as it waits for weights. */
-    private long first;
+    private boolean initialised;
+    /** While this worker waits for weights: id of the member that it considers the first of all that it reaches. */
+    private long firstId;
     private long steps;
-    private int turn;
+    private int nextPeer;
     private long mixed;
     private long published;
     private volatile DistributedException failure;
-    private volatile boolean concluding;
+    private volatile boolean finishing;
 
     private Gossip(Group group, int period, boolean ownData) {
         if (period < 1) {
-            throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "give 1 or more");
+            throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "set 1 or more");
         }
         this.group = group;
         this.period = period;
         this.ownData = ownData;
-        contact = new Contact(group, peers);
+        liveness = new PeerLiveness(group, peers);
     }
 
-    /** Makes a strategy that publishes after every fourth step. */
+    /** Creates a strategy that publishes after every fourth step. */
     public static Gossip of(Group group) {
         return of(group, 4);
     }
 
     /**
-     * Makes a strategy.
+     * Creates a strategy.
      *
-     * @param group stays the caller's to close
+     * @param group remains owned by the caller
      * @param period number of steps between publications, at least 1
      */
     public static Gossip of(Group group, int period) {
         return new Gossip(group, period, false);
     }
 
-    /** As {@link #of(Group, int)}, for workers that train each on rows of its own, all of them. */
+    /**
+     * Creates a strategy as {@link #of(Group, int)} does, for workers that each train on all rows of a data set of
+     * their own.
+     */
     public static Gossip onOwnData(Group group, int period) {
         return new Gossip(group, period, true);
     }
@@ -132,17 +138,17 @@ public final class Gossip implements DistributionStrategy {
         return published;
     }
 
-    /** Returns how many other workers this one is in touch with. Any thread may ask. */
+    /** Returns the number of other workers that this one reaches. Any thread may call this. */
     public int peers() {
-        return contact.near();
+        return liveness.reachable();
     }
 
     /**
-     * Tells whether this worker has lost all others before they were done: it trains alone, and what it learns counts
-     * for the others only if it is let back in. Any thread may ask.
+     * Returns whether this worker has lost all others before they finished: it trains alone, and its steps count for
+     * the others only if it rejoins. Any thread may call this.
      */
     public boolean isCutOff() {
-        return contact.isCutOff();
+        return liveness.isCutOff();
     }
 
     @Override
@@ -152,31 +158,31 @@ public final class Gossip implements DistributionStrategy {
         founders = group.view().members().stream().map(Member::id).collect(Collectors.toSet());
         layout = new WeightLayout(state);
         group.locked(() -> {
-            // Where another was first, somebody may have the weights of that one.
-            seeded = group.isAlwaysFirst();
-            first = first();
+            // If another member was first before, some worker may have the weights of that one.
+            initialised = group.isAlwaysFirst();
+            firstId = liveness.lowestReachable();
             staging = group.transport().register(layout.bytes());
             staged = layout.over(staging.memory());
-            unlisten = group.onChange(this::meet);
-            group.channel(Channels.GOSSIP, this::take);
-            meet();
+            removeListener = group.onChange(this::addPeers);
+            group.channel(Channels.GOSSIP, this::onMessage);
+            addPeers();
         });
-        if (!seeded) {
-            boolean begins = group.await(() -> {
-                group.locked(this::seek);
-                return seeded || hasSeed() || failure != null || group.isEnded();
+        if (!initialised) {
+            boolean decided = group.await(() -> {
+                group.locked(this::findInitialWeights);
+                return initialised || hasInitialWeights() || failure != null || group.isEnded();
             }, group.config().patience());
             check();
-            if (!begins && isFirst(p -> p.first == 0)) {
-                // The others have yet to begin.
-                seeded = true;
-            } else if (!begins) {
+            if (!decided && isFirst(p -> p.firstId == 0)) {
+                // The others have yet to start.
+                initialised = true;
+            } else if (!decided) {
                 throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
-                        + " for weights to start with; no peer has sent any");
+                        + " for initial weights; no peer has sent any");
             }
-            if (seeded) {
-                LOG.log(Level.WARNING, "nobody has the weights of the rank 0 that is gone; all begin with those of"
-                        + " rank {0}", group.rank());
+            if (initialised) {
+                LOG.log(Level.WARNING, "rank 0 was lost before any worker received its weights; all workers"
+                        + " start with those of rank {0}", group.rank());
                 state.resume();
                 beginning = state.notes();
             }
@@ -184,39 +190,29 @@ public final class Gossip implements DistributionStrategy {
         }
     }
 
-    private boolean hasSeed() {
-        return peers.stream().anyMatch(p -> p.arrived && p.notes != null);
+    private boolean hasInitialWeights() {
+        return peers.stream().anyMatch(p -> p.fresh && p.notes != null);
     }
 
-    /** Looks for weights to start with; if nobody has any, those of the first of all are the ones. Under the lock. */
-    private void seek() {
-        contact.look();
-        long now = first();
-        if (now != first) {
-            first = now;
-            peers.forEach(peer -> peer.offered = false);
+    /**
+     * Looks for initial weights; if no worker has any, this worker starts with its own if it is the first of all. Under
+     * the lock.
+     */
+    private void findInitialWeights() {
+        liveness.update();
+        long now = liveness.lowestReachable();
+        if (now != firstId) {
+            firstId = now;
+            peers.forEach(peer -> peer.announced = false);
         }
-        peers.stream().filter(p -> !p.offered).forEach(this::pump);
-        seeded = !hasSeed() && isFirst(p -> false);
+        peers.stream().filter(p -> !p.announced).forEach(this::sendPending);
+        initialised = !hasInitialWeights() && isFirst(p -> false);
     }
 
-    /** Tells whether all take this worker for the first, but for others of a kind. */
-    private boolean isFirst(Predicate<Peer> others) {
-        return first == group.self().id() && peers.stream().allMatch(p -> p.gone || p.first == first || others.test(p));
-    }
-
-    /** Returns the number of the member of lowest rank that is heard here. */
-    private long first() {
-        for (Member member : group.view().members()) {
-            Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected()) {
-                return member.id();
-            }
-            if (member.id() == group.self().id()) {
-                break;
-            }
-        }
-        return group.self().id();
+    /** Returns whether all reachable peers, except those that match a predicate, consider this worker the first. */
+    private boolean isFirst(Predicate<Peer> exempt) {
+        return firstId == group.self().id()
+                && peers.stream().allMatch(p -> p.absent || p.firstId == firstId || exempt.test(p));
     }
 
     @Override
@@ -233,52 +229,53 @@ public final class Gossip implements DistributionStrategy {
     public void afterStep() {
         check();
         group.doWork();
-        contact.keep(steps);
+        liveness.maintain(steps);
         mixIn();
-        serve();
+        sendInitialWeights();
         if (++steps % period == 0) {
             publish();
         }
     }
 
     /**
-     * Waits for the others' last steps, up to the group's patience, and takes the mean of what all have come to. What
-     * those publish meanwhile who still take steps is not mixed in: it is not as good yet.
+     * Waits for the others' last steps, up to the group's timeout, and takes the mean of the final weights of all
+     * workers. Updates that still arrive from workers that have not finished are not mixed in: they are worse than the
+     * final weights.
      */
     @Override
     public void conclude() {
         group.locked(() -> {
-            concluding = true;
-            peers.forEach(peer -> peer.owesDone = true);
+            finishing = true;
+            peers.forEach(peer -> peer.finishDue = true);
         });
         mixIn();
-        await("take its last step", peer -> peer.done && peer.free);
+        await("take its last step", peer -> peer.finished && peer.writable);
         for (Peer peer : peers) {
-            // Without shared memory one after the other: all are sent from the same place.
-            await("take what it is sent", each -> !stagingBusy);
-            if (!peer.gone && peer.done && peer.free) {
-                write(peer, 0, LAST, Notes.NONE);
+            // Without shared memory all peers are served one after the other, because there is one buffer to send from.
+            await("receive its weights", each -> !stagingBusy);
+            if (!peer.absent && peer.finished && peer.writable) {
+                write(peer, 0, FINAL, RunNotes.NONE);
             }
         }
-        await("send its last weights", peer -> !peer.done || peer.concluded && !peer.owesNews && !stagingBusy);
+        await("send its last weights", peer -> !peer.finished || peer.finalReceived && !peer.updateDue && !stagingBusy);
         layout.average(peers);
     }
 
-    /** Waits until all peers that are not gone have done something; warns of those that have not in time. */
-    private void await(String what, Predicate<Peer> done) {
+    /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
+    private void await(String what, Predicate<Peer> condition) {
         boolean[] all = new boolean[1];
         group.await(() -> {
             group.locked(() -> {
-                contact.look();
-                serve();
-                all[0] = peers.stream().allMatch(p -> p.gone || done.test(p));
+                liveness.update();
+                sendInitialWeights();
+                all[0] = peers.stream().allMatch(p -> p.absent || condition.test(p));
             });
             return all[0] || failure != null || group.isEnded();
         }, group.config().patience());
         check();
         for (Peer peer : all[0] ? List.<Peer>of() : peers) {
-            if (!peer.gone && !done.test(peer)) {
-                LOG.log(Level.WARNING, "rank {0} is done and has waited {1} for rank {2} to {3}; it ends without it",
+            if (!peer.absent && !condition.test(peer)) {
+                LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
                         group.rank(), group.config().patience(), peer.member.rank(), what);
             }
         }
@@ -293,21 +290,21 @@ public final class Gossip implements DistributionStrategy {
         }
     }
 
-    /** Makes a slot for each new member, and lets go of those who are gone. Under the group's lock. */
-    private void meet() {
+    /** Creates a slot for each new member, and updates the state of the others. Under the group's lock. */
+    private void addPeers() {
         if (group.isEnded()) {
             return;
         }
-        contact.look();
+        liveness.update();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected() && find(endpoint) == null) {
+            if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
                 MemoryRegion inbox = group.transport().register(layout.bytes());
                 Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
-                peer.owesDone = concluding;
+                peer.finishDue = finishing;
                 peers.add(peer);
-                contact.met();
-                offer(peer);
+                liveness.peerAdded();
+                announce(peer);
             }
         }
     }
@@ -315,39 +312,40 @@ public final class Gossip implements DistributionStrategy {
     private void mixIn() {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
-            if (!peer.arrived) {
+            if (!peer.fresh) {
                 continue;
             }
-            boolean isMixable = peer.isFinite(seeded);
-            if (isMixable && peer.notes != null && !seeded) {
-                layout.mix(peer.heard, 0);
-                state.restore(Notes.decode(peer.notes));
+            boolean mixable = peer.isFinite(initialised);
+            if (mixable && peer.notes != null && !initialised) {
+                layout.mix(peer.received, 0);
+                state.restore(RunNotes.decode(peer.notes));
                 beginning = state.notes();
-                seeded = true;
-            } else if (isMixable && peer.mass > 0) {
+                initialised = true;
+            } else if (mixable && peer.mass > 0) {
                 double own = mass / (mass + peer.mass);
-                layout.mix(peer.heard, own);
+                layout.mix(peer.received, own);
                 mass += peer.mass;
                 mixed++;
             }
             peer.notes = null;
             group.locked(() -> {
-                peer.arrived = false;
-                peer.owesCredit = true;
-                pump(peer);
+                peer.fresh = false;
+                peer.creditDue = true;
+                sendPending(peer);
             });
         }
     }
 
-    /** Gives weights to start with to those who wait, and sends what could not be sent before. */
-    private void serve() {
+    /** Sends initial weights to peers that wait for them, and messages that could not be sent before. */
+    private void sendInitialWeights() {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
-            if (peer.waits && peer.free && !peer.gone) {
-                write(peer, 0, NEWS, Notes.encode(founders.contains(peer.member.id()) ? beginning : state.notes()));
+            if (peer.waiting && peer.writable && !peer.absent) {
+                write(peer, 0, UPDATE,
+                        RunNotes.encode(founders.contains(peer.member.id()) ? beginning : state.notes()));
             }
-            if (peer.owesCredit || peer.owesNews || peer.owesDone || !peer.offered) {
-                group.locked(() -> pump(peer));
+            if (peer.creditDue || peer.updateDue || peer.finishDue || !peer.announced) {
+                group.locked(() -> sendPending(peer));
             }
         }
     }
@@ -357,12 +355,13 @@ public final class Gossip implements DistributionStrategy {
             return;
         }
         for (int i = 0; i < peers.size(); i++) {
-            Peer peer = peers.get((turn + i) % peers.size());
-            if (peer.free && !peer.gone && !peer.done && !peer.waits && (peer.mapped != null || !stagingBusy)) {
-                turn += i + 1;
+            Peer peer = peers.get((nextPeer + i) % peers.size());
+            if (peer.writable && !peer.absent && !peer.finished && !peer.waiting
+                    && (peer.mapped != null || !stagingBusy)) {
+                nextPeer += i + 1;
                 double sent = mass / 2;
                 mass -= sent;
-                write(peer, sent, NEWS, Notes.NONE);
+                write(peer, sent, UPDATE, RunNotes.NONE);
                 published++;
                 return;
             }
@@ -375,52 +374,54 @@ public final class Gossip implements DistributionStrategy {
         }
         layout.write(peer.mapped != null ? peer.mapped : staged);
         group.locked(() -> {
-            peer.free = false;
-            peer.waits &= notes.length == 0;
-            peer.newsKind = kind;
-            peer.newsMass = sent;
-            peer.newsNotes = notes;
+            peer.writable = false;
+            peer.waiting &= notes.length == 0;
+            peer.updateKind = kind;
+            peer.updateMass = sent;
+            peer.updateNotes = notes;
             if (peer.mapped != null) {
-                peer.owesNews = true;
-                pump(peer);
+                peer.updateDue = true;
+                sendPending(peer);
                 return;
             }
             stagingBusy = true;
-            Completion done = arrived -> {
+            Completion completion = arrived -> {
                 stagingBusy = false;
-                peer.owesNews = arrived;
-                pump(peer);
+                peer.updateDue = arrived;
+                sendPending(peer);
             };
-            if (peer.endpoint.put(staging, 0, peer.outbox, 0, layout.bytes(), done) != Endpoint.OK) {
+            if (peer.endpoint.put(staging, 0, peer.outbox, 0, layout.bytes(), completion) != Endpoint.OK) {
                 stagingBusy = false;
-                peer.free = true;
-                peer.waits |= notes.length > 0;
+                peer.writable = true;
+                peer.waiting |= notes.length > 0;
                 mass += sent;
             }
         });
     }
 
-    private void offer(Peer peer) {
-        Offer own = new Offer(seeded || hasSeed() ? Offer.NONE : first, peer.inbox.key().encode(), layout.text());
-        peer.offered = peer.endpoint.send(message, 0, own.encode(message, header(OFFER))) == Endpoint.OK;
+    private void announce(Peer peer) {
+        long awaited = initialised || hasInitialWeights() ? SlotAnnouncement.NONE : firstId;
+        SlotAnnouncement own = new SlotAnnouncement(awaited, peer.inbox.key().encode(), layout.text());
+        peer.announced = peer.endpoint.send(message, 0, own.encode(message, header(ANNOUNCE))) == Endpoint.OK;
     }
 
-    /** Sends what is due to a peer, as far as there is room. Under the group's lock. */
-    private void pump(Peer peer) {
-        if (!peer.offered) {
-            offer(peer);
+    /** Sends the messages that are due to a peer, as far as there is room. Under the group's lock. */
+    private void sendPending(Peer peer) {
+        if (!peer.announced) {
+            announce(peer);
         }
-        if (peer.offered && peer.owesCredit) {
-            peer.owesCredit = peer.endpoint.send(message, 0, header(CREDIT)) == Endpoint.BACK_PRESSURED;
+        if (peer.announced && peer.creditDue) {
+            peer.creditDue = peer.endpoint.send(message, 0, header(CREDIT)) == Endpoint.BACK_PRESSURED;
         }
-        if (peer.offered && peer.owesNews) {
-            int length = header(peer.newsKind);
-            message.putDouble(length, peer.newsMass, ORDER);
-            message.putBytes(NOTES_AT, peer.newsNotes);
-            peer.owesNews = peer.endpoint.send(message, 0, NOTES_AT + peer.newsNotes.length) == Endpoint.BACK_PRESSURED;
+        if (peer.announced && peer.updateDue) {
+            int length = header(peer.updateKind);
+            message.putDouble(length, peer.updateMass, ORDER);
+            message.putBytes(NOTES_OFFSET, peer.updateNotes);
+            peer.updateDue = peer.endpoint.send(message, 0, NOTES_OFFSET + peer.updateNotes.length)
+                    == Endpoint.BACK_PRESSURED;
         }
-        if (peer.offered && peer.owesDone && !peer.owesNews) {
-            peer.owesDone = peer.endpoint.send(message, 0, header(DONE)) == Endpoint.BACK_PRESSURED;
+        if (peer.announced && peer.finishDue && !peer.updateDue) {
+            peer.finishDue = peer.endpoint.send(message, 0, header(FINISHED)) == Endpoint.BACK_PRESSURED;
         }
     }
 
@@ -430,66 +431,58 @@ public final class Gossip implements DistributionStrategy {
         return 8;
     }
 
-    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Peer peer = find(from);
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        Peer peer = liveness.find(from);
         if (peer == null) {
-            meet();
-            peer = find(from);
+            addPeers();
+            peer = liveness.find(from);
         }
         if (peer == null || length < 4) {
             return;
         }
         switch (buffer.getInt(offset, ORDER)) {
-            case OFFER -> takeOffer(peer, buffer, offset + 4, length - 4);
-            case NEWS -> takeNews(peer, buffer, offset + 4, length - 4);
-            case LAST -> peer.concluded = concluding;
-            case DONE -> peer.done = true;
-            case CREDIT -> peer.free = true;
-            default -> LOG.log(Level.WARNING, "refused an unknown kind of message from rank {0}", peer.member.rank());
+            case ANNOUNCE -> onAnnouncement(peer, buffer, offset + 4, length - 4);
+            case UPDATE -> onUpdate(peer, buffer, offset + 4, length - 4);
+            case FINAL -> peer.finalReceived = finishing;
+            case FINISHED -> peer.finished = true;
+            case CREDIT -> peer.writable = true;
+            default -> LOG.log(Level.WARNING, "ignored a message of an unknown kind from rank {0}", peer.member.rank());
         }
     }
 
-    private Peer find(Endpoint endpoint) {
-        for (int i = 0; i < peers.size(); i++) {
-            if (peers.get(i).endpoint == endpoint) {
-                return peers.get(i);
-            }
-        }
-        return null;
-    }
-
-    private void takeOffer(Peer peer, DirectBuffer buffer, int offset, int length) {
-        Offer offer = Offer.decode(buffer, offset, length);
-        if (offer == null) {
-            LOG.log(Level.WARNING, "refused a malformed offer from rank {0}", peer.member.rank());
+    private void onAnnouncement(Peer peer, DirectBuffer buffer, int offset, int length) {
+        SlotAnnouncement announcement = SlotAnnouncement.decode(buffer, offset, length);
+        if (announcement == null) {
+            LOG.log(Level.WARNING, "ignored a malformed announcement from rank {0}", peer.member.rank());
             return;
         }
-        peer.first = offer.first();
-        peer.waits = peer.first != Offer.NONE;
+        peer.firstId = announcement.firstId();
+        peer.waiting = peer.firstId != SlotAnnouncement.NONE;
         if (peer.outbox != null) {
-            return; // It is the same offer again.
+            return; // The peer repeats its announcement.
         }
-        if (!offer.layout().equals(layout.text())) {
+        if (!announcement.layout().equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
-                    + layout.difference(offer.layout()) + "; build the same model on all ranks");
+                    + layout.difference(announcement.layout()) + "; build the same model on all ranks");
             return;
         }
-        peer.outbox = peer.endpoint.open(RegionKey.decode(offer.key()), peer.member.host().equals(group.self().host()));
+        boolean sameHost = peer.member.host().equals(group.self().host());
+        peer.outbox = peer.endpoint.open(RegionKey.decode(announcement.key()), sameHost);
         peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
-        peer.free = true;
-        // It may have begun after this worker, and have missed what this one offered.
-        offer(peer);
+        peer.writable = true;
+        // The peer may have started after this worker and have missed its announcement.
+        announce(peer);
     }
 
-    private void takeNews(Peer peer, DirectBuffer buffer, int offset, int length) {
-        double sent = length < 8 || length > Notes.MAX_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
-        if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.arrived) {
-            LOG.log(Level.WARNING, "refused malformed news from rank {0}", peer.member.rank());
+    private void onUpdate(Peer peer, DirectBuffer buffer, int offset, int length) {
+        double sent = length < 8 || length > RunNotes.MAX_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
+        if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.fresh) {
+            LOG.log(Level.WARNING, "ignored a malformed update from rank {0}", peer.member.rank());
             return;
         }
-        if (concluding) {
-            peer.owesCredit = true;
-            pump(peer);
+        if (finishing) {
+            peer.creditDue = true;
+            sendPending(peer);
             return;
         }
         peer.mass = sent;
@@ -497,22 +490,22 @@ public final class Gossip implements DistributionStrategy {
         if (peer.notes != null) {
             buffer.getBytes(offset + 8, peer.notes);
         }
-        peer.arrived = true;
+        peer.fresh = true;
     }
 
-    /** Gives the slots back; what has not been sent yet never will be. */
+    /** Releases the slots; updates that have not been sent yet are dropped. */
     @Override
     public void close() {
-        if (unlisten == null) {
+        if (removeListener == null) {
             return;
         }
         group.locked(() -> {
             group.channel(Channels.GOSSIP, null);
-            unlisten.run();
-            unlisten = null;
+            removeListener.run();
+            removeListener = null;
             peers.forEach(Peer::close);
             peers.clear();
-            contact.end();
+            liveness.end();
             List.of(staged).forEach(Tensor::close);
             staging.close();
         });

@@ -9,54 +9,57 @@ import dev.starling.transport.RemoteRegion;
 import java.lang.System.Logger.Level;
 
 /**
- * Another worker. Each has a slot in the other's memory, which it may fill when the other has mixed in what it held.
- * Who writes what: the training thread, or the thread that works for the group, both under the group's lock; slots
- * belong to one side at a time.
+ * Another worker. Each worker has a slot in the other's memory, which it may fill after the other has mixed in its
+ * previous content. Fields are written by the training thread or the thread that works for the group, both under the
+ * group's lock; a slot belongs to one side at a time.
  */
 final class Peer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     final Member member;
     final Endpoint endpoint;
-    /** The peer writes here. */
+    /** The slot for the peer's weights in this worker's memory. */
     final MemoryRegion inbox;
-    final Tensor[] heard;
-    /** This worker writes there; {@code null} until the peer has offered it. */
+    final Tensor[] received;
+    /** The slot for this worker's weights in the peer's memory; {@code null} until the peer has announced it. */
     RemoteRegion outbox;
     /** The memory of {@link #outbox}, if it is mapped. */
     Tensor[] mapped;
     /** Whether {@link #outbox} may be filled. */
-    volatile boolean free;
-    /** Whom the peer takes to be the first of all that it hears, if it waits for weights; 0 if it has not begun. */
-    long first;
-    /** Whether the peer waits for weights to start with. */
-    volatile boolean waits;
-    /** Whether {@link #inbox} holds news. */
-    volatile boolean arrived;
-    volatile boolean gone;
-    /** Whether the peer has taken its last step: it takes no more news, and sends no more but its last weights. */
-    volatile boolean done;
-    /** Whether {@link #inbox} holds the peer's last weights. */
-    volatile boolean concluded;
+    volatile boolean writable;
+    /**
+     * Id of the member that the peer considers the first of all that it reaches, if it waits for weights; 0 if it has
+     * not started.
+     */
+    long firstId;
+    /** Whether the peer waits for initial weights. */
+    volatile boolean waiting;
+    /** Whether {@link #inbox} holds an update that has yet to be mixed in. */
+    volatile boolean fresh;
+    volatile boolean absent;
+    /** Whether the peer has taken its last step: it mixes in no more updates, and sends only its final weights. */
+    volatile boolean finished;
+    /** Whether {@link #inbox} holds the peer's final weights. */
+    volatile boolean finalReceived;
     double mass;
     byte[] notes;
-    /** A message that has yet to be sent. */
-    boolean owesCredit;
-    boolean owesDone;
-    volatile boolean owesNews;
-    int newsKind;
-    double newsMass;
-    byte[] newsNotes;
-    boolean offered;
+    /** Messages that have yet to be sent. */
+    boolean creditDue;
+    boolean finishDue;
+    volatile boolean updateDue;
+    int updateKind;
+    double updateMass;
+    byte[] updateNotes;
+    boolean announced;
 
-    Peer(Member member, Endpoint endpoint, MemoryRegion inbox, Tensor[] heard) {
+    Peer(Member member, Endpoint endpoint, MemoryRegion inbox, Tensor[] received) {
         this.member = member;
         this.endpoint = endpoint;
         this.inbox = inbox;
-        this.heard = heard;
+        this.received = received;
     }
 
     void close() {
-        for (Tensor each : heard) {
+        for (Tensor each : received) {
             each.close();
         }
         if (mapped != null) {
@@ -71,18 +74,18 @@ final class Peer {
     }
 
     /**
-     * Tells whether the weights that arrived are finite, and logs it if not.
+     * Returns whether the received weights are finite, and logs a warning if not.
      *
-     * @param seeded whether this worker has weights already; else it cannot start
-     * @throws DistributedException if this worker was to start with weights that are not finite
+     * @param initialised whether this worker has weights already; otherwise it cannot start
+     * @throws DistributedException if this worker should start with weights that are not finite
      */
-    boolean isFinite(boolean seeded) {
-        if (WeightLayout.isFinite(heard)) {
+    boolean isFinite(boolean initialised) {
+        if (WeightLayout.isFinite(received)) {
             return true;
         }
-        if (!seeded) {
-            throw new DistributedException("rank " + member.rank() + " sent weights to start with that are infinite or "
-                    + "NaN; look at its model");
+        if (!initialised) {
+            throw new DistributedException("rank " + member.rank() + " sent initial weights that are infinite or "
+                    + "NaN; check its model");
         }
         LOG.log(Level.WARNING, "rank {0} sent weights that are infinite or NaN; they are not mixed in", member.rank());
         return false;

@@ -11,7 +11,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Where each of a model's tensors lies in a slot of memory: one after the other, each on a cache line. */
+/** The place of each of a model's tensors in a slot of memory: one after the other, each aligned to a cache line. */
 final class WeightLayout {
     private static final long LINE = 64;
 
@@ -42,12 +42,12 @@ final class WeightLayout {
         return bytes;
     }
 
-    /** Describes the tensors, one a line. */
+    /** Returns a description of the tensors, one per line. */
     String text() {
         return text;
     }
 
-    /** Says where another description differs. */
+    /** Describes the first difference from another description. */
     String difference(String theirs) {
         String[] a = theirs.split("\n");
         String[] b = text.split("\n");
@@ -63,9 +63,9 @@ final class WeightLayout {
     Tensor[] over(MemorySegment slot) {
         Tensor[] views = new Tensor[tensors.size()];
         for (int i = 0; i < views.length; i++) {
-            Tensor like = tensors.get(i).value();
-            MemorySegment place = slot.asSlice(offsets.get(i), like.spec().bytes());
-            views[i] = Scope.detached(() -> Tensor.wrap(place, like.dtype(), like.shape().dims()));
+            Tensor weights = tensors.get(i).value();
+            MemorySegment part = slot.asSlice(offsets.get(i), weights.spec().bytes());
+            views[i] = Scope.detached(() -> Tensor.wrap(part, weights.dtype(), weights.shape().dims()));
         }
         return views;
     }
@@ -79,30 +79,30 @@ final class WeightLayout {
         }
     }
 
-    /** Tells whether all that was heard is finite. */
+    /** Returns whether all received weights are finite. */
     static boolean isFinite(Tensor[] slot) {
-        for (Tensor heard : slot) {
-            if (!heard.device().backend().isFinite(heard)) {
+        for (Tensor received : slot) {
+            if (!received.device().backend().isFinite(received)) {
                 return false;
             }
         }
         return true;
     }
 
-    /** Takes the mean of the weights and the last ones of peers that have concluded, as far as they are finite. */
+    /** Replaces the weights by the mean of these and the final weights of peers, as far as those are finite. */
     void average(List<Peer> peers) {
         double count = 1;
         for (Peer peer : peers) {
-            if (peer.concluded && isFinite(peer.heard)) {
-                mix(peer.heard, count / (count + 1));
+            if (peer.finalReceived && isFinite(peer.received)) {
+                mix(peer.received, count / (count + 1));
                 count++;
             }
         }
     }
 
     /**
-     * Mixes a slot into the weights, which keep {@code own} of themselves; frozen ones stay as they are, unless
-     * {@code own} is 0, which makes all weights those of the slot.
+     * Mixes a slot into the weights, whose own share is {@code own}; frozen weights stay unchanged, unless {@code own}
+     * is 0, which replaces all weights by those of the slot.
      */
     void mix(Tensor[] slot, double own) {
         for (int i = 0; i < slot.length; i++) {
@@ -112,8 +112,8 @@ final class WeightLayout {
             }
             try (Scope scope = Scope.open("mix")) {
                 Tensor weights = tensor.value();
-                Tensor heard = slot[i].to(weights.device()).to(weights.dtype());
-                Tensor.apply(own == 0 ? new Update.Assign() : new Update.Blend(own, 1 - own), weights, heard);
+                Tensor received = slot[i].to(weights.device()).to(weights.dtype());
+                Tensor.apply(own == 0 ? new Update.Assign() : new Update.Blend(own, 1 - own), weights, received);
             }
         }
     }

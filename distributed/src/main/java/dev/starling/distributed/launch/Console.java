@@ -6,7 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Where the output of all processes comes together: one stream, whole lines, each led by its rank. */
+/** Merges the output of all processes into one stream of whole lines, each prefixed with its rank. */
 final class Console {
     private static final int[] COLOURS = {36, 33, 32, 35, 34, 31};
     private static final byte[] NONE = { };
@@ -22,7 +22,7 @@ final class Console {
         rankWidth = Integer.toString(world - 1).length();
     }
 
-    /** Tells whether a file descriptor of this process is a terminal that shows colours. */
+    /** Returns whether a file descriptor of this process is a terminal that shows colours. */
     static boolean isTerminal(int descriptor) {
         String term = System.getenv("TERM");
         if (term == null || term.equals("dumb") || System.getenv("NO_COLOR") != null) {
@@ -36,14 +36,17 @@ final class Console {
         }
     }
 
-    /** Returns what stands before each line of a rank. */
+    /** Returns the prefix of each line of a rank. */
     byte[] prefix(int rank) {
         String label = "[" + " ".repeat(rankWidth - Integer.toString(rank).length()) + rank + "]";
         String shown = coloured ? "\u001b[" + COLOURS[rank % COLOURS.length] + "m" + label + "\u001b[0m " : label + " ";
         return shown.getBytes(StandardCharsets.US_ASCII);
     }
 
-    /** Writes what belongs together. Returns whether somebody still reads: afterwards nothing more is written. */
+    /**
+     * Writes a prefix and bytes without interleaving them with other output. Returns whether the stream is still open:
+     * afterwards nothing more is written.
+     */
     synchronized boolean write(byte[] prefix, byte[] bytes, int offset, int length, boolean endLine) {
         if (failure == null) {
             try {
@@ -65,7 +68,7 @@ final class Console {
     }
 
     /** Writes a line of the launcher's own. */
-    void say(String line) {
+    void printLine(String line) {
         byte[] bytes = ("starling: " + line + "\n").getBytes(StandardCharsets.UTF_8);
         write(bytes, bytes.length);
     }

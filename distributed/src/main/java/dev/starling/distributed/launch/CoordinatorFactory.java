@@ -4,15 +4,15 @@ import dev.starling.distributed.CoordinatorThread;
 import dev.starling.transport.Secret;
 import java.nio.file.Path;
 
-/** Opens the coordinator at which the processes of a launch find each other. */
+/** Opens the coordinator of a launch. */
 @FunctionalInterface
 public interface CoordinatorFactory {
     /**
-     * Starts a coordinator, which the launch then closes.
+     * Starts a coordinator, which the launch closes.
      *
      * @param secret of the cluster
-     * @param directory where its transport, as those of the processes, may keep files
-     * @param processes how many will come
+     * @param directory in which the coordinator's transport, like those of the processes, may keep files
+     * @param processes number of processes that will join
      */
     CoordinatorThread open(Secret secret, Path directory, int processes);
 }

@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A shell, one for each launch, that outlives the launcher if that is killed: it reads through a pipe which process
- * groups there are, and when the pipe ends without a farewell it ends them all and removes the launch's directory.
+ * A shell, one for each launch, that survives the launcher if that is killed. It reads the launch's process groups from
+ * a pipe; if the pipe ends without a farewell, it terminates them all and removes the launch's directory.
  */
 final class Guardian implements AutoCloseable {
     private static final String SCRIPT = """
@@ -49,9 +49,10 @@ final class Guardian implements AutoCloseable {
     }
 
     /**
-     * Starts one.
+     * Starts a guardian.
      *
-     * @param session what starts a command in a session of its own, so that what ends the launcher's group spares it
+     * @param session prefix that runs a command in a session of its own, so that signals to the launcher's group do not
+     *     reach the guardian
      * @param directory to remove
      * @param grace between SIGTERM and SIGKILL
      */
@@ -64,31 +65,31 @@ final class Guardian implements AutoCloseable {
                 .start());
     }
 
-    /** Adds what {@code kill} is told: a process, or a group's number negated. */
+    /** Adds a target of {@code kill}: a process id, or a negated group id. */
     void add(long target) {
-        tell("add " + target);
+        write("add " + target);
     }
 
     void remove(long target) {
-        tell("remove " + target);
+        write("remove " + target);
     }
 
-    private void tell(String line) {
+    private void write(String line) {
         try {
             pipe.write((line + "\n").getBytes(StandardCharsets.US_ASCII));
             pipe.flush();
         } catch (IOException gone) {
             System.getLogger(Guardian.class.getName()).log(System.Logger.Level.WARNING,
-                    "the launch's guardian (process " + shell.pid() + ") is gone: " + gone.getMessage()
-                            + "; if this process is killed, its children stay");
+                    "the launch's guardian (process " + shell.pid() + ") has died: " + gone.getMessage()
+                            + "; if this process is killed, its children continue to run");
         }
     }
 
-    /** Lets it go: there is nothing left to watch over. */
+    /** Ends the guardian without any action: there is nothing left to watch over. */
     @Override
     public void close() {
         if (shell.isAlive()) {
-            tell("farewell");
+            write("farewell");
         }
         try {
             pipe.close();

@@ -6,17 +6,17 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** How this Java program was started, to start it again. */
+/** The command that started this Java program, for starting it again. */
 final class JavaCommand {
     private JavaCommand() {
     }
 
-    /** This JVM's command, flags and class path, up to and without the main class. */
+    /** Returns this JVM's command, flags and class path, without the main class. */
     private static List<String> flags() {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
-            // Two processes cannot be debugged at one port.
+            // Two processes cannot be debugged on one port.
             if (!flag.startsWith("-agentlib:jdwp") && !flag.startsWith("-Xrunjdwp")) {
                 command.add(flag);
             }
@@ -33,7 +33,7 @@ final class JavaCommand {
         }
     }
 
-    /** Another main class with this JVM's flags and class path. */
+    /** Returns the command that starts another main class with this JVM's flags and class path. */
     static List<String> of(Class<?> main, List<String> arguments) {
         List<String> command = flags();
         if (main.getModule().isNamed()) {
@@ -46,7 +46,7 @@ final class JavaCommand {
         return command;
     }
 
-    /** This program itself. */
+    /** Returns the command that starts this program again. */
     static List<String> ofThisProgram(List<String> arguments) {
         List<String> command = flags();
         String module = System.getProperty("jdk.module.main");

@@ -18,30 +18,32 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Processes that a {@link Launcher} started, until the last of them is gone. Safe for use by several threads. */
+/**
+ * The processes that a {@link Launcher} started, until the last of them has ended. Safe for use by several threads.
+ */
 public final class Launch implements AutoCloseable {
     private static final long NEVER = Long.MAX_VALUE;
     private static final Duration MAX_BACKOFF = Duration.ofSeconds(30);
     private static final int NOT_FOUND = 127;
-    /** A killed process is gone as soon as the kernel lets go of it. */
+    /** Time limit for the kernel to remove a killed process. */
     private static final long KILLED_NS = TimeUnit.SECONDS.toNanos(5);
-    /** Nobody tells of the end of what a process started: it is looked for this often. */
+    /** Interval at which to check for the end of descendants: there is no notification of it. */
     private static final long REMNANTS_NS = TimeUnit.MILLISECONDS.toNanos(10);
 
-    /** What the supervisor hears of. */
+    /** Events for the supervisor. */
     private sealed interface Event {
         record Ended(RankProcess process) implements Event { }
 
-        record Through(RankProcess process) implements Event { }
+        record OutputEnded(RankProcess process) implements Event { }
 
-        record Heard(int signal) implements Event { }
+        record Signalled(int signal) implements Event { }
 
-        record Unread() implements Event { }
+        record ConsoleClosed() implements Event { }
 
         record Close() implements Event { }
     }
 
-    private final Launcher how;
+    private final Launcher launcher;
     private final BlockingQueue<Event> events = new LinkedBlockingQueue<>();
     private final CompletableFuture<Integer> outcome = new CompletableFuture<>();
     private final LaunchDirectory directory;
@@ -55,45 +57,45 @@ public final class Launch implements AutoCloseable {
     private final RankProcess[] current;
     private final int[] starts;
     private final long[] startAtNs;
-    /** Ended, but some of what they started is not. */
+    /** Processes that have ended but whose descendants have not. */
     private final List<RankProcess> remnants = new ArrayList<>();
-    /** Processes that run, and those whose output is not through. */
+    /** Numbers of processes that run, and of those whose output has not ended. */
     private int running;
     private int draining;
     private int restartsLeft;
-    private int tolerancesLeft;
+    private int toleratedLeft;
     private RankProcess failed;
     private boolean succeeded;
     private LaunchException failure;
     private int signalled;
     private boolean ending;
-    /** When servers whose workers are done, and who end by themselves, are told to. */
+    /** When to terminate servers that do not end by themselves after their workers. */
     private long retireAtNs = NEVER;
     private long killAtNs = NEVER;
-    private long giveUpAtNs = NEVER;
+    private long abandonAtNs = NEVER;
 
-    private Launch(Launcher how) throws IOException {
-        this.how = how;
+    private Launch(Launcher launcher) throws IOException {
+        this.launcher = launcher;
         session = Launcher.session();
-        out = new Console(how.standardOutput, Console.isTerminal(1), how.processes);
-        err = new Console(how.standardError, Console.isTerminal(2), how.processes);
-        current = new RankProcess[how.processes];
-        starts = new int[how.processes];
-        startAtNs = new long[how.processes];
-        restartsLeft = how.restarts;
-        tolerancesLeft = how.tolerated;
-        directory = LaunchDirectory.make(how.environment.getOrDefault(LaunchedProcess.DIRECTORY,
-                System.getenv(LaunchedProcess.DIRECTORY)), how.processes);
+        out = new Console(launcher.standardOutput, Console.isTerminal(1), launcher.processes);
+        err = new Console(launcher.standardError, Console.isTerminal(2), launcher.processes);
+        current = new RankProcess[launcher.processes];
+        starts = new int[launcher.processes];
+        startAtNs = new long[launcher.processes];
+        restartsLeft = launcher.restarts;
+        toleratedLeft = launcher.tolerated;
+        directory = LaunchDirectory.make(launcher.environment.getOrDefault(LaunchedProcess.DIRECTORY,
+                System.getenv(LaunchedProcess.DIRECTORY)), launcher.processes);
         try {
-            guardian = Guardian.start(session, directory.path(), how.grace);
+            guardian = Guardian.start(session, directory.path(), launcher.grace);
         } catch (IOException | RuntimeException e) {
             directory.close();
             throw e;
         }
         try {
-            secretFile = directory.write(how.secret);
-            coordinator = how.coordinatorFactory == null ? null
-                    : how.coordinatorFactory.open(how.secret, directory.path(), how.processes);
+            secretFile = directory.write(launcher.secret);
+            coordinator = launcher.coordinatorFactory == null ? null
+                    : launcher.coordinatorFactory.open(launcher.secret, directory.path(), launcher.processes);
         } catch (IOException | RuntimeException e) {
             directory.close();
             guardian.close();
@@ -101,13 +103,13 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    static Launch start(Launcher how) {
-        requireCommand(how.command.getFirst());
+    static Launch start(Launcher launcher) {
+        requireCommand(launcher.command.getFirst());
         Launch launch;
         try {
-            launch = new Launch(how);
+            launch = new Launch(launcher);
         } catch (IOException e) {
-            throw new LaunchException(-1, 1, "the launch cannot begin: " + e, List.of(), e);
+            throw new LaunchException(-1, 1, "cannot start the launch: " + e, List.of(), e);
         }
         Thread.ofPlatform().name("starling-launch").start(launch::supervise);
         return launch;
@@ -119,13 +121,13 @@ public final class Launch implements AutoCloseable {
                 : Arrays.stream(System.getenv().getOrDefault("PATH", "/usr/bin:/bin").split(":"))
                         .map(folder -> Path.of(folder).resolve(name)).toList();
         if (candidates.stream().noneMatch(c -> Files.isRegularFile(c) && Files.isExecutable(c))) {
-            throw new LaunchException(NOT_FOUND, "there is no command '" + name + "' "
-                    + (candidates.size() == 1 ? "" : "on the PATH ") + "that may be executed; check the spelling, or "
-                    + "give its whole path");
+            throw new LaunchException(NOT_FOUND, "there is no executable command '" + name + "'"
+                    + (candidates.size() == 1 ? "" : " on the PATH") + "; check the spelling, or "
+                    + "give its full path");
         }
     }
 
-    /** Returns the process number of a rank, the latest if it was started again; 0 before it is started. */
+    /** Returns the process id of a rank, the latest if it was restarted; 0 before it is started. */
     public long pid(int rank) {
         RankProcess process;
         synchronized (current) {
@@ -134,7 +136,7 @@ public final class Launch implements AutoCloseable {
         return process == null ? 0 : process.process.pid();
     }
 
-    /** Returns the folder in which the processes may keep files, which goes with the launch. */
+    /** Returns the directory in which the processes may keep files; it is deleted with the launch. */
     public Path directory() {
         return directory.path();
     }
@@ -142,7 +144,7 @@ public final class Launch implements AutoCloseable {
     /**
      * Waits until all processes have ended.
      *
-     * @return 0, or 128 + the number of the signal by which this process was told to end
+     * @return 0, or 128 + the number of the signal that terminated this process
      * @throws LaunchException if one of them failed; the others have ended as well
      */
     public int await() {
@@ -154,13 +156,13 @@ public final class Launch implements AutoCloseable {
     }
 
     /**
-     * Waits until all processes have ended, but no longer than that.
+     * Waits until all processes have ended, up to a time limit.
      *
-     * @throws TimeoutException if they run on
+     * @throws TimeoutException if they still run
      */
-    public int await(Duration longest) throws TimeoutException, InterruptedException {
+    public int await(Duration timeout) throws TimeoutException, InterruptedException {
         try {
-            return outcome.get(longest.toNanos(), TimeUnit.NANOSECONDS);
+            return outcome.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
         } catch (ExecutionException e) {
             throw rethrown(e.getCause());
         }
@@ -172,14 +174,14 @@ public final class Launch implements AutoCloseable {
                 : new DistributedException("the launch's supervisor failed", cause);
     }
 
-    /** Ends processes that still run, as SIGTERM would, and waits until they are gone. */
+    /** Terminates processes that still run, as SIGTERM would, and waits until they are gone. */
     @Override
     public void close() {
         events.add(new Event.Close());
         try {
-            outcome.get(how.grace.toNanos() + 2 * KILLED_NS, TimeUnit.NANOSECONDS);
-        } catch (ExecutionException | TimeoutException told) {
-            // await() tells of failures.
+            outcome.get(launcher.grace.toNanos() + 2 * KILLED_NS, TimeUnit.NANOSECONDS);
+        } catch (ExecutionException | TimeoutException reported) {
+            // await() reports failures.
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -187,13 +189,13 @@ public final class Launch implements AutoCloseable {
 
     private void supervise() {
         Throwable broken = null;
-        AutoCloseable hearing = () -> { };
+        AutoCloseable signalHandling = () -> { };
         try {
-            if (how.signals) {
-                hearing = Signals.hear(signal -> events.add(new Event.Heard(signal)));
+            if (launcher.signals) {
+                signalHandling = Signals.handle(signal -> events.add(new Event.Signalled(signal)));
             }
             Runtime.getRuntime().addShutdownHook(hook);
-            for (int rank = 0; rank < how.processes; rank++) {
+            for (int rank = 0; rank < launcher.processes; rank++) {
                 startAtNs[rank] = System.nanoTime();
             }
             for (act(); !isOver(); act()) {
@@ -205,15 +207,15 @@ public final class Launch implements AutoCloseable {
         } catch (Throwable e) {
             broken = e;
         }
-        finish(hearing, broken);
+        finish(signalHandling, broken);
     }
 
     private boolean isOver() {
-        return ending && running == 0 && draining == 0 && remnants.isEmpty() || System.nanoTime() > giveUpAtNs;
+        return ending && running == 0 && draining == 0 && remnants.isEmpty() || System.nanoTime() > abandonAtNs;
     }
 
     private long nextNs() {
-        long next = Math.min(retireAtNs, Math.min(killAtNs, giveUpAtNs));
+        long next = Math.min(retireAtNs, Math.min(killAtNs, abandonAtNs));
         for (long at : startAtNs) {
             next = Math.min(next, at);
         }
@@ -221,9 +223,9 @@ public final class Launch implements AutoCloseable {
         return Math.min(next, latest);
     }
 
-    /** Does what its time has come for. */
+    /** Starts ranks and sends signals whose time has come. */
     private void act() {
-        for (int rank = 0; rank < how.processes && !ending; rank++) {
+        for (int rank = 0; rank < launcher.processes && !ending; rank++) {
             if (startAtNs[rank] != NEVER && System.nanoTime() >= startAtNs[rank]) {
                 startAtNs[rank] = NEVER;
                 startRank(rank);
@@ -236,7 +238,7 @@ public final class Launch implements AutoCloseable {
         if (System.nanoTime() >= killAtNs) {
             killAtNs = NEVER;
             signalAll(Signals.KILL);
-            giveUpAtNs = System.nanoTime() + KILLED_NS;
+            abandonAtNs = System.nanoTime() + KILLED_NS;
         }
     }
 
@@ -251,14 +253,14 @@ public final class Launch implements AutoCloseable {
     private void startRank(int rank) {
         remnants.stream().filter(p -> p.rank == rank).forEach(p -> p.signal(Signals.KILL));
         ProcessBuilder builder = new ProcessBuilder(new ArrayList<>(session));
-        builder.command().addAll(how.command);
+        builder.command().addAll(launcher.command);
         builder.redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()));
         variables(rank, builder.environment());
         RankProcess process;
         try {
             process = RankProcess.start(rank, builder, !session.isEmpty());
         } catch (IOException e) {
-            failure = new LaunchException(rank, 1, "rank " + rank + " cannot be started: " + e.getMessage(),
+            failure = new LaunchException(rank, 1, "cannot start rank " + rank + ": " + e.getMessage(),
                     List.of(), e);
             end(Signals.TERM);
             return;
@@ -270,46 +272,46 @@ public final class Launch implements AutoCloseable {
         synchronized (current) {
             current[rank] = process;
         }
-        boolean first = how.output == Launcher.Output.FIRST_RANK;
+        boolean first = launcher.output == Launcher.Output.FIRST_RANK;
         process.pump(out, err, first ? OutputPump.Style.PLAIN : OutputPump.Style.PREFIXED, !first
                 ? OutputPump.Style.PREFIXED : rank == 0 ? OutputPump.Style.PLAIN : OutputPump.Style.KEPT,
-                () -> events.add(new Event.Unread()));
-        process.onEnd(() -> events.add(new Event.Ended(process)), () -> events.add(new Event.Through(process)));
+                () -> events.add(new Event.ConsoleClosed()));
+        process.onEnd(() -> events.add(new Event.Ended(process)), () -> events.add(new Event.OutputEnded(process)));
     }
 
     private void variables(int rank, Map<String, String> variables) {
         variables.keySet().removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR));
         variables.put(LaunchedProcess.RANK, Integer.toString(rank));
-        variables.put(LaunchedProcess.WORLD, Integer.toString(how.processes));
-        variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(how.processes));
-        variables.put(LaunchedProcess.SERVERS, Integer.toString(how.servers));
+        variables.put(LaunchedProcess.WORLD, Integer.toString(launcher.processes));
+        variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(launcher.processes));
+        variables.put(LaunchedProcess.SERVERS, Integer.toString(launcher.servers));
         variables.put(LaunchedProcess.SECRET_FILE, secretFile.toString());
         variables.put(LaunchedProcess.RESTART, Integer.toString(starts[rank]));
         variables.put(LaunchedProcess.COORDINATOR_RANK, LaunchedProcess.NONE);
-        String address = coordinator != null ? coordinator.address() : how.coordinator;
+        String address = coordinator != null ? coordinator.address() : launcher.coordinator;
         if (address != null) {
             variables.put(LaunchedProcess.COORDINATOR, address);
         }
-        variables.putAll(how.environment);
+        variables.putAll(launcher.environment);
         variables.put(LaunchedProcess.DIRECTORY, directory.path().toString());
     }
 
     private void handle(Event event) {
         switch (event) {
-            case Event.Ended e -> ended(e.process);
-            case Event.Through e -> {
+            case Event.Ended e -> onEnded(e.process);
+            case Event.OutputEnded e -> {
                 draining--;
-                e.process.isThrough = true;
-                tell(e.process);
+                e.process.outputEnded = true;
+                report(e.process);
             }
             case Event.Close c -> end(Signals.TERM);
-            case Event.Unread u -> {
+            case Event.ConsoleClosed u -> {
                 if (!ending) {
                     signalled = 13;
                     end(Signals.TERM);
                 }
             }
-            case Event.Heard h -> {
+            case Event.Signalled h -> {
                 if (ending && signalled != 0) {
                     killAtNs = System.nanoTime();
                 } else {
@@ -320,24 +322,24 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    /** Tells of a failure that is not the end of all, once its last lines and what follows from it are known. */
-    private void tell(RankProcess process) {
-        if (process.isThrough && process.consequence != null) {
-            err.say(account(process) + "\n    " + process.consequence);
+    /** Reports a failure that does not end the launch, once its last lines and its consequence are known. */
+    private void report(RankProcess process) {
+        if (process.outputEnded && process.consequence != null) {
+            err.printLine(account(process) + "\n    " + process.consequence);
         }
     }
 
-    private void ended(RankProcess process) {
+    private void onEnded(RankProcess process) {
         running--;
         process.hasEnded = true;
-        // What it started has no reason to go on.
+        // Descendants have no reason to continue.
         if (process.signal(Signals.TERM)) {
             remnants.add(process);
         } else {
             guardian.remove(process.target);
         }
         boolean bad = process.process.exitValue() != 0;
-        boolean worker = process.rank < how.processes - how.servers;
+        boolean worker = process.rank < launcher.processes - launcher.servers;
         if (ending) {
             return;
         }
@@ -351,25 +353,25 @@ public final class Launch implements AutoCloseable {
         }
         if (bad) {
             failed = failed == null || !worker ? process : failed;
-            if (tolerancesLeft == 0 || !worker) {
+            if (toleratedLeft == 0 || !worker) {
                 end(Signals.TERM);
                 return;
             }
-            tolerancesLeft--;
-            process.consequence = "the others go on without it";
-            tell(process);
+            toleratedLeft--;
+            process.consequence = "the others continue without it";
+            report(process);
         } else {
             succeeded |= worker;
         }
         if (workersAreDone()) {
             failed = succeeded ? null : failed;
             Arrays.fill(startAtNs, NEVER);
-            retireAtNs = System.nanoTime() + how.grace.toNanos();
+            retireAtNs = System.nanoTime() + launcher.grace.toNanos();
             retireIfAlone();
         }
     }
 
-    /** Ends the launch if no server has anything to bring to its end any more. */
+    /** Ends the launch if no server has work to complete any more. */
     private void retireIfAlone() {
         if (running == 0 || failed != null) {
             end(Signals.TERM);
@@ -377,17 +379,17 @@ public final class Launch implements AutoCloseable {
     }
 
     private void restart(RankProcess process) {
-        Duration wait = how.backoff.multipliedBy(1L << Math.min(starts[process.rank] - 1, 20));
+        Duration wait = launcher.backoff.multipliedBy(1L << Math.min(starts[process.rank] - 1, 20));
         wait = wait.compareTo(MAX_BACKOFF) > 0 ? MAX_BACKOFF : wait;
         restartsLeft--;
         startAtNs[process.rank] = System.nanoTime() + wait.toNanos();
-        process.consequence = "it is started again in " + wait.toMillis() + " ms, restart "
-                + (how.restarts - restartsLeft) + " of at most " + how.restarts;
-        tell(process);
+        process.consequence = "it is restarted in " + wait.toMillis() + " ms, restart "
+                + (launcher.restarts - restartsLeft) + " of at most " + launcher.restarts;
+        report(process);
     }
 
     private boolean workersAreDone() {
-        for (int rank = 0; rank < how.processes - how.servers; rank++) {
+        for (int rank = 0; rank < launcher.processes - launcher.servers; rank++) {
             if (startAtNs[rank] != NEVER || !current[rank].hasEnded) {
                 return false;
             }
@@ -395,13 +397,13 @@ public final class Launch implements AutoCloseable {
         return true;
     }
 
-    /** Begins the end: a signal first, and after the grace SIGKILL. */
+    /** Begins to end the launch: with a signal first, and after the grace period with SIGKILL. */
     private void end(int signal) {
         if (!ending) {
             ending = true;
             retireAtNs = NEVER;
             Arrays.fill(startAtNs, NEVER);
-            killAtNs = System.nanoTime() + how.grace.toNanos();
+            killAtNs = System.nanoTime() + launcher.grace.toNanos();
             signalAll(signal);
         }
     }
@@ -415,11 +417,11 @@ public final class Launch implements AutoCloseable {
         remnants.forEach(p -> p.signal(signal));
     }
 
-    private void finish(AutoCloseable hearing, Throwable broken) {
+    private void finish(AutoCloseable signalHandling, Throwable broken) {
         Throwable problem = broken;
         try {
             signalAll(Signals.KILL);
-            hearing.close();
+            signalHandling.close();
             if (coordinator != null) {
                 coordinator.close();
             }
@@ -433,12 +435,12 @@ public final class Launch implements AutoCloseable {
         try {
             Runtime.getRuntime().removeShutdownHook(hook);
         } catch (IllegalStateException shuttingDown) {
-            // The hook is what waits for this.
+            // The hook itself waits for this.
         }
         if (problem != null) {
             outcome.completeExceptionally(problem);
         } else if (failed != null) {
-            outcome.completeExceptionally(told(failed));
+            outcome.completeExceptionally(failureOf(failed));
         } else if (failure != null) {
             outcome.completeExceptionally(failure);
         } else {
@@ -446,15 +448,15 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    private static LaunchException told(RankProcess process) {
+    private static LaunchException failureOf(RankProcess process) {
         return new LaunchException(process.rank, process.process.exitValue(), account(process), process.lastLines(),
                 null);
     }
 
-    /** Tells how a process ended and what it said last. */
+    /** Describes how a process ended, with its last lines of output. */
     private static String account(RankProcess process) {
         List<String> lines = process.lastLines();
-        return process.describeEnd() + (lines.isEmpty() ? " without a word"
+        return process.describeEnd() + (lines.isEmpty() ? " without any output"
                 : "; its last lines:\n    " + String.join("\n    ", lines));
     }
 }

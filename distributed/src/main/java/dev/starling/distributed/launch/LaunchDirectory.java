@@ -12,14 +12,14 @@ import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
 
 /**
- * The one directory in which a launch and its processes keep files, for its user's eyes alone: a folder of what
- * {@code STARLING_DIRECTORY} names, else of memory ({@code /dev/shm}) where there is room, else of the temporary
- * directory. Goes with the launch, however that ends.
+ * The one directory in which a launch and its processes keep files, accessible to this user only. It is created in the
+ * directory that {@code STARLING_DIRECTORY} names, else in memory ({@code /dev/shm}) where there is room, else in the
+ * temporary directory. It is deleted with the launch, however that ends.
  */
 final class LaunchDirectory implements AutoCloseable {
     private static final Path MEMORY = Path.of("/dev/shm");
     private static final String PREFIX = "starling-launch-";
-    /** What Aeron keeps for a process, and for each end of a link, unless it is told other sizes. */
+    /** Aeron's files of a process, and of each end of a link, with default sizes. */
     private static final long PROCESS_BYTES = 12L << 20;
     private static final long LINK_BYTES = 6L << 20;
 
@@ -30,11 +30,10 @@ final class LaunchDirectory implements AutoCloseable {
     }
 
     /**
-     * Makes a directory.
+     * Creates a directory.
      *
-     * @param named the directory to make it in, which is made if it is not there; or {@code null} or blank if none was
-     *     named
-     * @param processes that are to be started
+     * @param named parent directory, which is created if it does not exist; or {@code null} or blank if none was named
+     * @param processes number of processes that will be started
      */
     static LaunchDirectory make(String named, int processes) throws IOException {
         return make(named, MEMORY, processes);
@@ -49,7 +48,7 @@ final class LaunchDirectory implements AutoCloseable {
         try {
             return in(Files.createDirectories(Path.of(named).toAbsolutePath()));
         } catch (IOException e) {
-            throw new IOException("no folder can be made in " + named + ", which " + LaunchedProcess.DIRECTORY
+            throw new IOException("cannot create a directory in " + named + ", which " + LaunchedProcess.DIRECTORY
                     + " names: " + e, e);
         }
     }
@@ -59,7 +58,7 @@ final class LaunchDirectory implements AutoCloseable {
                 PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))));
     }
 
-    /** Returns the room that so many processes and a coordinator want, each of which has a link to each other. */
+    /** Returns the space that a number of processes and a coordinator need, each of which has a link to each other. */
     static long roomBytes(int processes) {
         long members = processes + 1L;
         return members * (PROCESS_BYTES + (members - 1) * LINK_BYTES);
@@ -76,7 +75,7 @@ final class LaunchDirectory implements AutoCloseable {
         return Files.writeString(file, secret.toHex(), StandardOpenOption.WRITE);
     }
 
-    /** Removes it with all that is in it. Files that vanish meanwhile do not matter. */
+    /** Deletes the directory with its files, some of which may vanish meanwhile. */
     @Override
     public void close() throws IOException {
         try {

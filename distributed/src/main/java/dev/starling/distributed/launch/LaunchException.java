@@ -3,7 +3,10 @@ package dev.starling.distributed.launch;
 import dev.starling.errors.StarlingException;
 import java.util.List;
 
-/** A launch could not begin, or one of its processes failed. The message names rank, cause and last lines of output. */
+/**
+ * A launch could not start, or one of its processes failed. The message contains rank, cause and the last lines of
+ * output.
+ */
 public final class LaunchException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
@@ -22,14 +25,14 @@ public final class LaunchException extends StarlingException {
         this(-1, status, message, List.of(), null);
     }
 
-    /** Returns the rank of the process that failed first, or -1 if it was not a process that failed. */
+    /** Returns the rank of the process that failed first, or -1 if the failure was not that of a process. */
     public int rank() {
         return rank;
     }
 
     /**
-     * Returns the exit status to end with: the failed process's own, 128 + the number of the signal that ended it, 127
-     * if the command is not there, 1 otherwise.
+     * Returns the exit status for this process: the failed process's own, 128 + the number of the signal that
+     * terminated it, 127 if the command does not exist, 1 otherwise.
      */
     public int status() {
         return status;

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * What a process that was launched as one of several knows of itself, from environment variables that the launcher, or
- * any other tool that starts processes, has set:
+ * Describes a process that was launched as one of several, from environment variables that the launcher, or any other
+ * tool that starts processes, has set:
  *
  * <table>
  * <caption>Variables</caption>
@@ -18,11 +18,10 @@ import java.util.Optional;
  * {@code PMI_RANK}, {@code SLURM_PROCID} or {@code JOB_COMPLETION_INDEX}; else the process was not launched</td></tr>
  * <tr><td>{@code STARLING_WORLD}</td><td>number of processes</td><td>{@code OMPI_COMM_WORLD_SIZE}, {@code PMI_SIZE} or
  * {@code SLURM_NTASKS}; else an error</td></tr>
- * <tr><td>{@code STARLING_COORDINATOR}</td><td>{@code host:port} at which the group forms, or {@code file:PATH} where
- * that is written</td><td>none:
- * processes that do not work together</td></tr>
- * <tr><td>{@code STARLING_COORDINATOR_RANK}</td><td>who runs the coordinator at that address: a rank, or
- * {@code none} of them (as {@link Launcher}'s processes are told, whose launcher does)</td><td>0</td></tr>
+ * <tr><td>{@code STARLING_COORDINATOR}</td><td>{@code host:port} at which the group forms, or {@code file:PATH} of a
+ * file that contains it</td><td>none: the processes do not form a group</td></tr>
+ * <tr><td>{@code STARLING_COORDINATOR_RANK}</td><td>rank of the process that runs the coordinator at that address, or
+ * {@code none} if it runs elsewhere, as that of {@link Launcher} does, in the launching process</td><td>0</td></tr>
  * <tr><td>{@code STARLING_SECRET_FILE}</td><td>file with the cluster's secret in hexadecimal</td><td>
  * {@code STARLING_SECRET}, the secret itself; else an error</td></tr>
  * <tr><td>{@code STARLING_SERVERS}</td><td>how many of the processes, the last ones, are parameter servers</td>
@@ -32,27 +31,27 @@ import java.util.Optional;
  * workers first</td></tr>
  * <tr><td>{@code STARLING_LOCAL_WORLD}</td><td>number of processes on this host, among which processors are
  * divided</td><td>{@code OMPI_COMM_WORLD_LOCAL_SIZE}; else 1</td></tr>
- * <tr><td>{@code STARLING_LOCAL_RANK}</td><td>number of this process among those, from 0: which GPU it takes</td>
+ * <tr><td>{@code STARLING_LOCAL_RANK}</td><td>number of this process among those, from 0; it selects the GPU</td>
  * <td>{@code OMPI_COMM_WORLD_LOCAL_RANK} or {@code SLURM_LOCALID}; else the rank modulo the local world</td></tr>
  * <tr><td>{@code STARLING_HOST}</td><td>name or address at which the others reach this process</td>
  * <td>127.0.0.1</td></tr>
- * <tr><td>{@code STARLING_DIRECTORY}</td><td>where the process may keep files, which somebody else removes</td><td>the
- * transport's own choice</td></tr>
+ * <tr><td>{@code STARLING_DIRECTORY}</td><td>directory for the process's files, which its creator deletes</td><td>the
+ * transport's default</td></tr>
  * <tr><td>{@code STARLING_RESTART}</td><td>how often this rank was started before</td><td>0</td></tr>
  * </table>
  *
  * <p>The rank variables of other tools count only where {@code STARLING_COORDINATOR} is set.
  *
  * @param rank number of this process, from 0
- * @param world number of processes, servers among them
+ * @param world number of processes, servers included
  * @param servers how many of them, the last ones, are servers
  * @param localWorld number of processes on this host
  * @param localRank number of this process among those, from 0
  * @param coordinator {@code host:port} at which the group forms, or {@code null}
- * @param coordinatorRank who runs the coordinator, or -1 for none of the processes
- * @param secret what the members prove that they know
+ * @param coordinatorRank rank of the process that runs the coordinator, or -1 if none does
+ * @param secret that the members share
  * @param host name or address at which the others reach this process
- * @param directory where the process may keep files, or {@code null}
+ * @param directory for the process's files, or {@code null}
  * @param restart how often this rank was started before
  */
 public record LaunchedProcess(int rank, int world, int servers, int localWorld, int localRank, String coordinator,
@@ -75,7 +74,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
     private static final String SERVER = "server";
     private static final String LOOPBACK = "127.0.0.1";
 
-    /** Checks. */
+    /** Checks the values. */
     public LaunchedProcess {
         require(world > 0 && rank >= 0 && rank < world, "0 <= " + RANK + " < " + WORLD, rank + " and " + world);
         require(servers >= 0 && servers < world, "0 <= " + SERVERS + " < " + WORLD, servers + " and " + world);
@@ -85,29 +84,29 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
                 coordinatorRank + " and " + world);
     }
 
-    /** Returns what this process is, or nothing if it was not launched as one of several. */
+    /** Returns the description of this process, or nothing if it was not launched as one of several. */
     public static Optional<LaunchedProcess> fromEnvironment() {
         return from(System.getenv());
     }
 
     /**
-     * Returns what a process with these variables is, or nothing if it was not launched as one of several.
+     * Returns the description of a process with these variables, or nothing if it was not launched as one of several.
      *
-     * @throws TensorException if a variable is missing or makes no sense, naming it
+     * @throws TensorException if a variable is missing or malformed; the message names it
      */
     public static Optional<LaunchedProcess> from(Map<String, String> variables) {
-        boolean asked = variables.containsKey(COORDINATOR);
-        String rank = asked ? first(variables, RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+        boolean grouped = variables.containsKey(COORDINATOR);
+        String rank = grouped ? first(variables, RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
                 "JOB_COMPLETION_INDEX") : variables.get(RANK);
         if (rank == null) {
             return Optional.empty();
         }
-        String world = needed(WORLD, first(variables, WORLD, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+        String world = required(WORLD, first(variables, WORLD, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
                 "the number of processes");
         String localSize = first(variables, LOCAL_WORLD, "OMPI_COMM_WORLD_LOCAL_SIZE");
         int localWorld = localSize == null ? 1 : number(LOCAL_WORLD, localSize);
         String localRank = first(variables, LOCAL_RANK, "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID");
-        String runs = variables.getOrDefault(COORDINATOR_RANK, "0");
+        String coordinatorRank = variables.getOrDefault(COORDINATOR_RANK, "0");
         String directory = variables.get(DIRECTORY);
         int all = number(WORLD, world);
         int servers = number(SERVERS, variables.getOrDefault(SERVERS, "0"));
@@ -115,22 +114,25 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
                 servers, localWorld, localRank == null
                         ? number(RANK, rank) % Math.max(1, localWorld) : number(LOCAL_RANK, localRank),
                 variables.get(COORDINATOR),
-                runs.equals(NONE) ? -1 : number(COORDINATOR_RANK, runs), secret(variables),
+                coordinatorRank.equals(NONE) ? -1 : number(COORDINATOR_RANK, coordinatorRank), secret(variables),
                 variables.getOrDefault(HOST, LOOPBACK), directory == null ? null : Path.of(directory),
                 number(RESTART, variables.getOrDefault(RESTART, "0"))));
     }
 
-    /** Returns the rank of a process with a number among those of its role, or among all if that is {@code null}. */
+    /**
+     * Returns the overall rank of a process from its number among those of its role, or among all if that is {@code
+     * null}.
+     */
     private static int rank(String role, int number, int world, int servers) {
         if (role == null) {
             return number;
         }
         require(role.equals(WORKER) || role.equals(SERVER), ROLE + " to be " + WORKER + " or " + SERVER, role);
-        boolean serves = role.equals(SERVER);
-        int count = serves ? servers : world - servers;
+        boolean server = role.equals(SERVER);
+        int count = server ? servers : world - servers;
         require(number >= 0 && number < count, "0 <= " + RANK + " < " + count + ", the number of " + role + "s by "
                 + WORLD + " and " + SERVERS, Integer.toString(number));
-        return serves ? world - servers + number : number;
+        return server ? world - servers + number : number;
     }
 
     /** Returns whether this process is a parameter server. */
@@ -148,20 +150,20 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         return rank == coordinatorRank;
     }
 
-    /** Returns how many threads kernels of this process may use: its share of the host's processors, at least one. */
+    /** Returns the number of threads for kernels of this process: its share of the host's processors, at least one. */
     public int threads() {
         return Math.max(1, Runtime.getRuntime().availableProcessors() / Math.max(1, localWorld - servers));
     }
 
     /**
-     * Returns the secret that the variables give.
+     * Returns the secret from the variables.
      *
      * @throws TensorException if there is none
      */
     public static Secret secret(Map<String, String> variables) {
         String file = variables.get(SECRET_FILE);
         return file != null ? Secret.read(Path.of(file))
-                : Secret.ofHex(needed(SECRET_FILE, variables.get(SECRET), "a file with the cluster's secret, of " + 2
+                : Secret.ofHex(required(SECRET_FILE, variables.get(SECRET), "a file with the cluster's secret, of " + 2
                         * Secret.MIN_LENGTH + " or more hexadecimal digits, which only this user may read"));
     }
 
@@ -169,7 +171,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         return List.of(names).stream().map(variables::get).filter(v -> v != null).findFirst().orElse(null);
     }
 
-    private static String needed(String name, String value, String what) {
+    private static String required(String name, String value, String what) {
         require(value != null, name + " to be set (" + what + ")", "nothing");
         return value;
     }
@@ -185,7 +187,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
 
     private static void require(boolean holds, String relation, String got) {
         if (!holds) {
-            throw TensorException.argument("launched process", "wants " + relation + ", got " + got,
+            throw TensorException.argument("launched process", "requires " + relation + ", got " + got,
                     "let the launcher set it");
         }
     }

@@ -13,19 +13,20 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Starts the processes of a cluster on this host: each is told its rank, the number of processes, the coordinator's
- * address and a file with the secret ({@link LaunchedProcess}); each line of their output is led by the rank; signals
- * are handed on; when one fails all end, or it is started again. Nothing stays behind: no process, and no file in what
- * {@code STARLING_DIRECTORY} names to them, even if a process or the launcher itself is killed. That is a folder of the
- * launch's own: in what the variable names to this process, else in {@code /dev/shm} where there is room for all, else
- * in the temporary directory.
+ * Starts the processes of a cluster on this host. Each process receives its rank, the number of processes, the
+ * coordinator's address and a file with the secret through its environment ({@link LaunchedProcess}); each line of
+ * output is prefixed with its rank; signals are forwarded; if one process fails, all are terminated, or it is
+ * restarted. Nothing is left behind, neither processes nor files in the directory that {@code STARLING_DIRECTORY} names
+ * to them, even if a process or the launcher itself is killed. That directory belongs to the launch; it lies in the
+ * directory that the variable names to this process, else in {@code /dev/shm} where there is room for all, else in the
+ * temporary directory.
  *
  * <pre>{@code
  * int status = Launcher.ofJava(Training.class, "--epochs", "3").processes(4).restarts(2).run();
  * }</pre>
  *
- * <p>Every process gets a session of its own (with {@code setsid}; where that tool is missing, what a process starts
- * itself is left to it). Standard input is empty. Needs a POSIX system. Immutable.
+ * <p>Every process runs in a session of its own (with {@code setsid}; where that tool is missing, descendants of a
+ * process are not terminated with it). Standard input is empty. Needs a POSIX system. Immutable.
  */
 public final class Launcher {
     private static final List<Path> SESSION_TOOLS = List.of(Path.of("/usr/bin/setsid"), Path.of("/bin/setsid"));
@@ -46,36 +47,38 @@ public final class Launcher {
     final OutputStream standardOutput;
     final OutputStream standardError;
 
-    /** What becomes of the processes' output. */
+    /** How the processes' output is shown. */
     public enum Output {
-        /** Whole lines, each led by the rank, standard output to standard output and errors to errors. */
+        /**
+         * Whole lines, each prefixed with its rank; standard output to standard output and errors to standard error.
+         */
         PREFIXED,
         /**
-         * As if the first rank ran alone: its output as it is, and what others write to standard output; what they
-         * write to standard error is shown if they fail.
+         * As if the first rank ran alone: its output is shown unchanged, as is what the others write to standard
+         * output; what they write to standard error is shown only if they fail.
          */
         FIRST_RANK
     }
 
-    private Launcher(Builder how) {
-        command = List.copyOf(how.command);
-        processes = how.processes;
-        servers = how.servers;
-        restarts = how.restarts;
-        tolerated = how.tolerated;
-        backoff = how.backoff;
-        grace = how.grace;
-        coordinator = how.coordinator;
-        coordinatorFactory = how.coordinatorFactory;
-        secret = how.secret == null ? Secret.random() : how.secret;
-        environment = Map.copyOf(how.environment);
-        signals = how.signals;
-        output = how.output;
-        standardOutput = how.standardOutput;
-        standardError = how.standardError;
+    private Launcher(Builder builder) {
+        command = List.copyOf(builder.command);
+        processes = builder.processes;
+        servers = builder.servers;
+        restarts = builder.restarts;
+        tolerated = builder.tolerated;
+        backoff = builder.backoff;
+        grace = builder.grace;
+        coordinator = builder.coordinator;
+        coordinatorFactory = builder.coordinatorFactory;
+        secret = builder.secret == null ? Secret.random() : builder.secret;
+        environment = Map.copyOf(builder.environment);
+        signals = builder.signals;
+        output = builder.output;
+        standardOutput = builder.standardOutput;
+        standardError = builder.standardError;
     }
 
-    /** Launches a command, found as a shell would. */
+    /** Launches a command, which is looked up on the PATH. */
     public static Builder of(List<String> command) {
         return new Builder(command);
     }
@@ -85,12 +88,15 @@ public final class Launcher {
         return new Builder(JavaCommand.of(main, List.of(arguments)));
     }
 
-    /** Launches this Java program itself, with this JVM's flags; {@link LaunchedProcess} tells it what it is then. */
+    /**
+     * Launches this Java program itself, with this JVM's flags; in the new process {@link LaunchedProcess} describes
+     * its role.
+     */
     public static Builder ofThisProgram(String... arguments) {
         return new Builder(JavaCommand.ofThisProgram(List.of(arguments)));
     }
 
-    /** Returns the start of a command that gets a session of its own, or nothing. */
+    /** Returns a prefix that runs a command in a session of its own, or an empty list. */
     static List<String> session() {
         return SESSION_TOOLS.stream().filter(Files::isExecutable).map(tool -> List.of(tool.toString())).findFirst()
                 .orElse(List.of());
@@ -99,7 +105,7 @@ public final class Launcher {
     /**
      * Starts the processes.
      *
-     * @throws LaunchException if the command is not there, or this machine cannot start processes
+     * @throws LaunchException if the command does not exist, or this machine cannot start processes
      */
     public Launch start() {
         return Launch.start(this);
@@ -108,7 +114,7 @@ public final class Launcher {
     /**
      * Starts the processes and waits for their end.
      *
-     * @return 0, or 128 + the number of the signal by which this process was told to end
+     * @return 0, or 128 + the number of the signal that terminated this process
      * @throws LaunchException if a process failed
      */
     public int run() {
@@ -117,7 +123,7 @@ public final class Launcher {
         }
     }
 
-    /** Gathers what a launch is made of. */
+    /** Collects the configuration of a launch. A launcher that was built is independent of its builder. */
     public static final class Builder {
         private final List<String> command;
         private final Map<String, String> environment = new LinkedHashMap<>();
@@ -136,11 +142,11 @@ public final class Launcher {
         private OutputStream standardError = new FileOutputStream(FileDescriptor.err);
 
         private Builder(List<String> command) {
-            require(!command.isEmpty(), "there must be a command");
+            require(!command.isEmpty(), "the command must not be empty");
             this.command = command;
         }
 
-        /** Sets the number of processes, servers among them; 1 unless told. */
+        /** Sets the number of processes, servers included; the default is 1. */
         public Builder processes(int count) {
             require(count > 0, "processes must be > 0, got " + count);
             processes = count;
@@ -148,8 +154,8 @@ public final class Launcher {
         }
 
         /**
-         * Sets how many of the processes, the last ones, serve the others: when all others are done they have the grace
-         * to end by themselves, and are told to afterwards.
+         * Sets how many of the processes, the last ones, serve the others. When all others have finished, servers have
+         * the grace period to end by themselves, and are terminated afterwards.
          */
         public Builder servers(int count) {
             require(count >= 0, "servers must be >= 0, got " + count);
@@ -157,31 +163,34 @@ public final class Launcher {
             return this;
         }
 
-        /** Sets how many times, in all, a process that failed is started again with its rank; 0 unless told. */
+        /**
+         * Sets how many restarts of failed processes there may be in all; a restarted process keeps its rank. The
+         * default is 0.
+         */
         public Builder restarts(int limit) {
             require(limit >= 0, "restarts must be >= 0, got " + limit);
             restarts = limit;
             return this;
         }
 
-        /** Sets how many workers may fail, and not be started again, while the others go on; 0 unless told. */
+        /** Sets how many workers may fail without a restart while the others continue; the default is 0. */
         public Builder tolerate(int failures) {
             require(failures >= 0, "failures to tolerate must be >= 0, got " + failures);
             tolerated = failures;
             return this;
         }
 
-        /** Sets how long the first restart waits; each further one waits twice as long. Half a second unless told. */
+        /** Sets the delay of the first restart, which doubles with each further one; the default is half a second. */
         public Builder backoff(Duration first) {
             require(!first.isNegative(), "the backoff must be >= 0, got " + first);
             backoff = first;
             return this;
         }
 
-        /** Sets how long processes have from being told to end until they are killed; 5 s unless told. */
-        public Builder grace(Duration longest) {
-            require(!longest.isNegative(), "the grace must be >= 0, got " + longest);
-            grace = longest;
+        /** Sets the grace period between the termination signal and SIGKILL; the default is 5 s. */
+        public Builder grace(Duration period) {
+            require(!period.isNegative(), "the grace period must be >= 0, got " + period);
+            grace = period;
             return this;
         }
 
@@ -191,59 +200,59 @@ public final class Launcher {
             return this;
         }
 
-        /** Runs a coordinator in this process as long as the others run, and tells them where. */
-        public Builder coordinator(CoordinatorFactory opening) {
-            coordinatorFactory = opening;
+        /** Runs a coordinator in this process for as long as the others run, and passes its address to them. */
+        public Builder coordinator(CoordinatorFactory factory) {
+            coordinatorFactory = factory;
             return this;
         }
 
-        /** Sets the cluster's secret; a new one unless told. */
+        /** Sets the cluster's secret; the default is a new random one. */
         public Builder secret(Secret shared) {
             secret = shared;
             return this;
         }
 
-        /** Gives the processes an environment variable more than this process has. */
+        /** Adds an environment variable to those that the processes inherit from this one. */
         public Builder environment(String name, String value) {
             environment.put(name, value);
             return this;
         }
 
         /**
-         * Hands SIGINT, SIGTERM and SIGHUP of this process on to the others and ends when they have, in place of what
-         * the JVM does. For programs that do nothing else: the JVM's signals are the whole process's. Without, the
-         * processes are told to end when this JVM ends, by whatever way it can still tell them.
+         * Forwards SIGINT, SIGTERM and SIGHUP of this process to the others and ends after them, in place of the JVM's
+         * handling. For programs that do nothing else, because signal handlers apply to the whole JVM. Without this,
+         * the processes are terminated when this JVM ends in a way that it can still react to.
          */
         public Builder forwardSignals() {
             signals = true;
             return this;
         }
 
-        /** Sets what becomes of the output; {@link Output#PREFIXED} unless told. */
+        /** Sets how output is shown; the default is {@link Output#PREFIXED}. */
         public Builder output(Output style) {
             output = style;
             return this;
         }
 
-        /** Sets where output goes, if not to this process's own standard output and standard error. */
+        /** Sets the streams for output; the default is this process's standard output and standard error. */
         public Builder output(OutputStream out, OutputStream err) {
             standardOutput = out;
             standardError = err;
             return this;
         }
 
-        /** Makes the launcher. */
+        /** Makes the builder. */
         public Launcher build() {
             require(servers < processes, "servers < processes must hold, got " + servers + " and " + processes);
             return new Launcher(this);
         }
 
-        /** Makes the launcher and starts the processes, see {@link Launcher#start}. */
+        /** Creates the launcher and starts the processes; see {@link Launcher#start}. */
         public Launch start() {
             return build().start();
         }
 
-        /** Makes the launcher, starts the processes and waits for their end, see {@link Launcher#run}. */
+        /** Creates the launcher, starts the processes and waits for their end; see {@link Launcher#run}. */
         public int run() {
             return build().run();
         }

@@ -6,21 +6,23 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Deque;
 
-/** Carries one output stream of a process to the console, line by line or as it is or not at all; keeps its end. */
+/**
+ * Copies one output stream of a process to the console, by lines, unchanged, or not at all, and keeps its last lines.
+ */
 final class OutputPump implements Runnable {
-    /** A longer line is broken. */
+    /** Maximum length of a line; a longer one is broken. */
     static final int LINE_LIMIT = 64 << 10;
     private static final byte[] WARNING = "WARNING: Using incubator modules".getBytes(StandardCharsets.US_ASCII);
     private static final int KEPT_LINE_LIMIT = 1000;
     private static final int READ_BYTES = 64 << 10;
 
-    /** What becomes of the output. */
+    /** How the output is shown. */
     enum Style {
-        /** Whole lines, each led by the rank. */
+        /** Whole lines, each prefixed with the rank. */
         PREFIXED,
-        /** Bytes as they are. */
+        /** Bytes, unchanged. */
         PLAIN,
-        /** Only the last lines, for an error's message. */
+        /** Not at all; only the last lines are kept, for an error message. */
         KEPT
     }
 
@@ -30,31 +32,32 @@ final class OutputPump implements Runnable {
     private final Style style;
     private final Deque<String> lastLines;
     private final int keptLines;
-    private final Runnable unread;
+    private final Runnable onConsoleClosed;
     private final byte[] line = new byte[LINE_LIMIT];
     private int length;
 
     /**
-     * Makes a pump.
+     * Creates a pump.
      *
-     * @param lastLines is given the last lines, guarded by itself
-     * @param unread is run when nobody reads the console any more; the pump goes on, so that the process does not block
+     * @param lastLines receives the last lines; guarded by itself
+     * @param onConsoleClosed called when the console's reader is gone; the pump continues to read, so that the process
+     *     does not block
      */
     OutputPump(InputStream from, Console to, byte[] prefix, Style style, Deque<String> lastLines,
-            int keptLines, Runnable unread) {
+            int keptLines, Runnable onConsoleClosed) {
         this.from = from;
         this.to = to;
         this.prefix = prefix;
         this.style = style;
         this.lastLines = lastLines;
         this.keptLines = keptLines;
-        this.unread = unread;
+        this.onConsoleClosed = onConsoleClosed;
     }
 
     @Override
     public void run() {
         byte[] buffer = new byte[READ_BYTES];
-        boolean read = true;
+        boolean consoleOpen = true;
         try {
             for (int count = withoutWarning(buffer, from.read(buffer)); count >= 0; count = from.read(buffer)) {
                 boolean written = style != Style.PLAIN || to.write(buffer, count);
@@ -71,13 +74,13 @@ final class OutputPump implements Runnable {
                 if (style == Style.PREFIXED && from.available() == 0) {
                     written &= to.flush();
                 }
-                if (read && !written) {
-                    read = false;
-                    unread.run();
+                if (consoleOpen && !written) {
+                    consoleOpen = false;
+                    onConsoleClosed.run();
                 }
             }
         } catch (IOException processGone) {
-            // What came before is all there is.
+            // Output up to here is all there is.
         }
         if (length > 0) {
             endLine();
@@ -85,7 +88,9 @@ final class OutputPump implements Runnable {
         to.flush();
     }
 
-    /** Drops what every JVM that computes with vectors says first; returns how many bytes are left. */
+    /**
+     * Removes the warning that a JVM with the incubating Vector API prints first; returns the number of bytes left.
+     */
     private static int withoutWarning(byte[] buffer, int count) {
         if (count < WARNING.length || !Arrays.equals(buffer, 0, WARNING.length, WARNING, 0, WARNING.length)) {
             return count;

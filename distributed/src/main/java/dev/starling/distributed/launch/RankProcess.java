@@ -8,25 +8,25 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/** One process from its start to its end, with all that it starts in its session. */
+/** A process, from its start to its end, with its descendants in its session. */
 final class RankProcess {
     private static final int KEPT_OUTPUT = 10;
     private static final int KEPT_ERRORS = 20;
-    /** Something else may hold the output open after the process is gone. */
+    /** A descendant may hold the output open after the process has ended. */
     private static final long DRAIN_MS = 1000;
 
     final int rank;
     final Process process;
-    /** What {@code kill} is told: the group, negated, or just the process. */
+    /** The target of {@code kill}: the negated group id, or the process id. */
     final long target;
     private final long startedNs = System.nanoTime();
     private final Deque<String> lastOutput = new ArrayDeque<>();
     private final Deque<String> lastErrors = new ArrayDeque<>();
-    /** What follows from its failure, if that is not the end of all; the supervisor's. */
+    /** The consequence of its failure, if that does not end the launch; used by the supervisor. */
     String consequence;
-    /** Whether the supervisor has heard of its end, and whether of the end of its output; either may come first. */
+    /** Whether the supervisor has processed the end of the process, and that of its output; either may come first. */
     boolean hasEnded;
-    boolean isThrough;
+    boolean outputEnded;
     private CompletableFuture<Void> drained;
     private long endedNs;
 
@@ -37,21 +37,22 @@ final class RankProcess {
     }
 
     /**
-     * Starts it.
+     * Starts a process.
      *
      * @param builder with command and environment
-     * @param group whether the command makes a session of its own
+     * @param group whether the command runs in a session of its own
      */
     static RankProcess start(int rank, ProcessBuilder builder, boolean group) throws IOException {
         return new RankProcess(rank, builder.start(), group);
     }
 
-    /** Begins to carry its output. */
-    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle, Runnable unread) {
+    /** Begins to copy its output. */
+    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle,
+            Runnable onConsoleClosed) {
         Thread first = thread("out", new OutputPump(process.getInputStream(), out, out.prefix(rank), outStyle,
-                lastOutput, KEPT_OUTPUT, unread));
+                lastOutput, KEPT_OUTPUT, onConsoleClosed));
         Thread second = thread("err", new OutputPump(process.getErrorStream(), err, err.prefix(rank), errStyle,
-                lastErrors, KEPT_ERRORS, unread));
+                lastErrors, KEPT_ERRORS, onConsoleClosed));
         CompletableFuture<Void> both = new CompletableFuture<>();
         Thread.ofVirtual().start(() -> {
             try {
@@ -70,23 +71,23 @@ final class RankProcess {
         return Thread.ofPlatform().daemon().name("starling-launch-" + rank + "-" + stream).start(pump);
     }
 
-    /** Tells when the process has ended, then when its output is through as well. */
-    void onEnd(Runnable ended, Runnable through) {
+    /** Sets callbacks for the end of the process, and for the later end of both the process and its output. */
+    void onEnd(Runnable onExit, Runnable onDrained) {
         process.onExit().thenRun(() -> {
             endedNs = System.nanoTime();
-            ended.run();
+            onExit.run();
         });
-        drained.thenRun(through);
+        drained.thenRun(onDrained);
     }
 
-    /** Signals the process and what it started; 0 asks whether there is any of it. */
+    /** Sends a signal to the process and its descendants; signal 0 checks whether any of them exists. */
     boolean signal(int number) {
         boolean sent = (target < 0 || process.isAlive()) && Signals.send(target, number);
-        // It may not have come to its own session yet.
+        // The process may not have entered its own session yet.
         return sent || process.isAlive() && Signals.send(process.pid(), number);
     }
 
-    /** Returns what it wrote last, errors at the end. */
+    /** Returns its last lines of output, those of standard error at the end. */
     List<String> lastLines() {
         List<String> lines = new ArrayList<>();
         synchronized (lastOutput) {
@@ -98,7 +99,7 @@ final class RankProcess {
         return lines;
     }
 
-    /** Tells how it ended, in words, after it did. */
+    /** Describes how the process ended, after it did. */
     String describeEnd() {
         return String.format("rank %d (process %d) %s after %.1f s", rank, process.pid(),
                 Signals.describe(process.exitValue()), (endedNs - startedNs) / 1e9);

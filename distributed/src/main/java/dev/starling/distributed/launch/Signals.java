@@ -10,7 +10,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.function.IntConsumer;
 
-/** Sends POSIX signals to processes, and hears those that this one is sent. */
+/** Sends POSIX signals to processes, and handles those that this process receives. */
 final class Signals {
     static final int HUP = 1;
     static final int INT = 2;
@@ -28,16 +28,18 @@ final class Signals {
     private Signals() {
     }
 
-    /** Sends a signal, 0 for none, to a process or, negated, to a group; returns whether there was one to take it. */
+    /**
+     * Sends a signal, or 0 for a check, to a process or, if negated, to a group; returns whether the target exists.
+     */
     static boolean send(long target, int signal) {
         try {
             return (int) Native.KILL.invokeExact((int) target, signal) == 0;
         } catch (Throwable e) {
-            throw new IllegalStateException("kill(2) cannot be called", e);
+            throw new IllegalStateException("cannot call kill(2)", e);
         }
     }
 
-    /** Tells in words how a process with this exit status ended. */
+    /** Describes how a process with this exit status ended. */
     static String describe(int status) {
         int signal = status - STATUS_BASE;
         return NAMES.containsKey(signal) ? "was ended by " + NAMES.get(signal) + " (status " + status + ")"
@@ -45,16 +47,16 @@ final class Signals {
     }
 
     /**
-     * Hears SIGINT, SIGTERM and SIGHUP in place of the JVM, as long as the returned thing is open. A JVM that was
-     * started to leave signals alone ({@code -Xrs}) hears none.
+     * Handles SIGINT, SIGTERM and SIGHUP in place of the JVM, until the returned object is closed. A JVM that was
+     * started to ignore signals ({@code -Xrs}) receives none.
      *
-     * @param heard is told the signal's number, on a thread of the JVM
+     * @param onSignal receives the signal's number, on a thread of the JVM
      */
-    static AutoCloseable hear(IntConsumer heard) {
+    static AutoCloseable handle(IntConsumer onSignal) {
         Map<String, Object> previous = new HashMap<>();
         Map.of("INT", INT, "TERM", TERM, "HUP", HUP).forEach((name, number) -> {
             try {
-                previous.put(name, JvmSignal.handle(name, JvmSignal.handler(() -> heard.accept(number))));
+                previous.put(name, JvmSignal.handle(name, JvmSignal.handler(() -> onSignal.accept(number))));
             } catch (IllegalArgumentException reserved) {
                 previous.remove(name);
             }
@@ -72,7 +74,10 @@ final class Signals {
         }
     }
 
-    /** {@code sun.misc.Signal}, of module {@code jdk.unsupported}: the compiler warns whoever names it in source. */
+    /**
+     * {@code sun.misc.Signal} of module {@code jdk.unsupported}, by reflection: the compiler warns where source code
+     * names it.
+     */
     private static final class JvmSignal {
         private static final String SIGNAL = "sun.misc.Signal";
 
@@ -93,16 +98,16 @@ final class Signals {
                     });
         }
 
-        /** Returns the handler so far. */
+        /** Sets a handler and returns the previous one. */
         static Object handle(String name, Object handler) {
             try {
                 Object signal = type(SIGNAL).getConstructor(String.class).newInstance(name);
                 return type(SIGNAL).getMethod("handle", type(SIGNAL), type("sun.misc.SignalHandler"))
                         .invoke(null, signal, handler);
             } catch (InvocationTargetException e) {
-                throw new IllegalArgumentException("SIG" + name + " cannot be heard", e.getCause());
+                throw new IllegalArgumentException("cannot handle SIG" + name, e.getCause());
             } catch (ReflectiveOperationException e) {
-                throw new IllegalStateException("module jdk.unsupported is not as it should be", e);
+                throw new IllegalStateException("module jdk.unsupported has an unexpected interface", e);
             }
         }
 

@@ -76,8 +76,8 @@ final class Attendance implements AutoCloseable {
         for (int rank = 0; failure == null && rank < endpoints.size(); rank++) {
             Endpoint each = endpoints.get(rank);
             boolean isThere = each == null || each.isConnected() || each.state() == Endpoint.State.CONNECTING;
-            if (!isThere && !(each.saidGoodbye() && mayLeave.test(each)) && !mayYetBeExplained(each)
-                    && (lost == null || each.lastHeardNs() < lost.lastHeardNs())) {
+            if (!isThere && !(each.receivedGoodbye() && mayLeave.test(each)) && !mayYetBeExplained(each)
+                    && (lost == null || each.lastReceivedNs() < lost.lastReceivedNs())) {
                 // Of several the one that was heard of last may have ended because of the other.
                 lost = each;
             }
@@ -104,7 +104,7 @@ final class Attendance implements AutoCloseable {
         }
         long now = group.transport().nanoTime();
         droppedNs = droppedNs == 0 ? now : droppedNs;
-        return now - droppedNs < group.transport().config().silence().toNanos() / 2;
+        return now - droppedNs < group.transport().config().livenessTimeout().toNanos() / 2;
     }
 
     private void lose(Endpoint endpoint) {
@@ -117,7 +117,7 @@ final class Attendance implements AutoCloseable {
             }
             String reason = endpoint.state() == Endpoint.State.CLOSED ? "the group goes on without it"
                     : endpoint.reason();
-            lose(new PeerLostException(rank, Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs()),
+            lose(new PeerLostException(rank, Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs()),
                     reason + "; who takes steps together ends with it, and may go on from a checkpoint"));
         }
     }

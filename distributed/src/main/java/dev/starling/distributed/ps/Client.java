@@ -312,7 +312,7 @@ final class Client {
         for (ServerLink server : servers) {
             Endpoint endpoint = server.endpoint;
             if (server.isMissed()) {
-                Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs());
+                Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs());
                 return new PeerLostException(workers + server.number, unheard, "it is " + server
                         + ", and has not come back within " + group.config().patience());
             }

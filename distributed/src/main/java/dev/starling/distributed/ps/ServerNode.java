@@ -233,7 +233,7 @@ final class ServerNode {
                 isKnown &= tell(each, why);
             }
         }
-        if (isKnown || now - endingNs > group.transport().config().silence().toNanos()) {
+        if (isKnown || now - endingNs > group.transport().config().livenessTimeout().toNanos()) {
             failure = why;
         }
     }

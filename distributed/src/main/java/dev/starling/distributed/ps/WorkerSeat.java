@@ -46,7 +46,7 @@ final class WorkerSeat {
             claimant = from;
             claimedNs = transport.nanoTime();
         }
-        isDefended = isFixed || transport.nanoTime() - claimedNs > transport.config().silence().toNanos();
+        isDefended = isFixed || transport.nanoTime() - claimedNs > transport.config().livenessTimeout().toNanos();
         return false;
     }
 
@@ -72,6 +72,6 @@ final class WorkerSeat {
     /** Tells whether it does not need the server any more; that it knows so is waited for no longer than a silence. */
     boolean isDone(Transport transport, int units) {
         return finished && leaving >= units
-                && (parted || transport.nanoTime() - finishedNs > transport.config().silence().toNanos());
+                && (parted || transport.nanoTime() - finishedNs > transport.config().livenessTimeout().toNanos());
     }
 }

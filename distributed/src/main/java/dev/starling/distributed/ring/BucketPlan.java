@@ -8,15 +8,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Where each gradient lies in the memory that ranks reduce, and in which pieces. Buckets are numbered in the order in
- * which they fill: whoever starts them in this order overlaps most. A function of its arguments, so that all ranks have
- * the same plan.
+ * The place of each gradient in the memory that ranks reduce, and the division of this memory into buckets. Buckets are
+ * numbered in the order in which they fill: starting them in this order gives the best overlap. A function of its
+ * arguments, so that all ranks have the same plan.
  *
- * <p>What fills last is what nothing is left to hide behind. The last bucket is therefore the smallest, and each before
- * it four times as large, up to a limit: it is reduced in the time in which the next fills, unless the network is much
- * slower than the backward pass. A gradient is never divided; a large one has a bucket of its own.
+ * <p>The bucket that fills last has no computation left to overlap with. It is therefore the smallest, and each bucket
+ * before it is four times as large, up to a limit: it is reduced in the time in which the next one fills, unless the
+ * network is much slower than the backward pass. A gradient is never divided; a large one has a bucket of its own.
  *
- * @param entries what was to be placed
+ * @param entries to place
  * @param buckets in the order in which they fill
  * @param places by entry
  * @param bytes of all buckets
@@ -25,20 +25,20 @@ record BucketPlan(List<Entry> entries, List<Bucket> buckets, List<Place> places,
     /** Offsets of buckets and entries are multiples of this, in bytes: a cache line. */
     static final long LINE = 64;
 
-    /** The largest that the last bucket may get, in bytes: a message's worth, which takes little but its latency. */
-    private static final long LAST = 16 << 10;
+    /** Maximum size of the last bucket in bytes: one message, whose cost is little more than its latency. */
+    private static final long MAX_LAST_BYTES = 16 << 10;
 
-    /** How many times as large the one before may get. */
+    /** How many times as large the bucket before may be. */
     private static final long GROWTH = 4;
 
     /**
-     * What is to be placed.
+     * An array to place.
      *
      * @param dtype of its elements
-     * @param count of them
+     * @param count of its elements
      */
     record Entry(DType dtype, long count) {
-        /** Returns the bytes of its elements. */
+        /** Returns the size of its elements in bytes. */
         long size() {
             return count * dtype.bytes();
         }
@@ -53,20 +53,20 @@ record BucketPlan(List<Entry> entries, List<Bucket> buckets, List<Place> places,
      *
      * @param dtype of all elements
      * @param offset of the first byte
-     * @param count of elements, with those between entries, which are always 0
-     * @param entries how many there are
+     * @param count of elements, including the padding between entries, which is always 0
+     * @param entries number of entries
      */
     record Bucket(DType dtype, long offset, long count, int entries) { }
 
     /**
-     * Where an entry lies.
+     * The place of an entry.
      *
      * @param bucket number of its bucket
      * @param offset of its first byte, from the start of all buckets
      */
     record Place(int bucket, long offset) { }
 
-    /** A bucket in the making. */
+    /** A bucket under construction. */
     private static final class Open {
         private final DType dtype;
         private final long limit;
@@ -80,16 +80,16 @@ record BucketPlan(List<Entry> entries, List<Bucket> buckets, List<Place> places,
     }
 
     /**
-     * Makes a plan.
+     * Creates a plan.
      *
-     * @param order the numbers of all entries as they become ready, as far as is known
+     * @param order numbers of all entries in the order in which they become ready, as far as it is known
      * @param limit of a bucket with more than one entry, in bytes
      */
     static BucketPlan of(List<Entry> entries, int[] order, long limit) {
         Map<DType, Open> open = new EnumMap<>(DType.class);
         List<Open> closed = new ArrayList<>();
-        long next = Math.min(LAST, limit);
-        // From the last to the first, because sizes grow from there.
+        long next = Math.min(MAX_LAST_BYTES, limit);
+        // Start with the last bucket, because sizes grow from there.
         for (int i = order.length - 1; i >= 0; i--) {
             Entry entry = entries.get(order[i]);
             Open bucket = open.get(entry.dtype);

@@ -14,55 +14,55 @@ import java.util.List;
 import java.util.function.LongFunction;
 
 /**
- * Gradients in memory that all ranks of an epoch reduce, bucket by bucket as they fill. With them goes a vector of
- * numbers about each rank, which fills last. A step allocates nothing.
+ * Gradients in memory that all ranks of an epoch reduce, bucket by bucket as the buckets fill. With them travels a
+ * vector of numbers about each rank, which fills last. A step allocates nothing.
  */
 final class Buckets implements AutoCloseable {
     private static final Update.Assign ASSIGN = new Update.Assign();
 
     private final List<Parameter> parameters;
     private final long limit;
-    /** By parameter; the last one is the vector. */
+    /** One entry for each parameter; the last one is the vector. */
     private final List<BucketPlan.Entry> entries = new ArrayList<>();
     private final Reducer reducer;
     private final boolean[] filled;
-    /** Which gradients came, as they came. */
+    /** Numbers of the gradients, in the order of their arrival. */
     private final int[] arrivals;
     private int arrived;
     private BucketPlan plan;
     private Tensor[] slots;
     private MemorySegment vector;
-    /** By bucket, how many entries it still waits for. */
+    /** For each bucket the number of missing entries. */
     private int[] missing;
     private int started;
 
     /**
-     * Takes memory. Collective.
+     * Allocates memory. Collective.
      *
-     * @param memory returns that of a number of bytes
-     * @param wire what f32 gradients are sent as
-     * @param vectorSize how many f32 numbers go with them
+     * @param memory creates a reducer with memory of a number of bytes
+     * @param wireType type in which f32 gradients are sent
+     * @param vectorSize number of f32 values in the vector
      * @param order in which gradients are expected
      * @param limit of a bucket, in bytes
      */
-    Buckets(LongFunction<Reducer> memory, List<Parameter> parameters, DType wire, int vectorSize, int[] order,
+    Buckets(LongFunction<Reducer> memory, List<Parameter> parameters, DType wireType, int vectorSize, int[] order,
             long limit) {
         this.parameters = parameters;
         this.limit = limit;
         for (Parameter p : parameters) {
             DType dtype = p.value().dtype();
-            entries.add(new BucketPlan.Entry(dtype == DType.F32 ? wire : dtype, p.shape().count()));
+            entries.add(new BucketPlan.Entry(dtype == DType.F32 ? wireType : dtype, p.shape().count()));
         }
         entries.add(new BucketPlan.Entry(DType.F32, vectorSize));
         filled = new boolean[entries.size()];
         arrivals = new int[parameters.size()];
         plan = BucketPlan.of(entries, complete(order, parameters.size()), limit);
-        // Entries take the same room in any order.
+        // The total size does not depend on the order of entries.
         reducer = memory.apply(plan.bytes());
         prepare();
     }
 
-    /** Returns an order that names every gradient once, those that are not in {@code known} last, then the vector. */
+    /** Returns an order with every gradient once, those that are not in {@code known} last, then the vector. */
     private static int[] complete(int[] known, int gradients) {
         int[] order = Arrays.copyOf(known, gradients + 1);
         int n = known.length;
@@ -87,7 +87,7 @@ final class Buckets implements AutoCloseable {
         reset();
     }
 
-    /** Begins a step; what {@link #reduced} returned before is overwritten from now on. */
+    /** Begins a step; tensors that {@link #reduced} returned before are overwritten from now on. */
     void reset() {
         Arrays.fill(filled, false);
         started = 0;
@@ -97,21 +97,22 @@ final class Buckets implements AutoCloseable {
         }
     }
 
-    /** Lays buckets out anew, all ranks alike, for gradients that come in another order. */
+    /** Creates new buckets for gradients in another order. Collective: all ranks pass the same order. */
     void reorder(int[] order) {
         plan = BucketPlan.of(entries, complete(order, parameters.size()), limit);
         prepare();
     }
 
-    /** Returns the gradients that have come in this step, as they came. */
+    /** Returns the gradients that have arrived in this step, in the order of their arrival. */
     int[] arrivals() {
         return Arrays.copyOf(arrivals, arrived);
     }
 
-    /** Copies a gradient to where it is reduced, and starts what is complete. */
+    /** Copies a gradient into its bucket, and starts all buckets that are complete. */
     void put(int index, Tensor gradient) {
         if (filled[index]) {
-            throw new DistributedException("gradient " + index + " came twice; after a step that failed, start anew");
+            throw new DistributedException("gradient " + index + " arrived twice in a step; after a failed step, start"
+                    + " the training again");
         }
         Tensor.apply(ASSIGN, slots[index], gradient.to(reducer.device()));
         arrivals[arrived++] = index;
@@ -121,18 +122,18 @@ final class Buckets implements AutoCloseable {
     private void fill(int entry) {
         filled[entry] = true;
         missing[plan.places().get(entry).bucket()]--;
-        // Every rank starts them in this order, whichever is full first.
+        // Every rank starts buckets in this order, whichever is full first.
         while (started < missing.length && missing[started] == 0) {
             reducer.start(started++);
         }
     }
 
-    /** Tells whether a gradient has come in this step. */
+    /** Returns whether a gradient has arrived in this step. */
     boolean isFilled(int index) {
         return filled[index];
     }
 
-    /** Completes the step: gradients that did not come count as 0, and the vector is as it should be. */
+    /** Completes the step: missing gradients count as 0, and the vector is final. */
     void complete() {
         for (int i = 0; i < slots.length; i++) {
             if (!filled[i]) {
@@ -144,8 +145,8 @@ final class Buckets implements AutoCloseable {
     }
 
     /** Waits until everything is reduced. */
-    void await(Duration atMost) {
-        reducer.await(atMost);
+    void await(Duration timeout) {
+        reducer.await(timeout);
     }
 
     void vector(int i, float value) {
@@ -162,7 +163,7 @@ final class Buckets implements AutoCloseable {
         return slots[index].to(parameter.dtype()).to(parameter.device());
     }
 
-    /** Gives the memory back. What is under way on it ends, for this rank with all that it does in this epoch. */
+    /** Releases the memory. A pending reduction ends, and with it this rank's participation in the epoch. */
     @Override
     public void close() {
         reducer.close();

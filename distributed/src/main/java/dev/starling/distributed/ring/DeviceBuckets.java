@@ -24,12 +24,12 @@ final class DeviceBuckets implements AutoCloseable {
         zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
     }
 
-    /** Returns where they are. */
+    /** Returns the device of the buckets. */
     Device device() {
         return device;
     }
 
-    /** Lays them out, all of them zero. */
+    /** Allocates the buckets, filled with zeros. */
     void prepare(BucketPlan newPlan) {
         plan = newPlan;
         memory.forEach(Tensor::close);

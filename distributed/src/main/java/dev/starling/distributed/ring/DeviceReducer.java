@@ -26,9 +26,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Buckets in the memory of devices, which add them up among themselves while the backward pass goes on; only the
- * vector, by which ranks also learn that all have come, goes through the host. Loss of a rank is noticed by the group;
- * what the device then waits for is aborted.
+ * Buckets in the memory of devices, which sum them among themselves during the backward pass; only the vector, by which
+ * each rank also learns that all ranks have reached this point, travels through the host. The group detects the loss of
+ * a rank, and the operation that the device then waits for is aborted.
  */
 final class DeviceReducer implements Reducer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -36,17 +36,17 @@ final class DeviceReducer implements Reducer {
 
     private final Epoch epoch;
     private final Collectives collectives;
-    private final Runnable unlisten;
+    private final Runnable removeListener;
     private final SymmetricBuffer buffer;
-    private final Work told;
+    private final Work vectorWork;
     private final DeviceBuckets memory;
-    private boolean whole = true;
+    private boolean complete = true;
 
-    /** A device among those of all hosts. */
+    /** A device, identified across hosts. */
     private record Place(String host, String device) { }
 
-    /** The devices of an epoch's ranks, which are let go when it ends, whatever this rank is waiting for then. */
-    private record Epoch(Group group, long number, DeviceGroup ranks, Duration patience) {
+    /** The devices of an epoch's ranks. They are aborted when the epoch ends, even while this rank waits for them. */
+    private record Epoch(Group group, long number, DeviceGroup ranks, Duration timeout) {
         boolean isOver() {
             return group.failure() != null || group.view().epoch() != number;
         }
@@ -64,80 +64,83 @@ final class DeviceReducer implements Reducer {
             }
         }
 
-        /** Waits for the devices; that the epoch ended is told rather than what came of it. */
-        void await(Duration atMost, String what) {
-            TensorException[] broken = new TensorException[1];
+        /** Waits for the devices. If the epoch has ended, that is reported rather than its consequences. */
+        void await(Duration limit, String what) {
+            TensorException[] error = new TensorException[1];
             boolean done = group.await(() -> {
                 try {
                     return isOver() || ranks.isDone();
                 } catch (TensorException e) {
-                    broken[0] = e;
+                    error[0] = e;
                     return true;
                 }
-            }, atMost);
-            if (broken[0] != null) {
-                throw failed(broken[0]);
+            }, limit);
+            if (error[0] != null) {
+                throw failed(error[0]);
             }
             check();
             if (!done) {
                 ranks.abort();
-                throw new DistributedException("waited " + atMost + " for " + what
-                        + ": all ranks have come, but not all devices");
+                throw new DistributedException("waited " + limit + " for " + what
+                        + ": all ranks take part, but not all devices have finished");
             }
         }
 
-        /** Returns what is to be thrown for an error of a device: if a rank was lost, the group knows it soon. */
+        /**
+         * Returns the exception to throw for an error of a device: if a rank was lost, the group will know it soon.
+         */
         DistributedException failed(TensorException error) {
             ranks.abort();
-            group.await(this::isOver, patience);
+            group.await(this::isOver, timeout);
             check();
             return new DistributedException("the sum over devices failed: " + error.getMessage(), error);
         }
     }
 
-    private DeviceReducer(Epoch epoch, Collectives collectives, Device device, Runnable unlisten, int vectorSize) {
+    private DeviceReducer(Epoch epoch, Collectives collectives, Device device, Runnable removeListener,
+            int vectorSize) {
         this.epoch = epoch;
-        this.unlisten = unlisten;
+        this.removeListener = removeListener;
         this.collectives = collectives;
         memory = new DeviceBuckets(device);
         buffer = collectives.symmetric(Math.ceilDiv((long) vectorSize * Float.BYTES, LINE) * LINE);
-        told = collectives.prepareAllReduce(buffer, 0, vectorSize, DType.F32, ReduceOp.SUM, "what ranks tell");
+        vectorWork = collectives.prepareAllReduce(buffer, 0, vectorSize, DType.F32, ReduceOp.SUM, "status vector");
     }
 
     /**
-     * Joins the devices of all ranks, if each has one of its own on the same host and a library connects them, and all
-     * wish it. Collective.
+     * Connects the devices of all ranks, if each rank has one of its own on the same host, a library connects them, and
+     * all ranks allow it. Collective.
      *
-     * @return the reducer, or {@code null}
+     * @return the reducer, or {@code null} if that is not possible
      */
-    static DeviceReducer join(Group group, Device device, boolean wished, int vectorSize, Duration patience) {
+    static DeviceReducer join(Group group, Device device, boolean allowed, int vectorSize, Duration timeout) {
         Collectives collectives = group.collectives();
         View view = group.view();
-        DeviceCollectives library = wished ? device.backend().collectives() : null;
+        DeviceCollectives library = allowed ? device.backend().collectives() : null;
         byte[] own = library == null ? new byte[0] : library.device().getBytes(StandardCharsets.UTF_8);
         byte[][] devices = collectives.exchange(own);
         List<Member> members = view.members();
-        if (!areApart(members, devices, group.rank())
+        if (!haveOwnDevices(members, devices, group.rank())
                 || members.stream().map(Member::host).distinct().count() > 1) {
             return null;
         }
         int rank = group.rank();
         byte[] identifier = collectives.exchange(rank == 0 ? library.identifier() : own)[0];
-        Epoch epoch = new Epoch(group, view.epoch(), library.join(identifier, rank, devices.length), patience);
-        Runnable unlisten = group.onChange(epoch::abortIfOver);
+        Epoch epoch = new Epoch(group, view.epoch(), library.join(identifier, rank, devices.length), timeout);
+        Runnable removeListener = group.onChange(epoch::abortIfOver);
         try {
-            epoch.await(patience, "devices to join");
+            epoch.await(timeout, "devices to join");
             LOG.log(Level.DEBUG, "rank {0} of {1} sums gradients on {2}", rank, devices.length, device);
-            return new DeviceReducer(epoch, collectives, device, unlisten, vectorSize);
+            return new DeviceReducer(epoch, collectives, device, removeListener, vectorSize);
         } catch (RuntimeException e) {
-            unlisten.run();
+            removeListener.run();
             epoch.ranks.abort();
             throw e;
         }
     }
 
-    /** Tells whether each rank has a device of its own; the first of those that share one warns of it. */
-    private static boolean areApart(List<Member> members, byte[][] devices, int own) {
+    /** Returns whether each rank has a device of its own; of ranks that share one, the first logs a warning. */
+    private static boolean haveOwnDevices(List<Member> members, byte[][] devices, int own) {
         Map<Place, List<Integer>> users = new LinkedHashMap<>();
         for (int rank = 0; rank < devices.length; rank++) {
             if (devices[rank].length == 0) {
@@ -148,9 +151,9 @@ final class DeviceReducer implements Reducer {
         }
         users.forEach((place, ranks) -> {
             if (ranks.size() > 1 && ranks.getFirst() == own) {
-                LOG.log(Level.WARNING, "ranks {0} share the device {1}: they take turns at it, and gradients go through"
-                        + " the host''s memory; give each rank a device of its own, such as Device.cuda(rank), or"
-                        + " start no more processes than there are devices", ranks, place.device);
+                LOG.log(Level.WARNING, "ranks {0} share the device {1}: they use it alternately, and gradients go"
+                        + " through the host''s memory; use a device of its own for each rank, such as"
+                        + " Device.cuda(rank), or start no more processes than there are devices", ranks, place.device);
             }
         });
         return users.size() == devices.length;
@@ -184,9 +187,9 @@ final class DeviceReducer implements Reducer {
     @Override
     public void start(int bucket) {
         epoch.check();
-        whole = false;
+        complete = false;
         try {
-            epoch.ranks.allReduce(memory.bucket(bucket), epoch.patience);
+            epoch.ranks.allReduce(memory.bucket(bucket), epoch.timeout);
         } catch (TensorException e) {
             throw epoch.failed(e);
         }
@@ -194,17 +197,17 @@ final class DeviceReducer implements Reducer {
 
     @Override
     public void await(Duration atMost) {
-        told.start();
-        told.await(atMost);
+        vectorWork.start();
+        vectorWork.await(atMost);
         epoch.await(atMost, "sums of gradients");
         epoch.ranks.await();
-        whole = true;
+        complete = true;
     }
 
     @Override
     public void close() {
-        unlisten.run();
-        if (!whole || !told.isDone() || epoch.isOver()) {
+        removeListener.run();
+        if (!complete || !vectorWork.isDone() || epoch.isOver()) {
             epoch.ranks.abort();
             collectives.cease();
         }

@@ -6,12 +6,14 @@ import dev.starling.tensor.Tensor;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 
-/** The memory of buckets, and what adds them up over all ranks. All ranks call the same in the same order. */
+/**
+ * The memory of buckets and the means to sum them over all ranks. All ranks call the same methods in the same order.
+ */
 interface Reducer extends AutoCloseable {
-    /** Returns where the memory is. */
+    /** Returns the device of the memory. */
     Device device();
 
-    /** Lays buckets out, all of them zero. */
+    /** Allocates buckets, filled with zeros. */
     void prepare(BucketPlan plan);
 
     /** Returns an entry of the plan as a tensor. */
@@ -20,16 +22,16 @@ interface Reducer extends AutoCloseable {
     /** Sets an entry to zero. */
     void clear(int entry);
 
-    /** Returns the plan's last entry, which is on the host whatever the device. */
+    /** Returns the plan's last entry, which is in the host's memory for any device. */
     MemorySegment vector();
 
-    /** Begins to add up a bucket. */
+    /** Begins to sum a bucket. */
     void start(int bucket);
 
-    /** Waits until all buckets, and the vector, are what they should be. */
+    /** Waits until all buckets, and the vector, hold their sums. */
     void await(Duration atMost);
 
-    /** Gives the memory back. What is under way on it ends, for this rank with all that it does in this epoch. */
+    /** Releases the memory. A pending reduction ends, and with it this rank's participation in the epoch. */
     @Override
     void close();
 }

@@ -27,21 +27,22 @@ import java.time.Duration;
 import java.util.List;
 
 /**
- * Synchronous training without a server: each rank differentiates its part of every batch, gradients are added up over
- * all ranks while the backward pass still runs, and every rank takes the same step. All ranks hold the same bits; the
- * run is that of a single process on the same batches, to within rounding. Batch normalisation sees a rank's part of
- * the batch only; running statistics are averaged before the model is measured or saved.
+ * Synchronous training without a server: each rank computes the gradient of its share of every batch, gradients are
+ * summed over all ranks while the backward pass still runs, and every rank takes the same step. All ranks hold the same
+ * bits; the run is that of a single process on the same batches, to within rounding. Batch normalisation sees only a
+ * rank's share of the batch; running statistics are averaged before the model is measured or saved.
  *
- * <p>Parameters are frozen and unfrozen on all ranks between the same two steps; else all ranks throw. Where a sum of
- * gradients is infinite or NaN, all ranks refuse the step.
+ * <p>Parameters have to be frozen and unfrozen on all ranks between the same two steps; otherwise all ranks throw.
+ * Where a sum of gradients is infinite or NaN, all ranks refuse the step.
  *
- * <p>If all ranks are on one host and have a GPU each, and there is NCCL, gradients never leave the GPUs; which sums
- * of bf16 are then rounded between ranks is NCCL's choice. Otherwise a GPU copies them to memory that is registered
- * with the transport, and the sums back, beside the backward pass.
+ * <p>If all ranks are on one host with a GPU each, and NCCL is available, gradients never leave the GPUs; NCCL then
+ * decides which bf16 sums are rounded between ranks. Otherwise a GPU copies gradients to memory that is
+ * registered with the transport, and the sums back, concurrently with the backward pass.
  *
- * <p>If a rank is lost the run ends with a {@link PeerLostException}, and the parameters are as after the last complete
- * step; unless it is {@link Builder#elastic}, then the others go on at that step with the state of one of them, and
- * those who join later take it over. What a lost rank had added to the metrics of the epoch is missing from them.
+ * <p>If a rank is lost, the run ends with a {@link PeerLostException}, and the parameters are those after the last
+ * complete step. If the strategy is {@link Builder#elastic}, the other ranks continue at that step with the state of
+ * one of them, and processes that join later receive this state. The contribution of a lost rank to the metrics of the
+ * epoch is missing.
  *
  * <pre>{@code
  * try (Group group = Group.join(config); RingAllReduce ring = RingAllReduce.over(group).build()) {
@@ -49,51 +50,51 @@ import java.util.List;
  * }
  * }</pre>
  *
- * <p>The group stays the caller's. Confined to the training thread.
+ * <p>The group remains owned by the caller. Confined to the training thread.
  */
 public final class RingAllReduce implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    /** Says in the vector that a parameter is frozen; more than there are ranks. */
+    /** In the vector: a parameter is frozen. Larger than the number of ranks. */
     private static final int FROZEN = 4096;
 
     private final Group group;
-    private final Builder how;
-    private final Duration patience;
+    private final RingConfig config;
+    private final Duration timeout;
     private TrainingState state;
     private List<Parameter> parameters;
-    /** By parameter, whether it was frozen in the last step. */
+    /** For each parameter whether it was frozen in the last step. */
     private boolean[] frozen;
     private int rank;
     private int world;
     private Share share;
     private Collectives collectives;
     private Buckets buckets;
-    /** {@code null} if parts stay even. */
+    /** {@code null} if shares are equal. */
     private Throughput throughput;
-    /** How gradients came on rank 0 in its first step; {@code null} before. */
+    /** The order in which gradients arrived on rank 0 in its first step; {@code null} before. */
     private int[] order;
     private boolean fresh = true;
     private boolean wantsToStop;
     private boolean stops;
-    /** What went wrong in the midst of the backward pass. */
-    private DistributedException broken;
+    /** A failure during the backward pass, which is handled after it. */
+    private DistributedException pendingFailure;
 
-    private RingAllReduce(Group group, Builder how) {
+    private RingAllReduce(Group group, RingConfig config) {
         this.group = group;
-        this.how = how;
-        patience = group.config().patience();
-        seat();
+        this.config = config;
+        timeout = group.config().patience();
+        assignRank();
     }
 
-    /** Begins a strategy for the members of a group. */
+    /** Begins the configuration of a strategy for the members of a group. */
     public static Builder over(Group group) {
         return new Builder(group);
     }
 
-    private void seat() {
+    private void assignRank() {
         rank = group.rank();
         world = group.world();
-        share = how.ownData ? new Share.Own() : Share.part(rank, world);
+        share = config.ownData() ? new Share.Own() : Share.part(rank, world);
     }
 
     @Override
@@ -111,7 +112,7 @@ public final class RingAllReduce implements DistributionStrategy {
         return share;
     }
 
-    // ---- who takes part ----
+    // ---- membership ----
 
     @Override
     public void start(TrainingState newState) {
@@ -121,33 +122,36 @@ public final class RingAllReduce implements DistributionStrategy {
         form();
     }
 
-    /** Makes states and buckets of the present epoch, or of the next if that ends meanwhile. */
+    /**
+     * Synchronises the state and creates the buckets for the present epoch, or for the next if the present one ends
+     * meanwhile.
+     */
     private void form() {
         while (true) {
             try {
                 collectives = group.collectives();
-                seat();
-                if (how.ownData) {
+                assignRank();
+                if (config.ownData()) {
                     share = OwnRows.share(collectives, rank, state.rows());
                 }
                 if (fresh && rank == 0) {
-                    // Another may have been rank 0 when training began.
+                    // A different process may have been rank 0 when training began.
                     state.resume();
                 }
-                int source = StateExchange.alike(collectives, rank, state, fresh);
+                int source = StateExchange.synchronize(collectives, rank, state, fresh);
                 LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
                         state.step(), source);
                 fresh = false;
-                // All but those who have just joined know the order; it is found out again.
+                // Processes that have just joined do not know the order: determine it again.
                 order = null;
-                broken = null;
+                pendingFailure = null;
                 stops = false;
-                int told = 1 + parameters.size() + world;
-                DeviceReducer onDevices = world == 1 ? null : DeviceReducer.join(group, device(), how.onDevices, told,
-                        patience);
-                buckets = new Buckets(bytes -> onDevices != null ? onDevices : throughHost(bytes), parameters, how.wire,
-                        told, new int[0], how.bucketBytes);
-                throughput = how.proportional && world > 1 ? new Throughput(world) : null;
+                int vectorSize = 1 + parameters.size() + world;
+                DeviceReducer onDevices = world == 1 ? null : DeviceReducer.join(group, device(), config.onDevices(),
+                        vectorSize, timeout);
+                buckets = new Buckets(bytes -> onDevices != null ? onDevices : throughHost(bytes), parameters,
+                        config.wireType(), vectorSize, new int[0], config.bucketBytes());
+                throughput = config.proportional() && world > 1 ? new Throughput(world) : null;
                 return;
             } catch (PeerLostException | MembershipChangedException e) {
                 awaitNextEpoch(e);
@@ -158,10 +162,10 @@ public final class RingAllReduce implements DistributionStrategy {
     private Reducer throughHost(long bytes) {
         Device device = device();
         return device.backend().hostVisible() ? new HostReducer(collectives, bytes)
-                : new StagedReducer(collectives, device, bytes, patience);
+                : new StagedReducer(collectives, device, bytes, timeout);
     }
 
-    /** Returns where all parameters are, or the CPU where they are not all in one place. */
+    /** Returns the device of all parameters, or the CPU if they are on several devices. */
     private Device device() {
         List<Device> all = parameters.stream().map(p -> p.value().device()).distinct().toList();
         return all.size() == 1 ? all.getFirst() : Device.cpu();
@@ -169,12 +173,12 @@ public final class RingAllReduce implements DistributionStrategy {
 
     private void awaitNextEpoch(DistributedException cause) {
         close();
-        if (!how.elastic) {
+        if (!config.elastic()) {
             throw cause;
         }
-        LOG.log(Level.INFO, "rank {0} of {1}, at step {2}: {3}; goes on with those who are left", rank, world,
+        LOG.log(Level.INFO, "rank {0} of {1}, at step {2}: {3}; continues with the remaining ranks", rank, world,
                 state.step(), cause.getMessage());
-        group.reform(patience);
+        group.reform(timeout);
     }
 
     private void recover(DistributedException cause) {
@@ -194,12 +198,12 @@ public final class RingAllReduce implements DistributionStrategy {
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        if (broken == null) {
+        if (pendingFailure == null) {
             try {
                 buckets.put(index, gradient);
             } catch (PeerLostException | MembershipChangedException e) {
-                // Is dealt with when the backward pass is over.
-                broken = e;
+                // Handled after the backward pass.
+                pendingFailure = e;
             }
         }
     }
@@ -207,26 +211,26 @@ public final class RingAllReduce implements DistributionStrategy {
     @Override
     public boolean beforeStep(Tensor[] gradients) {
         try {
-            if (broken != null) {
-                throw broken;
+            if (pendingFailure != null) {
+                throw pendingFailure;
             }
-            tell();
+            writeVector();
             buckets.complete();
-            buckets.await(patience);
+            buckets.await(timeout);
         } catch (PeerLostException | MembershipChangedException e) {
             recover(e);
             return false;
         }
-        hearOfFrozen();
+        readFrozen();
         for (int i = 0; i < gradients.length; i++) {
             gradients[i] = buckets.vector(1 + i) % FROZEN > 0 ? buckets.reduced(i) : null;
         }
-        hear();
+        readVector();
         return true;
     }
 
-    /** Writes what the others are to know of this rank: a wish to stop, which gradients it has, how fast it is. */
-    private void tell() {
+    /** Writes this rank's part of the vector: whether it should stop, which gradients it has, how fast it is. */
+    private void writeVector() {
         buckets.vector(0, wantsToStop ? 1 : 0);
         for (int i = 0; i < parameters.size(); i++) {
             buckets.vector(1 + i, !parameters.get(i).requiresGradient() ? FROZEN : buckets.isFilled(i) ? 1 : 0);
@@ -240,8 +244,8 @@ public final class RingAllReduce implements DistributionStrategy {
         }
     }
 
-    /** Requires that the same parameters are frozen on all ranks, or ranks would come to differ. */
-    private void hearOfFrozen() {
+    /** Requires that the same parameters are frozen on all ranks, because otherwise the ranks would diverge. */
+    private void readFrozen() {
         for (int i = 0; i < parameters.size(); i++) {
             int count = (int) buckets.vector(1 + i) / FROZEN;
             if (count > 0 && count < world) {
@@ -251,13 +255,13 @@ public final class RingAllReduce implements DistributionStrategy {
             }
             if (count > 0 != frozen[i]) {
                 frozen[i] = count > 0;
-                // Gradients come in another order from now on.
+                // Gradients arrive in another order from now on.
                 order = null;
             }
         }
     }
 
-    private void hear() {
+    private void readVector() {
         stops = buckets.vector(0) > 0;
         if (throughput != null) {
             for (int r = 0; r < world; r++) {
@@ -265,7 +269,7 @@ public final class RingAllReduce implements DistributionStrategy {
             }
             if (throughput.step()) {
                 share = throughput.share(rank);
-                LOG.log(Level.DEBUG, "rank {0} now takes {1}", rank, share);
+                LOG.log(Level.DEBUG, "rank {0} now trains on {1}", rank, share);
             }
         }
     }
@@ -283,7 +287,7 @@ public final class RingAllReduce implements DistributionStrategy {
         buckets.reset();
     }
 
-    /** Lays buckets out as gradients came on rank 0 in the step before. */
+    /** Orders buckets by the arrival of gradients on rank 0 in the previous step. */
     private void adoptOrder() {
         int[] own = buckets.arrivals();
         try (Arena arena = Arena.ofConfined()) {
@@ -353,14 +357,14 @@ public final class RingAllReduce implements DistributionStrategy {
     @Override
     public void finish() {
         try {
-            // Who has come here has all results that it needs of the others.
-            collectives.barrier().await(patience);
+            // A rank that reaches this point has all results that it needs from the others.
+            collectives.barrier().await(timeout);
         } catch (PeerLostException | MembershipChangedException e) {
-            LOG.log(Level.DEBUG, "rank {0} ends last: {1}", rank, e.getMessage());
+            LOG.log(Level.DEBUG, "rank {0} ends without a final barrier: {1}", rank, e.getMessage());
         }
     }
 
-    /** Gives the buckets' memory back. */
+    /** Releases the buckets' memory. */
     @Override
     public void close() {
         if (buckets != null) {
@@ -369,10 +373,13 @@ public final class RingAllReduce implements DistributionStrategy {
         }
     }
 
-    /** Gathers how ranks train together; the same on all ranks. */
+    /**
+     * Collects the configuration, which must be the same on all ranks. A strategy that was built is independent of its
+     * builder.
+     */
     public static final class Builder {
         private final Group group;
-        private DType wire = DType.F32;
+        private DType wireType = DType.F32;
         private long bucketBytes = 4 << 20;
         private boolean proportional;
         private boolean elastic;
@@ -387,22 +394,22 @@ public final class RingAllReduce implements DistributionStrategy {
          * Sends f32 gradients as bf16: half the bytes, 8 bits of precision. Sums are kept in f32 and rounded once.
          */
         public Builder halfPrecision() {
-            wire = DType.BF16;
+            wireType = DType.BF16;
             return this;
         }
 
-        /** Sets how many bytes of gradients are reduced at a time; 4 MiB unless told. */
+        /** Sets the number of bytes of gradients that are reduced together; the default is 4 MiB. */
         public Builder bucketBytes(long bytes) {
             if (bytes < 1) {
-                throw TensorException.argument("ring", "a bucket needs a byte or more, got " + bytes, "give 1 or more");
+                throw TensorException.argument("ring", "bucketBytes >= 1 must hold, got " + bytes, "set 1 or more");
             }
             bucketBytes = bytes;
             return this;
         }
 
         /**
-         * Divides batches in proportion to what each rank was measured to compute, instead of evenly. Two runs are then
-         * equal to within rounding only.
+         * Divides batches in proportion to the measured speed of each rank, instead of equally. Two runs are then equal
+         * only to within rounding.
          */
         public Builder proportional() {
             proportional = true;
@@ -410,38 +417,42 @@ public final class RingAllReduce implements DistributionStrategy {
         }
 
         /**
-         * Trains on rows that each rank has for itself: a batch takes of each rank's rows the same fraction, so that an
-         * epoch takes each row of each rank once, however uneven their numbers are ({@link Share.OwnPart}). Rows of a
-         * rank that is lost are missing from then on.
+         * Trains on rows that each rank has for itself: a batch takes the same fraction of each rank's rows, so that an
+         * epoch takes each row of each rank once, however unequal their numbers are ({@link Share.OwnPart}). After the
+         * loss of a rank its rows are missing.
          */
         public Builder ownData() {
             ownData = true;
             return this;
         }
 
-        /** Goes on without ranks that are lost, and with those that join; the coordinator has to re-form, too. */
+        /**
+         * Continues after the loss of ranks, and with processes that join; the coordinator has to re-form the group,
+         * too.
+         */
         public Builder elastic() {
             elastic = true;
             return this;
         }
 
-        /** Adds gradients up in the host's memory also where devices could do it among themselves. */
+        /** Sums gradients in the host's memory even where devices could do it among themselves. */
         public Builder throughHost() {
             onDevices = false;
             return this;
         }
 
         /**
-         * Makes the strategy.
+         * Creates the strategy.
          *
-         * @throws TensorException if batches are to be divided by speed that consist of each rank's own rows
+         * @throws TensorException if both {@link #proportional} and {@link #ownData} are set
          */
         public RingAllReduce build() {
             if (ownData && proportional) {
                 throw TensorException.argument("ring", "proportional() divides batches by speed, but with ownData() "
                         + "each rank takes its own rows", "leave one of them out");
             }
-            return new RingAllReduce(group, this);
+            return new RingAllReduce(group, new RingConfig(wireType, bucketBytes, proportional, elastic, ownData,
+                    onDevices));
         }
     }
 }

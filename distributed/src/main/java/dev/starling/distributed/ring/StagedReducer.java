@@ -17,16 +17,17 @@ import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Buckets in the memory of a device, and beside each its place in memory of the host that is registered with the
- * transport and that the device copies to and from by itself. A bucket that is full sets off while the backward pass
- * goes on; it is reduced, in the order of buckets, as soon as it is there; its sums return while others are reduced.
+ * Buckets in the memory of a device, each with a staging area in memory of the host that is registered with the
+ * transport and that the device copies to and from asynchronously. A full bucket is copied to the host during the
+ * backward pass and reduced, in the order of buckets, as soon as the copy is complete; its sums are copied back while
+ * other buckets are reduced.
  */
 final class StagedReducer implements Reducer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final long POLL_NS = 20_000;
 
     private final Collectives collectives;
-    private final Duration patience;
+    private final Duration timeout;
     private final DeviceBuckets memory;
     private final SymmetricBuffer buffer;
     private final PinnedMemory pinned;
@@ -37,11 +38,11 @@ final class StagedReducer implements Reducer {
     /**
      * Registers memory. Collective.
      *
-     * @param patience how long the device's copies may take when their memory is to be used otherwise
+     * @param timeout how long the device's copies may take before their memory is reused or released
      */
-    StagedReducer(Collectives collectives, Device device, long bytes, Duration patience) {
+    StagedReducer(Collectives collectives, Device device, long bytes, Duration timeout) {
         this.collectives = collectives;
-        this.patience = patience;
+        this.timeout = timeout;
         buffer = collectives.symmetric(bytes);
         memory = new DeviceBuckets(device);
         pinned = device.backend().pin(buffer.memory().address(), bytes);
@@ -55,19 +56,19 @@ final class StagedReducer implements Reducer {
     @Override
     public void prepare(BucketPlan newPlan) {
         if (!awaitCopies()) {
-            throw new DistributedException("waited " + patience + " for gradients to be copied back to "
+            throw new DistributedException("waited " + timeout + " for gradients to be copied back to "
                     + memory.device());
         }
         plan = newPlan;
         buffer.memory().fill((byte) 0);
         memory.prepare(plan);
-        forgetParts();
+        closeParts();
         parts = new PinnedMemory.Part[plan.buckets().size()];
         works = new Work[parts.length];
         BucketPlan.Place vector = plan.places().getLast();
         for (int b = 0; b < works.length; b++) {
             BucketPlan.Bucket bucket = plan.buckets().get(b);
-            // The vector comes last, and stays on the host.
+            // The vector is the last entry, and stays on the host.
             long end = b == vector.bucket() ? vector.offset()
                     : bucket.offset() + bucket.count() * bucket.dtype().bytes();
             PinnedMemory.Part part = pinned.part(bucket.offset(), end - bucket.offset());
@@ -77,7 +78,7 @@ final class StagedReducer implements Reducer {
         }
     }
 
-    private void forgetParts() {
+    private void closeParts() {
         for (PinnedMemory.Part part : parts) {
             part.close();
         }
@@ -114,12 +115,12 @@ final class StagedReducer implements Reducer {
         }
     }
 
-    /** Waits until the host's memory is its own again; returns whether it is. */
+    /** Waits until the device has finished its copies; returns whether it has. */
     private boolean awaitCopies() {
         long begin = System.nanoTime();
         for (PinnedMemory.Part part : parts) {
             while (!part.isDone()) {
-                if (System.nanoTime() - begin > patience.toNanos()) {
+                if (System.nanoTime() - begin > timeout.toNanos()) {
                     return false;
                 }
                 LockSupport.parkNanos(POLL_NS);
@@ -135,16 +136,16 @@ final class StagedReducer implements Reducer {
         }
         try {
             if (!awaitCopies()) {
-                LOG.log(Level.ERROR, "{0} still copies to or from memory of the host after {1}: {2} bytes are not given"
-                        + " back", memory.device(), patience, buffer.bytes());
+                LOG.log(Level.ERROR, "{0} still copies to or from memory of the host after {1}: {2} bytes are not"
+                        + " released", memory.device(), timeout, buffer.bytes());
                 return;
             }
         } catch (TensorException e) {
-            // A device that is broken copies no more.
+            // A failed device does not copy any more.
             LOG.log(Level.WARNING, "{0}", e.getMessage());
         }
         try {
-            forgetParts();
+            closeParts();
             pinned.close();
         } finally {
             memory.close();

@@ -7,14 +7,14 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 
-/** How ranks with rows of their own learn how many rows the others have. */
+/** Lets ranks with rows of their own learn how many rows the others have. */
 public final class OwnRows {
     private OwnRows() { }
 
     /**
-     * Returns this rank's part of every batch. Collective; waits.
+     * Returns this rank's share of every batch. Collective; waits.
      *
-     * @param rows how many this rank has
+     * @param rows number of rows of this rank
      * @throws DistributedException if no rank has any
      */
     public static Share.OwnPart share(Collectives collectives, int rank, int rows) {
@@ -26,15 +26,15 @@ public final class OwnRows {
     }
 
     /**
-     * Returns a rank's part of every batch.
+     * Returns a rank's share of every batch.
      *
-     * @param sizes how many rows each rank has
+     * @param sizes number of rows of each rank
      * @throws DistributedException if no rank has any
      */
     public static Share.OwnPart share(int rank, List<Integer> sizes) {
         if (sizes.stream().allMatch(size -> size == 0)) {
-            throw new DistributedException("none of " + sizes.size() + " ranks has a row to train on; give at least "
-                    + "one of them a data set that is not empty");
+            throw new DistributedException("none of " + sizes.size() + " ranks has a row to train on; at least one "
+                    + "of them needs a data set that is not empty");
         }
         return new Share.OwnPart(rank, sizes);
     }

@@ -4,21 +4,21 @@ import dev.starling.nn.data.Share;
 import java.util.Arrays;
 
 /**
- * Divides batches in proportion to how many rows per second each rank computes, so that nobody waits for the slowest.
- * Every rank feeds it the same numbers and so comes to the same division. Confined to the training thread.
+ * Divides batches in proportion to how many rows per second each rank computes, so that no rank waits for the slowest.
+ * Every rank passes in the same numbers and so computes the same division. Confined to the training thread.
  */
 public final class Throughput {
-    /** Units in which batches are divided. */
+    /** Number of units into which a batch is divided. */
     private static final int UNITS = 4096;
 
-    /** Steps that are measured before batches are divided anew. */
+    /** Number of steps that are measured before batches are divided again. */
     static final int INTERVAL = 10;
 
-    /** A new division is worth it if somebody's part changes by more than this. */
-    private static final double WORTH = 0.02;
+    /** A new division is adopted if the share of some rank changes by more than this. */
+    private static final double MIN_CHANGE = 0.02;
 
-    /** Of an even part: what the slowest rank gets at least, so that it can be seen to have become faster. */
-    private static final double LEAST = 1 / 16.0;
+    /** Minimum share of a rank, relative to an equal one, so that a rank that has become faster is noticed. */
+    private static final double MIN_SHARE = 1 / 16.0;
 
     private final int[] weights;
     private final double[] rates;
@@ -28,7 +28,7 @@ public final class Throughput {
     private long ns;
     private int steps;
 
-    /** Begins with even parts. */
+    /** Begins with equal shares. */
     public Throughput(int world) {
         weights = new int[world];
         rates = new double[world];
@@ -36,12 +36,12 @@ public final class Throughput {
         weights[0] += UNITS % world;
     }
 
-    /** Returns the part of a rank; those of all ranks make up the whole. */
+    /** Returns the share of a rank; the shares of all ranks add up to the whole batch. */
     public Share share(int rank) {
         return Share.part(rank, weights);
     }
 
-    /** Starts the clock, if it stands: this rank begins to work on a step. */
+    /** Starts the clock, if it is stopped: this rank begins to work on a step. */
     public void resume(long nowNs) {
         if (!running) {
             running = true;
@@ -54,7 +54,7 @@ public final class Throughput {
         rows += more;
     }
 
-    /** Stops the clock: this rank is done with its part, or does something else. */
+    /** Stops the clock: this rank has finished its share, or does something else. */
     public void pause(long nowNs) {
         if (running) {
             running = false;
@@ -67,12 +67,12 @@ public final class Throughput {
         return rows == 0 ? 0 : (float) (rows / Math.max(1e-9, ns / 1e9));
     }
 
-    /** Notes the rate of a rank, as all ranks know it. */
+    /** Sets the rate of a rank, as all ranks know it. */
     public void rate(int rank, float rate) {
         rates[rank] = rate;
     }
 
-    /** Counts a step, and divides anew now and then; returns whether parts have changed. */
+    /** Counts a step, and divides batches again after each interval; returns whether shares have changed. */
     public boolean step() {
         if (++steps < INTERVAL) {
             return false;
@@ -84,8 +84,8 @@ public final class Throughput {
         if (known == 0) {
             return false;
         }
-        double least = known * LEAST;
-        double[] bounded = Arrays.stream(rates).map(r -> r > 0 ? Math.max(r, least) : known).toArray();
+        double min = known * MIN_SHARE;
+        double[] bounded = Arrays.stream(rates).map(r -> r > 0 ? Math.max(r, min) : known).toArray();
         double sum = Arrays.stream(bounded).sum();
         int[] divided = new int[weights.length];
         double change = 0;
@@ -93,13 +93,14 @@ public final class Throughput {
         int from = 0;
         for (int r = 0; r < divided.length; r++) {
             before += bounded[r];
-            // Bounds are rounded, not parts, or what is left for the last one might be less than nothing.
+            // Round the bounds of shares rather than their sizes, because otherwise the last share could become
+            // negative.
             int to = r == divided.length - 1 ? UNITS : (int) Math.round(before / sum * UNITS);
             divided[r] = to - from;
             from = to;
             change = Math.max(change, Math.abs(divided[r] - weights[r]) / (double) UNITS);
         }
-        if (change < WORTH) {
+        if (change < MIN_CHANGE) {
             return false;
         }
         System.arraycopy(divided, 0, weights, 0, weights.length);

@@ -14,8 +14,8 @@ import java.util.Arrays;
 import java.util.Map;
 
 /**
- * Makes the training states of all ranks that of the one that is furthest, without a file: at the start, when others
- * were lost, when somebody joins.
+ * Replaces the training states of all ranks by the most advanced one, without a file: at the start, after the loss of
+ * members, and when a process joins.
  */
 public final class StateExchange {
     private static final long ALIGNMENT = 64;
@@ -23,47 +23,51 @@ public final class StateExchange {
     private StateExchange() { }
 
     /**
-     * Makes all states alike. Collective. Ranks that have taken steps go before those that are fresh; of these, those
-     * that have taken most. If there is none but fresh ones, it is rank 0's. Ends with {@link TrainingState#restore} on
-     * every rank, also where nothing changes. A rank that fails here keeps the state that it had.
+     * Replaces all states by the most advanced one. Collective. Ranks that have taken part in the run precede fresh
+     * ones; of the former, the rank with the most steps is chosen. If all ranks are fresh, the state of rank 0 is
+     * chosen. Ends with {@link TrainingState#restore} on every rank, even where nothing changes. A rank that fails here
+     * keeps its previous state.
      *
      * @param rank of this process
      * @param fresh whether this process has not taken part in the run yet
-     * @return the rank whose state it is now
+     * @return the rank whose state was chosen
      * @throws DistributedException if ranks train different models
      */
-    public static int alike(Collectives collectives, int rank, TrainingState state, boolean fresh) {
-        byte[][] said = collectives.exchange(Standing.of(state, fresh).encode());
-        Standing[] standings = new Standing[said.length];
-        for (int r = 0; r < said.length; r++) {
-            standings[r] = Standing.decode(said[r], r);
-            standings[r].requireLike(standings[0], r, state);
+    public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh) {
+        byte[][] encoded = collectives.exchange(StateSummary.of(state, fresh).encode());
+        StateSummary[] summaries = new StateSummary[encoded.length];
+        for (int r = 0; r < encoded.length; r++) {
+            summaries[r] = StateSummary.decode(encoded[r], r);
+            summaries[r].requireSameModel(summaries[0], r, state);
         }
-        int source = furthest(standings);
-        Standing best = standings[source];
-        if (!Arrays.stream(standings).allMatch(s -> !s.fresh() && s.isAt(best))) {
+        int source = furthest(summaries);
+        StateSummary best = summaries[source];
+        if (!Arrays.stream(summaries).allMatch(s -> !s.fresh() && s.isAt(best))) {
             transfer(collectives, rank, state, source);
         }
         state.restore(rank == source ? state.notes() : best.notes());
         return source;
     }
 
-    private static int furthest(Standing[] standings) {
+    private static int furthest(StateSummary[] summaries) {
         int best = 0;
-        for (int r = 1; r < standings.length; r++) {
-            if (standings[r].isAheadOf(standings[best])) {
+        for (int r = 1; r < summaries.length; r++) {
+            if (summaries[r].isAheadOf(summaries[best])) {
                 best = r;
             }
         }
         return best;
     }
 
-    /** Sends all tensors by way of memory of their size, so that a failure in the midst leaves every state whole. */
+    /**
+     * Sends all tensors through one buffer of their total size, so that a failure during the transfer leaves every
+     * state intact.
+     */
     private static void transfer(Collectives collectives, int rank, TrainingState state, int source) {
         Map<String, Parameter> tensors = state.tensors();
         long bytes = 0;
         for (Parameter p : tensors.values()) {
-            bytes += room(p);
+            bytes += alignedBytes(p);
         }
         try (Arena arena = Arena.ofConfined(); Scope scope = Scope.open("state")) {
             MemorySegment all = arena.allocate(Math.max(ALIGNMENT, bytes), ALIGNMENT);
@@ -71,7 +75,7 @@ public final class StateExchange {
                 long at = 0;
                 for (Parameter p : tensors.values()) {
                     Tensor.apply(new Update.Assign(), view(all, at, p), p.value().to(Device.cpu()));
-                    at += room(p);
+                    at += alignedBytes(p);
                 }
             }
             collectives.broadcast(all, source);
@@ -79,13 +83,13 @@ public final class StateExchange {
                 long at = 0;
                 for (Parameter p : tensors.values()) {
                     p.set(view(all, at, p));
-                    at += room(p);
+                    at += alignedBytes(p);
                 }
             }
         }
     }
 
-    private static long room(Parameter p) {
+    private static long alignedBytes(Parameter p) {
         return (p.value().spec().bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
 

@@ -36,7 +36,7 @@ class EngineTest {
     private static final int BYTES = 4096;
 
     private static Cluster cluster(int world, boolean direct) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+        return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
                 .sharedMemory(direct), world, Coordinator.OnLoss.END);
     }
 

@@ -52,13 +52,13 @@ class NetworkCollectivesTest {
         (int) (Ring.SCRATCH_BYTES / 4) + 33};
 
     private static Cluster cluster(int world) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+        return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
                 .sharedMemory(false), world, Coordinator.OnLoss.END);
     }
 
     /** Ranks of one letter share a host. */
     private static Cluster hosted(String letters) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5)),
+        return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5)),
                 letters.length(), Coordinator.OnLoss.END).hosts(letters.split(""));
     }
 
@@ -435,7 +435,7 @@ class NetworkCollectivesTest {
     }
 
     private static void nameWhoFallsSilentInTheMiddle(int kind) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2));
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
         CountDownLatch told = new CountDownLatch(2);
         Cluster cluster = new Cluster(config.sharedMemory(kind == 5), 3, Coordinator.OnLoss.END);
         List<String> ends = (kind == 5 ? cluster.hosts("a", "a", "b") : cluster).run(group -> {
@@ -505,7 +505,7 @@ class NetworkCollectivesTest {
 
     @Test
     void reducesInTheEpochAfterALoss() {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2))
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2))
                 .sharedMemory(false);
         CountDownLatch told = new CountDownLatch(2);
         List<Float> ends = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {

@@ -84,7 +84,7 @@ class SimulatedCollectivesTest {
     }
 
     private static TransportConfig config() {
-        return TransportConfig.of("simulated", SECRET).silence(Duration.ofMillis(100));
+        return TransportConfig.of("simulated", SECRET).livenessTimeout(Duration.ofMillis(100));
     }
 
     private static void reduce(Group group) {

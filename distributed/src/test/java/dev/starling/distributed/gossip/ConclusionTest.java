@@ -33,21 +33,21 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What becomes of the model when those who do not wait for each other have taken their last steps. */
+/** The model after workers that do not wait for each other have taken their last steps. */
 @Timeout(120)
 class ConclusionTest {
     private static final int EXAMPLES = 60;
     private static final int STEPS = EXAMPLES / 10 / 3 * 10;
 
-    /** Who begins late starts where the others are, and would find nothing left to do. */
+    /** A worker that starts late begins where the others are, and might find nothing left to do. */
     private final CountDownLatch begun = new CountDownLatch(3);
 
     private static Cluster cluster(boolean shared) {
-        return new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10))
+        return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(10))
                 .sharedMemory(shared), 3, Coordinator.OnLoss.REFORM);
     }
 
-    /** Each worker sees another constant, and hears from nobody before the end; returns its own last one. */
+    /** Each worker trains on another constant, and receives no update before the end; returns its final weight. */
     private float constant(Group group, TrainingListener listener) {
         try (Scope scope = Scope.open("test");
                 // Nothing is published between steps.
@@ -74,7 +74,7 @@ class ConclusionTest {
             @Override
             public void stepEnded(Progress progress) {
                 while (begun.getCount() > 0) {
-                    // Gives others weights to start with.
+                    // Sends initial weights to other workers.
                     gossip.afterStep();
                 }
             }
@@ -94,7 +94,7 @@ class ConclusionTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void endsWithTheMeanOfAllThoughOneIsSlow(boolean shared) {
+    void endsWithTheMeanOfAllEvenIfOneIsSlow(boolean shared) {
         List<Float> ends = cluster(shared).run(group -> constant(group, before(STEPS - 1, () -> {
             if (group.rank() == 1) {
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(300));
@@ -108,7 +108,7 @@ class ConclusionTest {
     }
 
     @Test
-    void endsWithoutOneThatIsTooSlow() {
+    void endsWithoutAWorkerThatIsTooSlow() {
         CountDownLatch ended = new CountDownLatch(2);
         List<Float> ends = cluster(true).patience(Duration.ofSeconds(2)).run(group -> {
             float end = constant(group, before(STEPS - 1, () -> {
@@ -124,15 +124,15 @@ class ConclusionTest {
     }
 
     @Test
-    void endsWithoutOneThatIsLost() {
+    void endsWithoutALostWorker() {
         List<Float> ends = cluster(true).run(group -> {
-            // Those who are left are numbered anew.
+            // The remaining workers get new ranks.
             int rank = group.rank();
             try {
                 return constant(group, before(STEPS - 1, () -> {
                     if (rank == 1) {
                         group.locked(() -> group.transport().close());
-                        throw new CancellationException("of the test");
+                        throw new CancellationException("killed by the test");
                     }
                 }));
             } catch (CancellationException e) {

@@ -42,17 +42,17 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class GossipTest {
     private static final int EXAMPLES = 600;
-    private static final int OFFER_BYTES = 32;
-    private static final Duration SOON = Duration.ofSeconds(10);
-    /** No worker is done before another has begun. */
-    private static final TrainingListener SLOWLY = new TrainingListener() {
+    private static final int ANNOUNCEMENT_BYTES = 32;
+    private static final Duration TIMEOUT = Duration.ofSeconds(10);
+    /** Slows training down, so that no worker finishes before another has started. */
+    private static final TrainingListener SLOW_STEPS = new TrainingListener() {
         @Override
         public void stepEnded(Progress progress) {
             LockSupport.parkNanos(500_000);
         }
     };
 
-    /** Fits y = 3x - 1: each worker sees other examples, and all end at the same line. */
+    /** Fits y = 3x - 1: each worker trains on other examples, and all end at the same line. */
     private static double[] fit(Group group) {
         int rank = group.rank();
         try (Scope scope = Scope.open("test");
@@ -68,7 +68,7 @@ class GossipTest {
             TensorDataset data = TensorDataset.of(Tensor.of(x, EXAMPLES, 1), Tensor.of(y, EXAMPLES, 1));
             try (DataLoader loader = DataLoader.of(data).batchSize(10).workers(0).shuffle().build()) {
                 Trainer.of(model, Loss.meanSquared(), optimizer).data(loader).epochs(40).strategy(gossip)
-                        .listeners(SLOWLY).build()
+                        .listeners(SLOW_STEPS).build()
                         .run();
             }
             double[] line = new double[3];
@@ -82,15 +82,15 @@ class GossipTest {
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
     void agreesOnTheLine(boolean shared) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
                 .sharedMemory(shared);
         assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(GossipTest::fit));
     }
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1})
-    void waitsForAWorkerThatBeginsLate(int late) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
+    void waitsForAWorkerThatStartsLate(int late) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
         assertAgree(new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             if (group.rank() == late) {
                 Thread.sleep(300);
@@ -101,16 +101,19 @@ class GossipTest {
 
     // ---- checkpoints ----
 
-    /** Where a worker was when it began and at its end: the step, slope and intercept. */
-    private record Way(long begin, double[] first, long end, double[] last) {
-        /** Returns by how much slope or intercept is farther from its target than another one; more than 0 if it is. */
+    /** A worker's state at its start and at its end: the step, slope and intercept. */
+    private record Trajectory(long begin, double[] first, long end, double[] last) {
+        /** Returns by how much slope or intercept is farther from its target than another one; positive if it is. */
         private static double excess(double[] values, double[] others) {
             return Math.max(values[0] - others[0], values[1] - others[1]);
         }
     }
 
-    /** Approaches slope 3 and intercept -1 from 10, by 1 % of the way in each step: one sees who began where. */
-    private static Way approach(Group group, AtomicInteger begun, int epochs, Consumer<Trainer.Builder> more) {
+    /**
+     * Approaches slope 3 and intercept -1 from 10, by 1 % of the difference in each step, so that the start of each
+     * worker shows.
+     */
+    private static Trajectory approach(Group group, AtomicInteger begun, int epochs, Consumer<Trainer.Builder> more) {
         try (Scope scope = Scope.open("test");
                 Gossip gossip = Gossip.of(group, 2);
                 Layer model = Linear.of(1, 1, Generator.seeded(1));
@@ -134,7 +137,7 @@ class GossipTest {
 
                 @Override
                 public void stepEnded(Progress progress) {
-                    // Nobody is to be done before all have begun.
+                    // No worker may finish before all have started.
                     LockSupport.parkNanos(begun.get() < group.world() ? 50_000_000 : 500_000);
                 }
             };
@@ -145,7 +148,7 @@ class GossipTest {
                 more.accept(builder);
                 Trainer trainer = builder.build();
                 trainer.run();
-                return new Way(begin[0], first, trainer.progress().step(), weights(model));
+                return new Trajectory(begin[0], first, trainer.progress().step(), weights(model));
             }
         }
     }
@@ -154,93 +157,98 @@ class GossipTest {
         return model.parameters().values().stream().mapToDouble(p -> p.value().item()).toArray();
     }
 
-    /** Makes a checkpoint: of one worker after an epoch of 60 steps, of two after two of 30. */
-    private static Way save(TransportConfig config, int workers, Path directory) {
+    /** Writes a checkpoint: of one worker after an epoch of 60 steps, of two workers after two epochs of 30. */
+    private static Trajectory save(TransportConfig config, int workers, Path directory) {
         AtomicInteger begun = new AtomicInteger();
-        Way saved = new Cluster(config, workers, Coordinator.OnLoss.REFORM).run(group ->
+        Trajectory saved = new Cluster(config, workers, Coordinator.OnLoss.REFORM).run(group ->
                 approach(group, begun, workers, b -> b.checkpoints(directory))).getFirst();
         assertThat(saved.end).isEqualTo(60);
         return saved;
     }
 
     @Test
-    void goesOnFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
+    void resumesFromACheckpointWithAnotherNumberOfWorkers(@TempDir Path directory) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
         // Each of two workers takes 30 steps in an epoch, each of three 20.
-        Way saved = save(config, 2, directory);
+        Trajectory saved = save(config, 2, directory);
         assertThat(saved.last[0]).isBetween(3 + 7 * 0.4, 3 + 7 * 0.7);
         AtomicInteger three = new AtomicInteger();
-        List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group ->
+        List<Trajectory> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group ->
                 approach(group, three, 4, b -> b.checkpoints(directory).resume()));
         assertThat(all.getFirst().begin).isEqualTo(60);
         assertThat(all.getFirst().first).containsExactly(saved.last);
-        for (Way each : all) {
-            // The others begin with what rank 0 read, or a few steps later.
+        for (Trajectory each : all) {
+            // The others start with the weights that rank 0 read, or a few steps later.
             assertThat(each.begin).isGreaterThanOrEqualTo(60);
-            assertThat(Way.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
+            assertThat(Trajectory.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
             assertThat(each.end).isEqualTo(100);
-            assertThat(Way.excess(each.last, saved.last)).isNegative();
+            assertThat(Trajectory.excess(each.last, saved.last)).isNegative();
         }
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(100);
     }
 
-    /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
+    /**
+     * The former rank 0 would have read the checkpoint; its loss must not make another worker start from scratch and
+     * overwrite it.
+     */
     @Test
-    void goesOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5));
-        Way saved = save(config, 1, directory);
+    void resumesFromACheckpointWithoutTheFormerRankZero(@TempDir Path directory) {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
+        Trajectory saved = save(config, 1, directory);
         AtomicInteger rest = new AtomicInteger(1);
-        List<Way> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
+        List<Trajectory> all = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             if (group.rank() == 0) {
                 return null;
             }
             long first = group.world() < 3 ? -1 : group.view().members().getFirst().id();
-            assertThat(group.await(() -> group.endpoint(first) == null || !group.endpoint(first).isConnected(), SOON))
-                    .isTrue();
+            assertThat(group.await(() -> group.endpoint(first) == null || !group.endpoint(first).isConnected(),
+                    TIMEOUT)).isTrue();
             return approach(group, rest, 4, b -> b.checkpoints(directory).resume());
         });
-        for (Way each : all.subList(1, 3)) {
+        for (Trajectory each : all.subList(1, 3)) {
             assertThat(each.begin).isGreaterThanOrEqualTo(60);
-            assertThat(Way.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
+            assertThat(Trajectory.excess(each.first, saved.last)).isLessThanOrEqualTo(0);
         }
         assertThat(all.get(1).first).containsExactly(saved.last);
     }
 
-    /** The group goes on after the training; members that come and go then are no business of the strategy's. */
+    /** The group continues after the training; members that join and leave afterwards do not concern the strategy. */
     @Test
-    void meetsNobodyAfterTheEnd() {
+    void ignoresNewMembersAfterTheEnd() {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group -> {
-            AtomicInteger heard = new AtomicInteger();
+            AtomicInteger received = new AtomicInteger();
             try (Layer model = Linear.of(1, 1, Generator.seeded(1));
                     Optimizer sgd = Sgd.over(model).build();
-                    Group stays = guest(group, heard)) {
+                    Group remaining = guest(group, received)) {
                 TrainingState state = TrainingState.of(model, sgd);
                 Gossip first = Gossip.of(group);
                 first.close();
                 first.start(state);
                 assertThat(first.peers()).isEqualTo(1);
-                assertThat(stays.await(() -> heard.getAndSet(0) == 1, SOON)).isTrue();
+                assertThat(remaining.await(() -> received.getAndSet(0) == 1, TIMEOUT)).isTrue();
                 first.close();
                 assertThat(first.peers()).isZero();
                 for (int guests = 1; guests <= 2; guests++) {
                     long epoch = group.epoch();
-                    try (Group goes = guest(group, heard)) {
-                        assertThat(goes.world()).isEqualTo(3);
-                        assertThat(group.await(() -> group.failure() == null && group.epoch() > epoch, SOON)).isTrue();
+                    try (Group leaving = guest(group, received)) {
+                        assertThat(leaving.world()).isEqualTo(3);
+                        assertThat(group.await(() -> group.failure() == null && group.epoch() > epoch, TIMEOUT))
+                                .isTrue();
                     }
                 }
-                assertThat(stays.await(() -> heard.get() > 0, Duration.ofMillis(200))).isFalse();
+                assertThat(remaining.await(() -> received.get() > 0, Duration.ofMillis(200))).isFalse();
                 assertThat(first.peers()).isZero();
                 try (Gossip second = Gossip.of(group)) {
                     second.start(state);
                     first.close();
                     assertThat(second.peers()).isEqualTo(1);
-                    assertThat(stays.await(() -> heard.get() == 1, SOON)).isTrue();
-                    // It does not make the second deaf.
-                    stays.locked(() -> stays.endpoint(group.self().id()).send(offer("a tensor"), 0, OFFER_BYTES));
+                    assertThat(remaining.await(() -> received.get() == 1, TIMEOUT)).isTrue();
+                    // Closing the first must not stop the second from receiving.
+                    remaining.locked(() -> remaining.endpoint(group.self().id())
+                            .send(announcement("a tensor"), 0, ANNOUNCEMENT_BYTES));
                     assertThatThrownBy(() -> {
-                        for (long begin = System.nanoTime(); System.nanoTime() - begin < SOON.toNanos();) {
+                        for (long begin = System.nanoTime(); System.nanoTime() - begin < TIMEOUT.toNanos();) {
                             second.afterStep();
                         }
                     }).isInstanceOf(DistributedException.class).hasMessageContaining("another model: it has a tensor");
@@ -250,20 +258,20 @@ class GossipTest {
         });
     }
 
-    /** What a worker says that trains a model of one tensor. */
-    private static UnsafeBuffer offer(String tensor) {
-        UnsafeBuffer offer = new UnsafeBuffer(new byte[OFFER_BYTES]);
-        offer.putInt(0, Channels.GOSSIP, ByteOrder.LITTLE_ENDIAN);
-        offer.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
-        offer.putInt(20, tensor.length(), ByteOrder.LITTLE_ENDIAN);
-        offer.putStringWithoutLengthAscii(24, tensor);
-        return offer;
+    /** Returns the announcement of a worker that trains a model of one tensor. */
+    private static UnsafeBuffer announcement(String tensor) {
+        UnsafeBuffer message = new UnsafeBuffer(new byte[ANNOUNCEMENT_BYTES]);
+        message.putInt(0, Channels.GOSSIP, ByteOrder.LITTLE_ENDIAN);
+        message.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
+        message.putInt(20, tensor.length(), ByteOrder.LITTLE_ENDIAN);
+        message.putStringWithoutLengthAscii(24, tensor);
+        return message;
     }
 
-    /** Joins a group, and counts what gossip tells it. */
-    private static Group guest(Group group, AtomicInteger heard) {
+    /** Joins a group, and counts messages of gossip. */
+    private static Group guest(Group group, AtomicInteger received) {
         Group guest = Group.join(group.config().wish(-1));
-        guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> heard.incrementAndGet());
+        guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> received.incrementAndGet());
         return guest;
     }
 

@@ -38,25 +38,25 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Workers that know different things come to know the mean of it. */
+/** Workers with different values converge to their mean. */
 @Timeout(60)
 class MixingTest {
     private static final int NEVER = Integer.MAX_VALUE;
-    private static final Duration SOON = Duration.ofSeconds(20);
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
     private static final Duration STEP = Duration.ofMillis(8);
     private static final Duration LIMIT = Duration.ofSeconds(600);
     private static final TransportConfig SIMULATED = TransportConfig.of("simulated",
             Secret.ofText("a secret of simulated processes"));
 
-    /** Goes on from step to step, of which none learns anything. */
+    /** Takes steps that do not train. */
     private interface Mixing {
-        /** Is told the worker and its weight after each step. */
+        /** Called with the worker and its weight after each step. */
         void mix(Gossip gossip, Layer model) throws Exception;
     }
 
-    /** Has workers begin with weights of their own and do something, worker r publishing after every so many steps. */
+    /** Starts workers with weights of their own, of which worker r publishes after every {@code periods[r]} steps. */
     private static void mix(boolean shared, double[] values, int[] periods, Mixing mixing) {
-        TransportConfig config = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(5))
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
                 .sharedMemory(shared);
         new Cluster(config, values.length, Coordinator.OnLoss.REFORM).run(group -> {
             try (Scope scope = Scope.open("test");
@@ -64,7 +64,7 @@ class MixingTest {
                     Layer model = Linear.of(1, 1, Generator.seeded(group.rank()));
                     Optimizer sgd = Sgd.over(model).build()) {
                 gossip.start(TrainingState.of(model, sgd));
-                // Whoever joins begins with the weights of another and a mass of 1; and has mixed nothing yet.
+                // A worker that joins starts with the weights of another and a mass of 1, and has mixed nothing yet.
                 model.parameters().values().forEach(p -> p.set(Tensor.full(p.value().dtype(),
                         values[group.rank()], p.shape().dims())));
                 mixing.mix(gossip, model);
@@ -77,26 +77,26 @@ class MixingTest {
         return model.parameters().values().stream().mapToDouble(p -> p.value().item()).toArray();
     }
 
-    /** Takes steps until something holds. */
+    /** Takes steps until a condition holds. */
     private static void stepUntil(Gossip gossip, BooleanSupplier holds, IntSupplier each) {
         for (long begin = System.nanoTime(); !holds.getAsBoolean();) {
-            assertThat(System.nanoTime() - begin).as("steps until %d", each.getAsInt()).isLessThan(SOON.toNanos());
+            assertThat(System.nanoTime() - begin).as("steps until %d", each.getAsInt()).isLessThan(TIMEOUT.toNanos());
             gossip.afterStep();
         }
     }
 
     /**
-     * A worker that hears nobody gives away half of what is left of its mass each time: after k times the other one has
-     * 1 + (1 - 1/2^k), and the weights that are due to it.
+     * A worker that receives nothing sends half of its remaining mass each time: after k times the other one has the
+     * mass 1 + (1 - 1/2^k), and the corresponding weights.
      */
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
-    void weighsWhatItHearsByItsMass(boolean shared) {
+    void weightsUpdatesByTheirMass(boolean shared) {
         int times = 12;
-        AtomicIntegerArray heard = new AtomicIntegerArray(1);
+        AtomicIntegerArray received = new AtomicIntegerArray(1);
         mix(shared, new double[] {-2, 6}, new int[] {1, NEVER}, (gossip, model) -> {
             if (gossip.rank() == 0) {
-                stepUntil(gossip, () -> heard.get(0) >= times, () -> times);
+                stepUntil(gossip, () -> received.get(0) >= times, () -> times);
                 assertThat(weights(model)).containsOnly(-2);
                 return;
             }
@@ -109,19 +109,19 @@ class MixingTest {
                     assertThat(weight).as("after %d times", k).isCloseTo((6 - 2 * given) / (1 + given),
                             within(k * 8 * 0x1p-24));
                 }
-                heard.set(0, k);
+                received.set(0, k);
             }
         });
     }
 
-    /** Nothing of what all know together is lost or counted twice, however often each one speaks. */
+    /** No mass is lost or counted twice, however often each worker publishes. */
     @Test
     void agreesOnTheMean() {
         double[] values = {0, 3, 12};
         double apart = 1e-3;
         AtomicLongArray present = new AtomicLongArray(3);
         AtomicIntegerArray mixed = new AtomicIntegerArray(3);
-        AtomicIntegerArray alike = new AtomicIntegerArray(1);
+        AtomicIntegerArray agreed = new AtomicIntegerArray(1);
         mix(true, values, new int[] {1, 2, 5}, (gossip, model) -> {
             present.set(gossip.rank(), Double.doubleToLongBits(values[gossip.rank()]));
             stepUntil(gossip, () -> {
@@ -129,11 +129,11 @@ class MixingTest {
                 mixed.set(gossip.rank(), (int) gossip.mixed());
                 double[] all = all(present);
                 double spread = Arrays.stream(all).max().orElseThrow() - Arrays.stream(all).min().orElseThrow();
-                boolean heard = mixed.get(0) > 20 && mixed.get(1) > 20 && mixed.get(2) > 20;
-                return alike.get(0) == 1 || spread < apart && heard && alike.compareAndSet(0, 0, 1);
+                boolean received = mixed.get(0) > 20 && mixed.get(1) > 20 && mixed.get(2) > 20;
+                return agreed.get(0) == 1 || spread < apart && received && agreed.compareAndSet(0, 0, 1);
             }, () -> mixed.get(gossip.rank()));
         });
-        // What was on its way and has not been mixed in is of a few steps before, when they were farther apart.
+        // Updates that were in flight and have not been mixed in are a few steps old, when values were farther apart.
         for (double each : all(present)) {
             assertThat(each).isCloseTo(5, within(20 * apart));
         }
@@ -151,17 +151,17 @@ class MixingTest {
     private static final int EXAMPLES = 600;
     private static final int BATCH = 10;
     private static final int EPOCHS = 10;
-    /** By worker, what it alone would find: slope and intercept. */
+    /** By worker, the targets that it would reach alone: slope and intercept. */
     private static final double[][] TARGETS = {{3, -1}, {-1, 2}};
 
-    /** Every second example is of another line: each worker sees one of the two. */
+    /** Every second example is of another line: each worker trains on one of the two. */
     private static double[] fit(Simulation simulation, Group group, int period) {
         int world = TARGETS.length;
         float[] x = new float[world * EXAMPLES];
         float[] y = new float[x.length];
         for (int i = 0; i < x.length; i++) {
             double[] line = TARGETS[i % world];
-            // As many of each in every batch.
+            // An equal number of each in every batch.
             x[i] = i / world % 2 == 0 ? 1 : -1;
             y[i] = (float) (line[0] * x[i] + line[1]);
         }
@@ -210,15 +210,15 @@ class MixingTest {
     }
 
     /**
-     * The loss of a worker is (w - target)² in slope and intercept, so that a step takes it 2·rate of the way towards
-     * its own target: by 2·rate·T at most where targets are T apart, for nobody leaves the room between them. Two that
-     * have mixed with the same mass are alike but for the steps since then, which are {@code period} until the next
-     * news and one until they are mixed in; one of the two may be as much ahead, and at the end take as many steps
-     * alone.
+     * The loss of a worker is (w - target)² in slope and intercept, so that a step moves the weight by a fraction of
+     * 2·rate towards its own target: by 2·rate·T at most where targets are T apart, because weights stay between them.
+     * Two workers that have mixed with the same mass are equal but for the steps since then, which are {@code period}
+     * until the next update and one until it is mixed in; one of the two may be as much ahead, and at the end take as
+     * many steps alone.
      */
     @ParameterizedTest
     @ValueSource(ints = {1, 3})
-    void endsAtTheMeanOfWhatShardsSay(int period) {
+    void endsAtTheMeanOfTheShardsTargets(int period) {
         List<double[]> lines = fitInSimulation(period);
         int steps = EPOCHS * EXAMPLES / BATCH;
         for (int i = 0; i < 2; i++) {
@@ -226,7 +226,7 @@ class MixingTest {
             double between = Math.abs(TARGETS[0][i] - TARGETS[1][i]);
             double left = 10 * Math.pow(1 - 2 * RATE, steps);
             double tolerance = 2 * (period + 1) * 2 * RATE * between + left;
-            assertThat(tolerance).as("what tells the mean from what each alone would find").isLessThan(between / 4);
+            assertThat(tolerance).as("less than the distance of the mean from either target").isLessThan(between / 4);
             for (double[] line : lines) {
                 assertThat(line[i]).isCloseTo(mean, within(tolerance));
             }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 
 class WeightLayoutTest {
     @Test
-    void mixesWhatIsFiniteIntoWhatIsNotFrozen() {
+    void mixesFiniteWeightsIntoThoseThatAreNotFrozen() {
         try (Arena arena = Arena.ofConfined(); Linear line = Linear.of(3, 1, Generator.seeded(1));
                 Sgd sgd = Sgd.over(line).build()) {
             WeightLayout layout = new WeightLayout(TrainingState.of(line, sgd));

@@ -36,16 +36,16 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Trainings in processes of their own, some of which are killed, stopped, misled or starved. */
+/** Trainings in separate processes, some of which are killed, stopped, given wrong settings or run out of memory. */
 @Timeout(180)
 class FaultTest {
     private static final int STOP = 19;
     private static final int CONT = 18;
-    private static final Duration SILENCE = Duration.ofMillis(2500);
-    /** To notice a loss and to agree on it, on a machine that has more to do. */
-    private static final Duration NOTICED = Duration.ofSeconds(20);
-    private static final Duration LONGEST = Duration.ofSeconds(90);
-    /** How much longer than the silence it may take until all are told, on a machine that has more to do. */
+    private static final Duration LIVENESS_TIMEOUT = Duration.ofMillis(2500);
+    /** Time limit for detecting a loss and agreeing on it, on a busy machine. */
+    private static final Duration DETECTION_TIMEOUT = Duration.ofSeconds(20);
+    private static final Duration TIMEOUT = Duration.ofSeconds(90);
+    /** Time beyond the liveness timeout until all ranks are notified, on a busy machine. */
     private static final Duration SLACK = Duration.ofSeconds(4);
 
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -59,13 +59,13 @@ class FaultTest {
     Path dir;
 
     @BeforeEach
-    void lookAround() {
+    void recordFiles() {
         before = files();
         stop = dir.resolve("stop");
     }
 
     @AfterEach
-    void leavesNoFile() {
+    void checkFiles() {
         others.forEach(Process::destroyForcibly);
         String own = "starling-aeron-" + ProcessHandle.current().pid() + "-";
         Set<String> left = files();
@@ -74,17 +74,18 @@ class FaultTest {
     }
 
     private Launcher.Builder training(String strategy, int processes) {
-        return training(strategy, "aeron", processes, SILENCE, LONGEST);
+        return training(strategy, "aeron", processes, LIVENESS_TIMEOUT, TIMEOUT);
     }
 
-    private Launcher.Builder training(String strategy, String transport, int processes, Duration silence,
-            Duration patience) {
-        return Launcher.ofJava(TrainingProgram.class, strategy, transport, Long.toString(silence.toMillis()),
-                        Long.toString(patience.toMillis()), stop.toString())
+    private Launcher.Builder training(String strategy, String transport, int processes, Duration livenessTimeout,
+            Duration timeout) {
+        return Launcher.ofJava(TrainingProgram.class, strategy, transport, Long.toString(livenessTimeout.toMillis()),
+                        Long.toString(timeout.toMillis()), stop.toString())
                 .processes(processes).servers(strategy.startsWith("ps") ? 1 : 0).output(out, err)
                 .tolerate(processes - 1)
                 .coordinator((secret, directory, world) -> CoordinatorThread.start(Coordinator.open(
-                        TrainingProgram.transport(transport, secret).directory(directory).silence(silence), world,
+                        TrainingProgram.transport(transport, secret).directory(directory)
+                                .livenessTimeout(livenessTimeout), world,
                         onLoss(strategy), 1, Duration.ofSeconds(60))));
     }
 
@@ -100,56 +101,57 @@ class FaultTest {
     @Test
     void trainsOverUcx() throws Exception {
         assumeTrue(Transport.providers().get("ucx").availability() instanceof Availability.Ready, "no UCX here");
-        try (Launch launch = started(training("ring", "ucx", 2, SILENCE, LONGEST).start())) {
+        try (Launch launch = started(training("ring", "ucx", 2, LIVENESS_TIMEOUT, TIMEOUT).start())) {
             eventually(() -> steps(0) > 100);
             assertSucceeds(launch);
-            assertFinishedAlike(2, 0, 1);
+            assertFinishedEqual(2, 0, 1);
         }
     }
 
     @Test
-    void tellsAllOfAKilledWorker() throws Exception {
+    void notifiesAllOfAKilledWorker() throws Exception {
         try (Launch launch = started(training("ring", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(1), Signals.KILL);
-            LaunchException e = failure(launch, NOTICED);
+            LaunchException e = failure(launch, DETECTION_TIMEOUT);
             assertThat(e.rank()).isEqualTo(1);
             assertThat(e.status()).isEqualTo(137);
-            assertTold(0, 1);
-            assertTold(2, 1);
+            assertNotified(0, 1);
+            assertNotified(2, 1);
         }
     }
 
     @Test
-    void goesOnWithoutAKilledWorker() throws Exception {
+    void continuesWithoutAKilledWorker() throws Exception {
         try (Launch launch = started(training("elastic", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(1), Signals.KILL);
             eventually(() -> steps(2) > steps(1) + 20);
             assertSucceeds(launch);
-            assertFinishedAlike(2, 0, 2);
+            assertFinishedEqual(2, 0, 2);
         }
     }
 
     @Test
-    void tellsAllOfAStoppedWorkerAndItOfThem() throws Exception {
+    void notifiesAllOfAStoppedWorkerAndTheWorkerItself() throws Exception {
         try (Launch launch = started(training("ring", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), STOP);
             eventually(() -> last(0).startsWith("failed") && last(1).startsWith("failed"));
             for (int rank = 0; rank < 2; rank++) {
-                // Both went on with it to within a heartbeat of its stop.
-                assertThat(assertTold(rank, 2)).isBetween(SILENCE.toMillis(), SILENCE.plus(SLACK).toMillis());
+                // Both counted it as a member until shortly before they lost it.
+                assertThat(assertNotified(rank, 2)).isBetween(LIVENESS_TIMEOUT.toMillis(),
+                        LIVENESS_TIMEOUT.plus(SLACK).toMillis());
             }
             Signals.send(launch.pid(2), CONT);
-            failure(launch, NOTICED);
+            failure(launch, DETECTION_TIMEOUT);
             assertThat(last(2)).startsWith("failed: PeerLostException").contains("is lost, last heard");
         }
     }
 
     @Test
     @Tag("stress")
-    void goesOnWithoutAStoppedWorkerAndTellsIt() throws Exception {
+    void continuesWithoutAStoppedWorkerAndNotifiesIt() throws Exception {
         try (Launch launch = started(training("elastic", 3).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(0), STOP);
@@ -158,23 +160,23 @@ class FaultTest {
             Signals.send(launch.pid(0), CONT);
             eventually(() -> last(0).startsWith("failed"));
             assertSucceeds(launch);
-            assertFinishedAlike(2, 1, 2);
+            assertFinishedEqual(2, 1, 2);
         }
     }
 
     @Test
     @Tag("stress")
-    void trainsOnWithoutAStoppedWorkerThatIsNotToFallBehindAndTakesItBack() throws Exception {
-        trainOnWithoutAStoppedWorker("ps-stale");
+    void continuesWithoutAStoppedWorkerUnderBoundedStalenessAndReadmitsIt() throws Exception {
+        continueWithoutAStoppedWorker("ps-stale");
     }
 
     @Test
     @Tag("stress")
-    void trainsOnWithoutAStoppedWorkerThatNobodyWaitsForAndTakesItBack() throws Exception {
-        trainOnWithoutAStoppedWorker("ps");
+    void continuesWithoutAStoppedAsynchronousWorkerAndReadmitsIt() throws Exception {
+        continueWithoutAStoppedWorker("ps");
     }
 
-    private void trainOnWithoutAStoppedWorker(String strategy) throws Exception {
+    private void continueWithoutAStoppedWorker(String strategy) throws Exception {
         try (Launch launch = started(training(strategy, 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(1), STOP);
@@ -182,7 +184,7 @@ class FaultTest {
             int then = steps(0);
             eventually(() -> steps(0) > then + 20);
             Signals.send(launch.pid(1), CONT);
-            awaitAllAgain(0);
+            awaitReunion(0);
             assertSucceeds(launch);
             for (int rank = 0; rank < 3; rank++) {
                 assertThat(last(rank)).startsWith("done");
@@ -190,22 +192,22 @@ class FaultTest {
         }
     }
 
-    /** Waits until one that has gone on without another is together with it again, and both workers take steps. */
-    private void awaitAllAgain(int rank) throws InterruptedException {
-        eventually(() -> said(rank).stream().dropWhile(l -> !l.equals("members 2")).anyMatch("members 3"::equals));
+    /** Waits until a rank that continued without another reaches it again, and both workers take steps. */
+    private void awaitReunion(int rank) throws InterruptedException {
+        eventually(() -> output(rank).stream().dropWhile(l -> !l.equals("members 2")).anyMatch("members 3"::equals));
         int[] back = {steps(0), steps(1)};
         eventually(() -> steps(0) > back[0] + 20 && steps(1) > back[1] + 20);
     }
 
     @Test
     @Tag("stress")
-    void goesOnWhenAStoppedServerIsBack() throws Exception {
+    void continuesWhenAStoppedServerReturns() throws Exception {
         try (Launch launch = started(training("ps", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), STOP);
             eventually(() -> has(0, "members 2") && has(1, "members 2"));
             Signals.send(launch.pid(2), CONT);
-            awaitAllAgain(0);
+            awaitReunion(0);
             assertSucceeds(launch);
             for (int rank = 0; rank < 3; rank++) {
                 assertThat(last(rank)).startsWith("done");
@@ -215,7 +217,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void gossipsWithoutAStoppedWorkerAndTakesItBack() throws Exception {
+    void gossipsWithoutAStoppedWorkerAndReadmitsIt() throws Exception {
         try (Launch launch = started(training("gossip", 3).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3 && steps(2) > 3);
             Signals.send(launch.pid(2), STOP);
@@ -225,7 +227,7 @@ class FaultTest {
             Signals.send(launch.pid(2), CONT);
             for (int rank = 0; rank < 3; rank++) {
                 int each = rank;
-                eventually(() -> said(each).stream().dropWhile(l -> !l.equals("members 2") && each < 2)
+                eventually(() -> output(each).stream().dropWhile(l -> !l.equals("members 2") && each < 2)
                         .anyMatch(l -> l.equals("members 3")));
             }
             int[] back = {steps(0), steps(1), steps(2)};
@@ -239,8 +241,8 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void waitsForAServerThatIsStoppedForAMoment() throws Exception {
-        try (Launch launch = started(training("ps", "aeron", 3, Duration.ofSeconds(20), LONGEST).start())) {
+    void waitsForAServerThatIsStoppedBriefly() throws Exception {
+        try (Launch launch = started(training("ps", "aeron", 3, Duration.ofSeconds(20), TIMEOUT).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), STOP);
             awaitStandstill();
@@ -250,29 +252,29 @@ class FaultTest {
             assertSucceeds(launch);
             for (int rank = 0; rank < 3; rank++) {
                 assertThat(last(rank)).startsWith("done");
-                assertThat(said(rank)).doesNotContain("members 2");
+                assertThat(output(rank)).doesNotContain("members 2");
             }
         }
     }
 
     @Test
     @Tag("stress")
-    void tellsWorkersOfAServerThatStaysStopped() throws Exception {
-        Duration patience = Duration.ofSeconds(6);
-        try (Launch launch = started(training("ps", "aeron", 3, SILENCE, patience).start())) {
+    void notifiesWorkersOfAServerThatStaysStopped() throws Exception {
+        Duration timeout = Duration.ofSeconds(6);
+        try (Launch launch = started(training("ps", "aeron", 3, LIVENESS_TIMEOUT, timeout).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), STOP);
             eventually(() -> last(0).startsWith("failed") && last(1).startsWith("failed"));
             for (int rank = 0; rank < 2; rank++) {
-                assertThat(assertTold(rank, 2, patience)).isBetween(SILENCE.toMillis(),
-                        patience.plus(SLACK).toMillis());
+                assertThat(assertNotified(rank, 2, timeout)).isBetween(LIVENESS_TIMEOUT.toMillis(),
+                        timeout.plus(SLACK).toMillis());
             }
             Signals.send(launch.pid(2), CONT);
-            failure(launch, NOTICED);
+            failure(launch, DETECTION_TIMEOUT);
         }
     }
 
-    /** Waits until nobody has taken a step for a while. */
+    /** Waits until no worker has taken a step for a while. */
     private void awaitStandstill() throws InterruptedException {
         int[] seen = {-1, 0};
         eventually(() -> {
@@ -284,15 +286,15 @@ class FaultTest {
     }
 
     @Test
-    void takesAReplacementIn() throws Exception {
+    void acceptsAReplacement() throws Exception {
         try (Launch launch = started(training("elastic", 3).restarts(1).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
-            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("started again"));
+            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("restarted in"));
             int then = steps(2);
             eventually(() -> has(0, "members 3") && steps(2) > then + 10);
             assertSucceeds(launch);
-            assertFinishedAlike(3, 0, 1, 2);
+            assertFinishedEqual(3, 0, 1, 2);
         }
     }
 
@@ -302,7 +304,7 @@ class FaultTest {
         try (Launch launch = started(training("gossip", 3).restarts(1).start())) {
             eventually(() -> steps(2) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
-            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("started again"));
+            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("restarted in"));
             int then = steps(2);
             eventually(() -> steps(2) > then + 10);
             assertSucceeds(launch);
@@ -314,11 +316,11 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void goesOnWhenAKilledServerIsBack() throws Exception {
+    void continuesWhenAKilledServerReturns() throws Exception {
         try (Launch launch = started(training("ps", 3).restarts(1).start())) {
             eventually(() -> steps(0) > 3 && steps(1) > 3);
             Signals.send(launch.pid(2), Signals.KILL);
-            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("started again"));
+            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("restarted in"));
             int then = Math.max(steps(0), steps(1));
             eventually(() -> steps(0) > then + 10 && steps(1) > then + 10);
             assertSucceeds(launch);
@@ -330,7 +332,7 @@ class FaultTest {
 
     @Test
     @Tag("stress")
-    void goesOnWithoutACoordinatorUntilALoss() throws Exception {
+    void continuesWithoutACoordinatorUntilALoss() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 3, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -342,16 +344,16 @@ class FaultTest {
                 awaitStepsWithoutCoordinator(rank);
             }
             Signals.send(launch.pid(1), Signals.KILL);
-            failure(launch, NOTICED);
-            assertTold(0, 1);
-            assertTold(2, 1);
+            failure(launch, DETECTION_TIMEOUT);
+            assertNotified(0, 1);
+            assertNotified(2, 1);
         }
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"gossip", "ps"})
     @Tag("stress")
-    void goesOnWithoutACoordinatorWhateverIsLost(String strategy) throws Exception {
+    void continuesWithoutACoordinatorAfterAnyLoss(String strategy) throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.REFORM, 3, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -362,7 +364,7 @@ class FaultTest {
             awaitStepsWithoutCoordinator(0);
             awaitStepsWithoutCoordinator(1);
             Signals.send(launch.pid(1), Signals.KILL);
-            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("the others go on without it"));
+            eventually(() -> err.toString(StandardCharsets.UTF_8).contains("the others continue without it"));
             int then = steps(0);
             eventually(() -> steps(0) > then + 20);
             assertSucceeds(launch);
@@ -372,12 +374,12 @@ class FaultTest {
     }
 
     private void awaitStepsWithoutCoordinator(int rank) throws InterruptedException {
-        eventually(() -> said(rank).stream().filter(l -> l.endsWith("without coordinator")).count() > 20);
+        eventually(() -> output(rank).stream().filter(l -> l.endsWith("without coordinator")).count() > 20);
     }
 
     @Test
     @Tag("stress")
-    void refusesAStrangerAndLetsNobodyNotice() throws Exception {
+    void refusesAStrangerWithoutDisturbingMembers() throws Exception {
         Secret secret = Secret.random();
         Process coordinator = coordinator(secret, OnLoss.END, 2, 0);
         String address = coordinator.inputReader().readLine().substring("coordinator ".length());
@@ -388,8 +390,8 @@ class FaultTest {
                         .coordinator(address).secret(secret).start())) {
             eventually(() -> steps(1) > 100);
             assertSucceeds(launch);
-            assertFinishedAlike(2, 0, 1);
-            failure(stranger, LONGEST);
+            assertFinishedEqual(2, 0, 1);
+            failure(stranger, TIMEOUT);
             assertThat(strange.toString(StandardCharsets.UTF_8)).contains("failed").contains(address)
                     .contains("secret");
         }
@@ -397,13 +399,13 @@ class FaultTest {
 
     @Test
     void namesAPortInUse() throws Exception {
-        try (DatagramChannel taken = DatagramChannel.open().bind(new InetSocketAddress("127.0.0.1", 0))) {
-            int port = ((InetSocketAddress) taken.getLocalAddress()).getPort();
+        try (DatagramChannel occupied = DatagramChannel.open().bind(new InetSocketAddress("127.0.0.1", 0))) {
+            int port = ((InetSocketAddress) occupied.getLocalAddress()).getPort();
             Process coordinator = coordinator(Secret.random(), OnLoss.END, 2, port);
-            String said = String.join("\n", coordinator.inputReader().lines().toList());
+            String output = String.join("\n", coordinator.inputReader().lines().toList());
             assertThat(coordinator.waitFor(20, TimeUnit.SECONDS)).isTrue();
             assertThat(coordinator.exitValue()).isEqualTo(1);
-            assertThat(said).contains("failed").contains(Integer.toString(port)).containsIgnoringCase("in use");
+            assertThat(output).contains("failed").contains(Integer.toString(port)).containsIgnoringCase("in use");
         }
     }
 
@@ -420,24 +422,24 @@ class FaultTest {
         builder.environment().put(LaunchedProcess.SECRET, Secret.random().toHex());
         Process process = builder.start();
         others.add(process);
-        String said = String.join("\n", process.inputReader().lines().toList());
+        String output = String.join("\n", process.inputReader().lines().toList());
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
-        assertThat(said).startsWith("failed").contains("/dev/shm").contains("full").contains("size=");
+        assertThat(output).startsWith("failed").contains("/dev/shm").contains("full").contains("size=");
     }
 
     private Process coordinator(Secret secret, OnLoss onLoss, int world, int port) throws IOException {
         ProcessBuilder builder = new ProcessBuilder(JavaCommand.of(TrainingProgram.class, List.of("coordinator",
-                "aeron", Long.toString(SILENCE.toMillis()), onLoss.name(), Integer.toString(world),
+                "aeron", Long.toString(LIVENESS_TIMEOUT.toMillis()), onLoss.name(), Integer.toString(world),
                 Integer.toString(port))));
         builder.environment().put(LaunchedProcess.SECRET, secret.toHex());
-        // One that is killed leaves files.
+        // A killed coordinator leaves files.
         builder.environment().put(LaunchedProcess.DIRECTORY, dir.toString());
         Process process = builder.redirectError(ProcessBuilder.Redirect.DISCARD).start();
         others.add(process);
         return process;
     }
 
-    private void assertFinishedAlike(int world, int... ranks) {
+    private void assertFinishedEqual(int world, int... ranks) {
         Set<String> bits = new TreeSet<>();
         for (int rank : ranks) {
             assertThat(last(rank)).startsWith("done").contains(" of " + world + ", ");
@@ -449,53 +451,56 @@ class FaultTest {
     private void assertSucceeds(Launch launch) throws Exception {
         Files.createFile(stop);
         try {
-            assertThat(launch.await(LONGEST)).isZero();
+            assertThat(launch.await(TIMEOUT)).isZero();
         } catch (TimeoutException | LaunchException e) {
-            throw new AssertionError("said so far: " + out + err, e);
+            throw new AssertionError("output so far: " + out + err, e);
         }
     }
 
-    private LaunchException failure(Launch launch, Duration atMost) {
-        return catchThrowableOfType(LaunchException.class, () -> launch.await(atMost));
+    private LaunchException failure(Launch launch, Duration limit) {
+        return catchThrowableOfType(LaunchException.class, () -> launch.await(limit));
     }
 
-    /** Checks that a rank was told in time of the loss of another; returns for how many ms that was unheard then. */
-    private long assertTold(int rank, int lost) {
-        return assertTold(rank, lost, SILENCE);
+    /**
+     * Checks that a rank was notified in time of the loss of another; returns for how many ms the lost one had been
+     * silent.
+     */
+    private long assertNotified(int rank, int lost) {
+        return assertNotified(rank, lost, LIVENESS_TIMEOUT);
     }
 
-    private long assertTold(int rank, int lost, Duration deadline) {
+    private long assertNotified(int rank, int lost, Duration deadline) {
         assertThat(last(rank)).startsWith("failed: PeerLostException")
                 .contains("rank " + lost + " is lost, last heard");
-        String[] told = said(rank).stream().filter(l -> l.startsWith("told")).findFirst().orElseThrow().split(" ");
-        assertThat(told[1]).isEqualTo(Integer.toString(lost));
-        assertThat(Long.parseLong(told[3])).as("ms from the last step on until rank %d was told", rank)
+        String[] report = output(rank).stream().filter(l -> l.startsWith("lost")).findFirst().orElseThrow().split(" ");
+        assertThat(report[1]).isEqualTo(Integer.toString(lost));
+        assertThat(Long.parseLong(report[3])).as("ms from the last step until rank %d was notified", rank)
                 .isLessThan(deadline.plus(SLACK).toMillis());
-        return Long.parseLong(told[2]);
+        return Long.parseLong(report[2]);
     }
 
-    /** Returns what a rank said so far. */
-    private List<String> said(int rank) {
+    /** Returns the lines that a rank has printed so far. */
+    private List<String> output(int rank) {
         String prefix = "[" + rank + "] ";
         return out.toString(StandardCharsets.UTF_8).lines().filter(l -> l.startsWith(prefix))
                 .map(l -> l.substring(prefix.length())).toList();
     }
 
     private String last(int rank) {
-        List<String> said = said(rank);
-        return said.isEmpty() ? "" : said.getLast();
+        List<String> lines = output(rank);
+        return lines.isEmpty() ? "" : lines.getLast();
     }
 
     private boolean has(int rank, String line) {
-        return said(rank).contains(line);
+        return output(rank).contains(line);
     }
 
     private int steps(int rank) {
-        return (int) said(rank).stream().filter(l -> l.startsWith("step")).count();
+        return (int) output(rank).stream().filter(l -> l.startsWith("step")).count();
     }
 
     private void eventually(BooleanSupplier holds) throws InterruptedException {
-        long until = System.nanoTime() + LONGEST.toNanos();
+        long until = System.nanoTime() + TIMEOUT.toNanos();
         while (!holds.getAsBoolean()) {
             assertThat(System.nanoTime()).as(() -> "so far: " + out + err).isLessThan(until);
             Thread.sleep(10);

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Where a launch keeps its files: where it was told, else where there is room. */
+/** The location of a launch's files: as configured, else where there is room. */
 @Timeout(60)
 class LaunchDirectoryTest {
     private static final int TOO_MANY = 1_000_000;
@@ -24,15 +24,17 @@ class LaunchDirectoryTest {
     @TempDir
     Path directory;
 
-    /** What {@code du} counts while so many workers train over Aeron with a coordinator; quadratic, not linear. */
+    /**
+     * Measured with {@code du} while that many workers train over Aeron with a coordinator; the growth is quadratic.
+     */
     @Test
-    void asksForRoomForAllAndTheirLinks() {
+    void requiresRoomForAllProcessesAndLinks() {
         assertThat(LaunchDirectory.roomBytes(2) >> 10).isBetween(70_708L, 70_708L * 11 / 10);
         assertThat(LaunchDirectory.roomBytes(4) >> 10).isBetween(179_324L, 179_324L * 11 / 10);
     }
 
     @Test
-    void takesMemoryWhereThereIsRoomForAll() throws IOException {
+    void usesMemoryWhereThereIsRoomForAll() throws IOException {
         assertThat(Files.getFileStore(directory).getUsableSpace()).isBetween(LaunchDirectory.roomBytes(1),
                 LaunchDirectory.roomBytes(TOO_MANY));
         try (LaunchDirectory one = LaunchDirectory.make(null, directory, 1);
@@ -47,7 +49,7 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void makesAFolderWhereItIsTold() throws IOException {
+    void createsADirectoryWhereConfigured() throws IOException {
         Path named = directory.resolve("a/b");
         try (LaunchDirectory made = LaunchDirectory.make(named.toString(), TOO_MANY)) {
             assertThat(made.path()).hasParent(named);
@@ -61,7 +63,7 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void givesProcessesAFolderOfTheirOwnWhereTheBuilderSays() {
+    void createsTheProcessesDirectoryWhereTheBuilderSpecifies() {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         int status = Launcher.of(List.of("/bin/sh", "-c", "echo $STARLING_DIRECTORY; ls $STARLING_DIRECTORY"))
                 .environment("STARLING_DIRECTORY", directory.toString()).output(out, out).run();
@@ -72,13 +74,13 @@ class LaunchDirectoryTest {
     }
 
     @Test
-    void givesProcessesAFolderOfTheirOwnWhereTheEnvironmentSays() throws Exception {
+    void createsTheProcessesDirectoryWhereTheEnvironmentSpecifies() throws Exception {
         ProcessBuilder builder = new ProcessBuilder(JavaCommand.of(LaunchingProgram.class, List.of("/bin/sh", "-c",
                 "echo it is $STARLING_DIRECTORY"))).redirectError(ProcessBuilder.Redirect.INHERIT);
         builder.environment().put("STARLING_DIRECTORY", directory.toString());
         Process launcher = builder.start();
-        try (BufferedReader said = launcher.inputReader()) {
-            assertThat(said.lines().filter(line -> line.contains("it is")).toList()).isNotEmpty().allMatch(line ->
+        try (BufferedReader lines = launcher.inputReader()) {
+            assertThat(lines.lines().filter(line -> line.contains("it is")).toList()).isNotEmpty().allMatch(line ->
                     line.contains("] it is " + directory + "/starling-launch-"));
             assertThat(launcher.waitFor(20, TimeUnit.SECONDS)).isTrue();
         } finally {

@@ -14,7 +14,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a process reads from its environment, whoever set it. */
+/** Reading of environment variables, whichever tool sets them. */
 class LaunchedProcessTest {
     private static final String HEX = "00112233445566778899aabbccddeeff";
 
@@ -58,12 +58,12 @@ class LaunchedProcessTest {
             assertThat(process.world()).isEqualTo(3);
             assertThat(process.runsCoordinator()).isTrue();
             assertThat(process.host()).isEqualTo("127.0.0.1");
-            boolean told = theirs.keySet().stream().anyMatch(name -> name.contains("LOCAL"));
-            assertThat(process.localRank()).isEqualTo(told ? 2 : 0);
+            boolean localRankSet = theirs.keySet().stream().anyMatch(name -> name.contains("LOCAL"));
+            assertThat(process.localRank()).isEqualTo(localRankSet ? 2 : 0);
         }
     }
 
-    /** Five processes: two services that start workers and servers each count from 0. */
+    /** Five processes: two services, which start workers and servers, each count from 0. */
     @Test
     void countsEachRoleFromZero() {
         Map<String, String> variables = new HashMap<>(Map.of("STARLING_COORDINATOR", "node7:4711", "STARLING_SECRET",
@@ -82,14 +82,14 @@ class LaunchedProcessTest {
     }
 
     @Test
-    void doesNotTakeAProcessForLaunchedThatIsNot() {
+    void recognisesAProcessThatWasNotLaunched() {
         assertThat(LaunchedProcess.from(Map.of())).isEmpty();
-        // A Slurm job that trains alone.
+        // A Slurm job that trains by itself.
         assertThat(LaunchedProcess.from(Map.of("SLURM_PROCID", "0", "SLURM_NTASKS", "1"))).isEmpty();
     }
 
     @Test
-    void namesTheVariableThatMakesNoSense() {
+    void namesAMalformedVariable() {
         assertRefused(Map.of("STARLING_RANK", "0"), "STARLING_WORLD");
         assertRefused(Map.of("STARLING_RANK", "one", "STARLING_WORLD", "3", "STARLING_SECRET", HEX), "STARLING_RANK");
         assertRefused(Map.of("STARLING_RANK", "3", "STARLING_WORLD", "3", "STARLING_SECRET", HEX), "STARLING_RANK");

@@ -22,12 +22,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Real processes, mostly shells, that end as processes do: well, badly, killed, never. */
+/** Real processes, mostly shells, that end in various ways: successfully, with an error, by a signal, never. */
 @Timeout(60)
 class LauncherTest {
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();
     private final ByteArrayOutputStream err = new ByteArrayOutputStream();
-    /** Is in the command line of all that is started, to find it by. */
+    /** Part of the command line of every started process, to find it by. */
     private static final String AFTER_THE_OTHER = "while [ ! -e $STARLING_DIRECTORY/ready ]; do sleep 0.05; done; ";
 
     private final String mark = "launcher-test-" + System.nanoTime();
@@ -38,7 +38,7 @@ class LauncherTest {
     Path dir;
 
     @AfterEach
-    void leavesNothing() {
+    void checkNothingIsLeft() {
         launchers.forEach(Process::destroyForcibly);
         eventually(() -> marked().isEmpty(), () -> "still there: " + marked());
         eventually(() -> threads().isEmpty(), () -> "still there: " + threads());
@@ -49,7 +49,16 @@ class LauncherTest {
     }
 
     @Test
-    void tellsEachProcessWhatItIs() {
+    void isIndependentOfItsBuilder() {
+        Launcher.Builder builder = shell("echo $STARLING_WORLD $MORE").processes(2).environment("MORE", "before");
+        Launcher launcher = builder.build();
+        builder.processes(3).environment("MORE", "after");
+        assertThat(launcher.run()).isZero();
+        assertThat(lines(out)).containsExactlyInAnyOrder("[0] 2 before", "[1] 2 before");
+    }
+
+    @Test
+    void describesEachProcessInItsEnvironment() {
         int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR;"
                 + "echo bad $MORE >&2").processes(11).servers(1).coordinator("here:1")
                 .environment("MORE", "news").run();
@@ -59,7 +68,7 @@ class LauncherTest {
     }
 
     @Test
-    void handsTheSecretOverWhereOnlyThisUserSeesIt() throws IOException {
+    void passesTheSecretInAFileThatOnlyThisUserCanRead() throws IOException {
         Path copy = dir.resolve("copy");
         try (Launch launch = shell("cat $STARLING_SECRET_FILE > " + copy + "; stat -c %a $STARLING_SECRET_FILE;"
                 + " stat -c %a $STARLING_DIRECTORY; sleep 1; ps -o args= -e").start()) {
@@ -75,7 +84,7 @@ class LauncherTest {
     }
 
     @Test
-    void endsAllWhenOneFailsAndTellsWhich() {
+    void endsAllWhenOneFailsAndReportsIt() {
         LaunchException e = failure(shell("[ $STARLING_RANK = 2 ] || exec sleep 100; "
                 + "for i in $(seq 30); do echo line $i; done; echo the reason >&2; exit 7").processes(4));
         assertThat(e.rank()).isEqualTo(2);
@@ -86,7 +95,7 @@ class LauncherTest {
     }
 
     @Test
-    void tellsOfAKilledProcess() {
+    void reportsAKilledProcess() {
         LaunchException e;
         try (Launch launch = shell("echo here; exec sleep 100").processes(3).start()) {
             eventually(() -> lines(out).size() == 3, () -> text(out));
@@ -99,7 +108,7 @@ class LauncherTest {
     }
 
     @Test
-    void killsWhatDoesNotEnd() {
+    void killsProcessesThatDoNotEnd() {
         long begin = System.nanoTime();
         LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then " + AFTER_THE_OTHER + "exit 3; fi; "
                 + "trap '' TERM; touch $STARLING_DIRECTORY/ready; while true; do sleep 0.1; done").processes(2)
@@ -110,7 +119,7 @@ class LauncherTest {
     }
 
     @Test
-    void endsWhatAProcessStarted() {
+    void endsDescendantsOfAProcess() {
         LaunchException e = failure(shell("sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
                 + " & sleep 0.3; exit 5").grace(Duration.ofMillis(300)));
         assertThat(e.status()).isEqualTo(5);
@@ -118,7 +127,7 @@ class LauncherTest {
     }
 
     @Test
-    void keepsLinesWholeAndInOrderInAFlood() {
+    void keepsLinesIntactAndInOrderUnderLoad() {
         int lines = 100_000;
         assertThat(shell("seq -f \"line $STARLING_RANK %.0f" + " and much more of it".repeat(3) + "\" " + lines)
                 .processes(3).run()).isZero();
@@ -132,14 +141,14 @@ class LauncherTest {
     }
 
     @Test
-    void breaksALineWithoutEnd() {
+    void breaksAnEndlessLine() {
         assertThat(shell("head -c 1000000 /dev/zero | tr '\\0' x").run()).isZero();
         assertThat(lines(out)).hasSize(16).allMatch(line -> line.length() <= OutputPump.LINE_LIMIT + 4);
         assertThat(text(out).chars().filter(c -> c == 'x').count()).isEqualTo(1_000_000);
     }
 
     @Test
-    void showsTheFirstRankAsItIsAndOthersOnlyIfTheyFail() {
+    void showsTheFirstRankUnchangedAndOthersOnlyIfTheyFail() {
         LaunchException e = failure(shell("if [ $STARLING_RANK = 0 ]; then printf 'a\\rb'; "
                 + "touch $STARLING_DIRECTORY/ready; sleep 100; fi; echo why >&2;" + AFTER_THE_OTHER + "exit 9")
                 .processes(2).output(Launcher.Output.FIRST_RANK));
@@ -149,7 +158,7 @@ class LauncherTest {
     }
 
     @Test
-    void refusesACommandThatIsNotThere() {
+    void refusesACommandThatDoesNotExist() {
         for (String name : new String[] {"no-such-command-here", "/etc/passwd", dir.toString()}) {
             assertThatThrownBy(() -> Launcher.of(List.of(name)).run()).isInstanceOf(LaunchException.class)
                     .hasMessageContaining(name).extracting(e -> ((LaunchException) e).status()).isEqualTo(127);
@@ -157,7 +166,7 @@ class LauncherTest {
     }
 
     @Test
-    void startsAgainUpToALimit() {
+    void restartsUpToALimit() {
         String script = "echo start $STARLING_RESTART; [ $STARLING_RANK = 0 ] || exit 0;"
                 + " [ $STARLING_RESTART = 2 ] || exit 4";
         assertThat(shell(script).processes(2).restarts(2).backoff(Duration.ofMillis(50)).run()).isZero();
@@ -167,7 +176,7 @@ class LauncherTest {
     }
 
     @Test
-    void goesOnWithoutThoseThatMayFail() {
+    void continuesWithoutToleratedFailures() {
         String script = "[ $STARLING_RANK = 0 ] || exit 6; sleep 0.5; echo done";
         assertThat(shell(script).processes(3).tolerate(2).run()).isZero();
         assertThat(lines(out)).containsExactly("[0] done");
@@ -193,26 +202,26 @@ class LauncherTest {
     }
 
     @Test
-    void endsWhenNobodyReads() {
+    void endsWhenItsOutputIsClosed() {
         OutputStream full = new OutputStream() {
             @Override
             public void write(int b) throws IOException {
-                throw new IOException("nobody reads");
+                throw new IOException("closed");
             }
         };
         assertThat(shell("while echo hello; do sleep 0.1; done").output(full, err).run()).isEqualTo(128 + 13);
     }
 
     @Test
-    void startsJavaAsThisJvmWasStarted() {
-        int status = Launcher.ofJava(Told.class, "an argument").output(out, err).processes(2).run();
+    void startsJavaWithTheFlagsOfThisJvm() {
+        int status = Launcher.ofJava(EnvironmentProgram.class, "an argument").output(out, err).processes(2).run();
         assertThat(status).isZero();
         assertThat(lines(out)).contains("[1] 1 an argument " + System.getProperty("java.class.path").hashCode());
     }
 
-    /** Says what it was told. */
-    static final class Told {
-        private Told() {
+    /** Prints its environment and arguments. */
+    static final class EnvironmentProgram {
+        private EnvironmentProgram() {
         }
 
         public static void main(String[] arguments) {
@@ -227,26 +236,26 @@ class LauncherTest {
             if (isIgnored(signal)) {
                 continue;
             }
-            Process launcher = launcher(true, "trap 'echo heard INT; exit 1' INT; trap 'echo heard TERM; exit 1' TERM;"
-                    + " trap 'echo heard HUP; exit 1' HUP; echo ready; while true; do sleep 0.05; done");
+            Process launcher = launcher(true, "trap 'echo got INT; exit 1' INT; trap 'echo got TERM; exit 1' TERM;"
+                    + " trap 'echo got HUP; exit 1' HUP; echo ready; while true; do sleep 0.05; done");
             Path directory = ready(launcher);
             Signals.send(launcher.pid(), signal);
             String rest = rest(launcher);
             String name = signal == Signals.INT ? "INT" : signal == Signals.TERM ? "TERM" : "HUP";
             assertThat(rest.lines())
-                    .containsExactly("[0] heard " + name, "[1] heard " + name, "[2] heard " + name);
+                    .containsExactly("[0] got " + name, "[1] got " + name, "[2] got " + name);
             assertThat(launcher.exitValue()).isEqualTo(128 + signal);
             assertThat(directory).doesNotExist();
         }
     }
 
     @Test
-    void endsAllWhenTheJvmIsToldTo() throws Exception {
+    void endsAllWhenTheJvmIsTerminated() throws Exception {
         Process launcher = launcher(false,
-                "trap 'echo heard; exit 1' TERM; echo ready; while true; do sleep 0.05; done");
+                "trap 'echo got; exit 1' TERM; echo ready; while true; do sleep 0.05; done");
         Path directory = ready(launcher);
         Signals.send(launcher.pid(), Signals.TERM);
-        assertThat(rest(launcher).lines()).containsExactly("[0] heard", "[1] heard", "[2] heard");
+        assertThat(rest(launcher).lines()).containsExactly("[0] got", "[1] got", "[2] got");
         assertThat(launcher.exitValue()).isEqualTo(143);
         assertThat(directory).doesNotExist();
     }
@@ -256,7 +265,7 @@ class LauncherTest {
         Process launcher = launcher(true, "trap '' TERM; sh -c 'trap \"\" TERM; while true; do sleep 0.1; done' " + mark
                 + " & echo ready; while true; do sleep 0.1; done");
         Path directory = ready(launcher);
-        // A shell may say that it is ready before what it started is there.
+        // A shell may print that it is ready before its child exists.
         eventually(() -> marked().size() >= 7, () -> marked().toString());
         Signals.send(launcher.pid(), Signals.KILL);
         eventually(() -> !Files.exists(directory), () -> directory + " is still there");
@@ -270,7 +279,7 @@ class LauncherTest {
         assertThat(launch.await(Duration.ofSeconds(1))).isZero();
     }
 
-    /** Programs begin with what this one ignores ignored, as after nohup, and then a shell cannot trap it. */
+    /** A child inherits ignored signals, as after nohup, and then a shell cannot trap them. */
     private static boolean isIgnored(int signal) throws IOException {
         String mask = Files.readAllLines(Path.of("/proc/self/status")).stream().filter(l -> l.startsWith("SigIgn:"))
                 .map(l -> l.substring("SigIgn:".length()).strip()).findFirst().orElse("0");
@@ -287,7 +296,7 @@ class LauncherTest {
         return launchers.getLast();
     }
 
-    /** Waits until all three are there; returns where their files are. */
+    /** Waits until all three processes run; returns the directory of their files. */
     private static Path ready(Process launcher) {
         Path directory = null;
         try {

@@ -3,7 +3,10 @@ package dev.starling.distributed.launch;
 import java.time.Duration;
 import java.util.List;
 
-/** A launcher to be killed: launches the command of its arguments, three times, and says where its files are. */
+/**
+ * A launcher that a test kills: launches the command in its arguments, three times, and prints the directory of the
+ * files.
+ */
 final class LaunchingProgram {
     private LaunchingProgram() {
     }

@@ -39,15 +39,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One process of a training of a tiny network, or its coordinator, to be killed, stopped and misled. Says each step
- * that it takes, how many members each epoch has, when it has lost the coordinator, and at the end either what came
- * out, as bits, or why there is nothing.
+ * One process of a training of a tiny network, or its coordinator; tests kill and stop it. Prints each step that it
+ * takes, how many members each epoch has, the loss of the coordinator, and at the end either the result, as bits, or
+ * the failure.
  */
 final class TrainingProgram {
     private static final int BATCHES = 16;
     private static final int BATCH = 24;
     private static final long PACE_NS = 5_000_000;
-    private static final Duration LONGEST = Duration.ofSeconds(60);
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
     private static volatile long lastStepNs;
 
     private TrainingProgram() {
@@ -57,21 +57,22 @@ final class TrainingProgram {
      * Trains.
      *
      * @param arguments {@code ring}, {@code elastic}, {@code gossip}, {@code ps}, {@code ps-stale} or {@code ps-sync};
-     *     the transport; the silence in ms; the patience in ms; a file that ends the run when it appears. Or
-     *     {@code coordinator}, the transport, the silence, what a loss means, the number of processes, a port
+     *     the transport; the liveness timeout in ms; the timeout in ms; a file that ends the run when it appears. Or
+     *     {@code coordinator}, the transport, the liveness timeout, the action on a loss, the number of processes, a
+     *     port
      */
     public static void main(String[] arguments) {
-        Duration silence = Duration.ofMillis(Integer.parseInt(arguments[2]));
+        Duration livenessTimeout = Duration.ofMillis(Integer.parseInt(arguments[2]));
         try {
             if (arguments[0].equals("coordinator")) {
-                coordinate(arguments[1], silence, Coordinator.OnLoss.valueOf(arguments[3]),
+                coordinate(arguments[1], livenessTimeout, Coordinator.OnLoss.valueOf(arguments[3]),
                         Integer.parseInt(arguments[4]), Integer.parseInt(arguments[5]));
             } else {
-                train(LaunchedProcess.fromEnvironment().orElseThrow(), arguments, silence);
+                train(LaunchedProcess.fromEnvironment().orElseThrow(), arguments, livenessTimeout);
             }
         } catch (DistributedException | TransportException e) {
             if (e instanceof PeerLostException lost) {
-                System.out.println("told " + lost.rank() + ' ' + lost.unheard().toMillis() + ' '
+                System.out.println("lost " + lost.rank() + ' ' + lost.unheard().toMillis() + ' '
                         + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastStepNs));
             }
             System.out.println("failed: " + e.getClass().getSimpleName() + ": " + e.getMessage());
@@ -79,34 +80,35 @@ final class TrainingProgram {
         }
     }
 
-    /** Returns a transport, that of UCX over TCP. */
+    /** Returns the configuration of a transport; UCX uses TCP. */
     static TransportConfig transport(String name, Secret secret) {
         TransportConfig config = TransportConfig.of(name, secret);
         return name.equals("ucx") ? config.option("tls", "tcp") : config;
     }
 
-    private static void coordinate(String transport, Duration silence, Coordinator.OnLoss onLoss, int world,
+    private static void coordinate(String transport, Duration livenessTimeout, Coordinator.OnLoss onLoss, int world,
             int port) {
         TransportConfig config = transport(transport, Secret.ofHex(System.getenv(LaunchedProcess.SECRET)))
-                .silence(silence).at("127.0.0.1", port);
+                .livenessTimeout(livenessTimeout).at("127.0.0.1", port);
         String directory = System.getenv(LaunchedProcess.DIRECTORY);
         if (directory != null) {
             config = config.directory(Path.of(directory));
         }
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, world, onLoss, 1,
-                LONGEST))) {
+                TIMEOUT))) {
             System.out.println("coordinator " + coordinator.address());
             coordinator.awaitDone(Duration.ofMinutes(1));
         }
     }
 
-    private static void train(LaunchedProcess me, String[] how, Duration silence) {
+    private static void train(LaunchedProcess me, String[] arguments, Duration livenessTimeout) {
         Threads.set(1);
-        TransportConfig transport = transport(how[1], me.secret()).directory(me.directory()).silence(silence);
-        GroupConfig config = GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
-                .patience(Duration.ofMillis(Integer.parseInt(how[3])));
+        TransportConfig transport = transport(arguments[1], me.secret()).directory(me.directory())
+                .livenessTimeout(livenessTimeout);
+        GroupConfig config = GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(TIMEOUT)
+                .patience(Duration.ofMillis(Integer.parseInt(arguments[3])));
         if (me.isServer()) {
-            serve(me, config, Path.of(how[4]).resolveSibling("server"));
+            serve(me, config, Path.of(arguments[4]).resolveSibling("server"));
             return;
         }
         Generator same = Generator.seeded(1);
@@ -116,9 +118,9 @@ final class TrainingProgram {
                 Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
                 Optimizer sgd = Sgd.over(model).rate(0.1).momentum(0.9).build();
                 DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
-                DistributionStrategy strategy = strategy(how[0], group, me)) {
+                DistributionStrategy strategy = strategy(arguments[0], group, me)) {
             Trainer trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(strategy)
-                    .epochs(Integer.MAX_VALUE).listeners(new Pace(group, Path.of(how[4]))).build();
+                    .epochs(Integer.MAX_VALUE).listeners(new Pace(group, Path.of(arguments[4]))).build();
             trainer.run();
             int bits = model.state().values().stream().mapToInt(p -> Arrays.hashCode(p.value().toFloats())).sum();
             System.out.println("done: rank " + strategy.rank() + " of " + strategy.world() + ", "

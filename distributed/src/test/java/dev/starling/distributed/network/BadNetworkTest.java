@@ -261,7 +261,7 @@ class BadNetworkTest {
         // It hears of nobody: which of the others it misses first is chance.
         String[] told = ranks.get(2).await("lost", END_S).split(" ", 3);
         assertThat(told[0]).as(told[2]).isIn("0", "1", "-1");
-        assertThat(told[2]).contains("is lost, last heard").contains("nothing heard from");
+        assertThat(told[2]).contains("is lost, last heard").contains("received nothing from");
         ranks.get(2).awaitEnd(END_S);
     }
 

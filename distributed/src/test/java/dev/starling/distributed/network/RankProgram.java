@@ -84,7 +84,7 @@ final class RankProgram implements TrainingListener {
     private TransportConfig transport(String host, int port) {
         TransportConfig config = TransportConfig.of(given.get("provider"),
                 Secret.ofHex(given.get("secret"))).at(host, port).sharedMemory(false)
-                .silence(Duration.ofMillis(Long.parseLong(given.get("silence"))))
+                .livenessTimeout(Duration.ofMillis(Long.parseLong(given.get("silence"))))
                 .directory(Path.of(given.get("directory")));
         return given.get("provider").equals("ucx") ? config.option("tls", "tcp") : config;
     }

@@ -81,7 +81,8 @@ final class MemberProgram {
 
     public static void main(String[] args) throws InterruptedException {
         String role = args[0];
-        TransportConfig transport = TransportConfig.of("aeron", Secret.ofHex(args[2])).silence(Duration.ofSeconds(3));
+        TransportConfig transport = TransportConfig.of("aeron", Secret.ofHex(args[2]))
+                .livenessTimeout(Duration.ofSeconds(3));
         int number = Integer.parseInt(args[4]);
         try (Group group = join(transport, args[1], number)) {
             if (role.equals("server")) {

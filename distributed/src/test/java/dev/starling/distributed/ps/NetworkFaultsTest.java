@@ -36,7 +36,8 @@ class NetworkFaultsTest {
     Path directory;
 
     private final Secret secret = Secret.random();
-    private final TransportConfig transport = TransportConfig.of("aeron", secret).silence(Duration.ofSeconds(3));
+    private final TransportConfig transport = TransportConfig.of("aeron", secret)
+            .livenessTimeout(Duration.ofSeconds(3));
     private final List<Process> processes = new ArrayList<>();
     private CoordinatorThread coordinator;
 

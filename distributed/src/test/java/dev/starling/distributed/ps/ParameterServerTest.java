@@ -8,7 +8,7 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.Corners.Outcome;
-import dev.starling.distributed.ring.ApartDevices;
+import dev.starling.distributed.ring.StagedDevices;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.ClipByNorm;
@@ -101,14 +101,14 @@ class ParameterServerTest {
     @CsvSource({"2, 1", "3, 2"})
     void workersOnDevicesTrainAsThoseOfTheHostDo(int workers, int servers) {
         List<Outcome> expected = onDevices(workers, servers, _ -> Device.cpu());
-        ApartDevices.reset(ApartDevices.Fault.NONE);
-        List<Outcome> all = onDevices(workers, servers, ApartDevices::of);
+        StagedDevices.reset(StagedDevices.Fault.NONE);
+        List<Outcome> all = onDevices(workers, servers, StagedDevices::of);
         for (int worker = 0; worker < workers; worker++) {
             assertAlike(all.get(worker), expected.get(worker), 0);
         }
         // Four gradients in each of 110 steps of each worker.
-        assertThat(ApartDevices.COPIES.get()).isEqualTo(workers * 110L * 4);
-        assertThat(ApartDevices.PINNED).hasValue(0);
+        assertThat(StagedDevices.COPIES.get()).isEqualTo(workers * 110L * 4);
+        assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     private static List<Outcome> onDevices(int workers, int servers, IntFunction<Device> device) {

@@ -51,7 +51,7 @@ class ProportionalTest {
     private static final int STEPS = 11 * EPOCHS;
     private static final Duration LIMIT = Duration.ofMinutes(2);
     private static final TransportConfig SIMULATED = TransportConfig.of("simulated", Secret.ofText("of 16 bytes, or "
-            + "more")).silence(Duration.ofMillis(200));
+            + "more")).livenessTimeout(Duration.ofMillis(200));
 
     /** Takes a time that the number of rows decides. In the buffer is, after each step, whose it is. */
     private record Timed(Layer inner, Parameter who, IntConsumer time) implements Layer {

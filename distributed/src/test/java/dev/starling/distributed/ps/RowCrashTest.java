@@ -42,7 +42,8 @@ class RowCrashTest {
     Path directory;
 
     private final Secret secret = Secret.random();
-    private final TransportConfig transport = TransportConfig.of("aeron", secret).silence(Duration.ofSeconds(3));
+    private final TransportConfig transport = TransportConfig.of("aeron", secret)
+            .livenessTimeout(Duration.ofSeconds(3));
     private CoordinatorThread coordinator;
     private Process server;
 

@@ -38,7 +38,7 @@ class ServerReturnTest {
     void workersWarnOnceOfWhatAServerInMemoryHasForgotten(boolean isKept, boolean isLastStep) {
         ServerConfig config = isKept ? ServerConfig.in(directory) : ServerConfig.inMemory();
         CountDownLatch begun = new CountDownLatch(1);
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(6));
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
         List<String> warnings = Warnings.of(Client.class, () -> new Cluster(transport, 2, OnLoss.REFORM)
                 .patience(Duration.ofSeconds(30)).run(group -> {
                     if (group.rank() == 1) {
@@ -77,7 +77,7 @@ class ServerReturnTest {
     void whoHasTheNumberOfAWorkerThatGoesOnIsRefused() {
         CountDownLatch begun = new CountDownLatch(1);
         CountDownLatch refused = new CountDownLatch(1);
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(2));
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
         new Cluster(transport, 3, OnLoss.REFORM).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());

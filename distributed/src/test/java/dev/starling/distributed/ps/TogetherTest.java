@@ -44,7 +44,7 @@ class TogetherTest {
     @CsvSource({"REFORM, KILLED, 1", "REFORM, LEAVES, 1", "END, LEAVES, 1", "REFORM, REPLACED, 1",
             "REFORM, KILLED, 4", "END, LEAVES, 4"})
     void allOthersLearnWhoIsLostAndNoStepIsTakenWithoutIt(OnLoss onLoss, Way way, int lost) {
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(6));
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
         List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).patience(Duration.ofSeconds(30))
                 .around(wire -> {
                     wires.put(Thread.currentThread().getName(), wire);

@@ -59,7 +59,7 @@ class BucketPlanTest {
     }
 
     @Test
-    void fillsBucketsOneAfterTheOtherAndGrowsFromTheLast() {
+    void fillsBucketsInOrderWithSizesThatGrowFromTheLast() {
         List<Entry> entries = IntStream.range(0, 4000).mapToObj(i -> new Entry(DType.F32, 1000)).toList();
         int[] order = IntStream.range(0, 4000).map(i -> (i * 7 + 3) % 4000).toArray();
         BucketPlan plan = BucketPlan.of(entries, order, 4 * MIB);
@@ -76,7 +76,7 @@ class BucketPlanTest {
     }
 
     @Test
-    void givesALargeGradientABucketOfItsOwn() {
+    void usesABucketOfItsOwnForALargeGradient() {
         BucketPlan plan = BucketPlan.of(List.of(new Entry(DType.F32, 10), new Entry(DType.F32, 3 * MIB),
                 new Entry(DType.F32, 10)), new int[] {2, 1, 0}, 4 * MIB);
         assertThat(plan.buckets()).extracting(Bucket::entries).containsExactly(1, 1, 1);

@@ -29,15 +29,15 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Sums are under way while the backward pass still goes on. */
+/** Reductions run while the backward pass continues. */
 @Timeout(60)
 class BucketsTest {
-    private static final Duration SOON = Duration.ofSeconds(20);
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
     private static final int COUNT = 1000;
-    /** Room for two gradients of {@link #COUNT} numbers. */
+    /** The size of two gradients of {@link #COUNT} numbers. */
     private static final long LIMIT = 2 * 4096;
 
-    /** Memory that nobody adds up; notes which buckets were to be, one after the other. */
+    /** Memory that is not reduced; records which buckets were started, in order. */
     private static final class Recorder implements Reducer {
         private final List<Integer> begun = new ArrayList<>();
         private final MemorySegment memory;
@@ -90,7 +90,7 @@ class BucketsTest {
         }
     }
 
-    /** Puts gradients one after the other; returns how many buckets were begun after each, and after the step's end. */
+    /** Puts gradients in order; returns how many buckets were started after each, and after the end of the step. */
     private static List<Integer> begunAfterEach(Buckets buckets, Recorder recorder, Tensor gradient, int... order) {
         List<Integer> counts = new ArrayList<>();
         recorder.begun.clear();
@@ -106,7 +106,7 @@ class BucketsTest {
     }
 
     @Test
-    void beginsABucketAsSoonAsItIsFull() {
+    void startsABucketAsSoonAsItIsFull() {
         Recorder[] made = new Recorder[1];
         try (Scope scope = Scope.open("test")) {
             Tensor gradient = Tensor.zeros(COUNT);
@@ -114,14 +114,16 @@ class BucketsTest {
                     .toList();
             try (Buckets buckets = new Buckets(bytes -> made[0] = new Recorder(bytes), parameters, DType.F32, 1,
                     new int[0], LIMIT)) {
-                // From the last gradient to the first; the vector, which fills at the end, goes with the first two.
+                // From the last gradient to the first; the vector, which fills at the end, is in the bucket of the
+                // first two.
                 assertThat(made[0].plan.buckets()).extracting(BucketPlan.Bucket::entries).containsExactly(2, 2, 3);
                 assertThat(begunAfterEach(buckets, made[0], gradient, 5, 4, 3, 2, 1, 0))
                         .containsExactly(0, 1, 1, 2, 2, 2, 3);
-                // What fills too early waits for those before it, for all ranks must begin them alike.
+                // A bucket that fills early waits for those before it, because all ranks must start buckets in the same
+                // order.
                 assertThat(begunAfterEach(buckets, made[0], gradient, 0, 1, 2, 3, 4, 5))
                         .containsExactly(0, 0, 0, 0, 0, 2, 3);
-                // What does not come at all is missed only at the end.
+                // A missing gradient is detected only at the end.
                 assertThat(begunAfterEach(buckets, made[0], gradient, 5, 4, 3, 1, 0)).containsExactly(0, 1, 1, 1, 1, 3);
                 buckets.reorder(new int[] {0, 1, 2, 3, 4, 5});
                 assertThat(begunAfterEach(buckets, made[0], gradient, 0, 1, 2, 3, 4, 5))
@@ -130,9 +132,9 @@ class BucketsTest {
         }
     }
 
-    /** Two ranks have the sum of one gradient before either has the next. */
+    /** Two ranks have the sum of one gradient before either has the next gradient. */
     @Test
-    void sendsGradientsBeforeTheLastIsThere() {
+    void sendsGradientsBeforeTheLastOneArrives() {
         ThreadLocal<LongAdder> counters = ThreadLocal.withInitial(LongAdder::new);
         TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(false);
         Cluster both = new Cluster(local, 2, Coordinator.OnLoss.END);
@@ -147,8 +149,8 @@ class BucketsTest {
                 long before = sent.sum();
                 Tensor[] gradients = sgd.parameters().stream().map(p -> p.value().copy()).toArray(Tensor[]::new);
                 ring.gradient(3, gradients[3]);
-                // Of 20,000 numbers each rank sends one half to be added up and the other as a sum.
-                assertThat(group.await(() -> sent.sum() - before >= 4 * 20_000, SOON)).isTrue();
+                // Each rank sends one half of 20,000 numbers to be summed, and the other half as sums.
+                assertThat(group.await(() -> sent.sum() - before >= 4 * 20_000, TIMEOUT)).isTrue();
                 for (int i = 2; i >= 0; i--) {
                     ring.gradient(i, gradients[i]);
                 }

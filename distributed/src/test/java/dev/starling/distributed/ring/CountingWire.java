@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.LongAdder;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.NanoClock;
 
-/** A wire that counts the bytes of all that is sent over it. */
+/** A wire that counts the bytes sent over it. */
 record CountingWire(Wire wire, LongAdder bytes) implements Wire {
     private record CountingLink(Link link, LongAdder bytes) implements Link {
         @Override

@@ -1,6 +1,6 @@
 package dev.starling.distributed.ring;
 
-import static dev.starling.distributed.ring.Runs.assertAlike;
+import static dev.starling.distributed.ring.Runs.assertClose;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -35,64 +35,64 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class DeviceRingTest {
     private static final float ROUNDING = 5e-5f;
-    private static final Duration SOON = Duration.ofSeconds(10);
+    private static final Duration TIMEOUT = Duration.ofSeconds(10);
 
     @BeforeEach
     void forget() {
-        PlayedDevices.SUMS.set(0);
-        PlayedDevices.LATE.set(0);
+        EmulatedDevices.SUMS.set(0);
+        EmulatedDevices.LATE.set(0);
     }
 
     private static List<Outcome> ring(Cluster cluster, IntFunction<Device> device,
-            UnaryOperator<RingAllReduce.Builder> how) {
+            UnaryOperator<RingAllReduce.Builder> options) {
         return cluster.run(group -> Device.with(device.apply(group.rank()), () -> Runs.train(Runs::cnn,
-                how.apply(RingAllReduce.over(group).bucketBytes(512)).build(), b -> { })));
+                options.apply(RingAllReduce.over(group).bucketBytes(512)).build(), b -> { })));
     }
 
     @ParameterizedTest
     @ValueSource(ints = {2, 3})
     void trainsAsOneProcessDoes(int world) {
         Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
-        List<Outcome> all = ring(Cluster.local(world), PlayedDevices::of, r -> r);
+        List<Outcome> all = ring(Cluster.local(world), EmulatedDevices::of, r -> r);
         // Two buckets or more in each step.
-        assertThat(PlayedDevices.SUMS.get()).isGreaterThanOrEqualTo(2 * Runs.STEPS);
-        assertAlike(all.getFirst(), alone, ROUNDING);
+        assertThat(EmulatedDevices.SUMS.get()).isGreaterThanOrEqualTo(2 * Runs.STEPS);
+        assertClose(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
-            assertAlike(each, all.getFirst(), 0);
+            assertClose(each, all.getFirst(), 0);
         }
     }
 
     @Test
     void sendsHalfTheBytes() {
-        List<Outcome> both = ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::halfPrecision);
-        assertThat(PlayedDevices.SUMS.get()).isPositive();
-        assertAlike(both.get(1), both.get(0), 0);
+        List<Outcome> both = ring(Cluster.local(2), EmulatedDevices::of, RingAllReduce.Builder::halfPrecision);
+        assertThat(EmulatedDevices.SUMS.get()).isPositive();
+        assertClose(both.get(1), both.get(0), 0);
         assertThat(both.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
     }
 
     @Test
-    void goesThroughTheHostWhereDevicesCannotSum() {
+    void usesTheHostWhereDevicesCannotSum() {
         Outcome alone = Runs.train(Runs::cnn, new SingleProcess(), b -> { });
         List<List<Outcome>> all = List.of(
-                ring(Cluster.local(2), PlayedDevices::of, RingAllReduce.Builder::throughHost),
-                ring(Cluster.local(2), rank -> PlayedDevices.of(0), r -> r),
-                ring(Cluster.local(2), rank -> rank == 0 ? PlayedDevices.of(0) : Device.cpu(), r -> r),
-                ring(Cluster.local(2).hosts("a", "b"), PlayedDevices::of, r -> r));
-        assertThat(PlayedDevices.SUMS).hasValue(0);
+                ring(Cluster.local(2), EmulatedDevices::of, RingAllReduce.Builder::throughHost),
+                ring(Cluster.local(2), rank -> EmulatedDevices.of(0), r -> r),
+                ring(Cluster.local(2), rank -> rank == 0 ? EmulatedDevices.of(0) : Device.cpu(), r -> r),
+                ring(Cluster.local(2).hosts("a", "b"), EmulatedDevices::of, r -> r));
+        assertThat(EmulatedDevices.SUMS).hasValue(0);
         for (List<Outcome> both : all) {
-            assertAlike(both.get(0), alone, ROUNDING);
-            assertAlike(both.get(1), both.get(0), 0);
+            assertClose(both.get(0), alone, ROUNDING);
+            assertClose(both.get(1), both.get(0), 0);
         }
     }
 
     @Test
     void warnsOfRanksThatShareADevice() {
-        List<String> said = new CopyOnWriteArrayList<>();
-        Handler ear = new Handler() {
+        List<String> logged = new CopyOnWriteArrayList<>();
+        Handler handler = new Handler() {
             @Override
-            public void publish(LogRecord logged) {
-                if (logged.getLevel() == Level.WARNING) {
-                    said.add(new SimpleFormatter().formatMessage(logged));
+            public void publish(LogRecord entry) {
+                if (entry.getLevel() == Level.WARNING) {
+                    logged.add(new SimpleFormatter().formatMessage(entry));
                 }
             }
 
@@ -103,14 +103,14 @@ class DeviceRingTest {
             public void close() { }
         };
         Logger logger = Logger.getLogger("dev.starling.distributed");
-        logger.addHandler(ear);
+        logger.addHandler(handler);
         try {
-            ring(Cluster.local(3), rank -> PlayedDevices.of(Math.max(1, rank)), r -> r);
-            ring(Cluster.local(2), PlayedDevices::of, r -> r);
+            ring(Cluster.local(3), rank -> EmulatedDevices.of(Math.max(1, rank)), r -> r);
+            ring(Cluster.local(2), EmulatedDevices::of, r -> r);
         } finally {
-            logger.removeHandler(ear);
+            logger.removeHandler(handler);
         }
-        assertThat(said).singleElement().asString().contains("ranks [0, 1] share the device played:1",
+        assertThat(logged).singleElement().asString().contains("ranks [0, 1] share the device played:1",
                 "a device of its own");
     }
 
@@ -124,28 +124,28 @@ class DeviceRingTest {
                 }
             }
         };
-        assertThatThrownBy(() -> Cluster.local(2).run(group -> Device.with(PlayedDevices.of(group.rank()), () ->
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> Device.with(EmulatedDevices.of(group.rank()), () ->
                 Runs.train(Runs::cnn, RingAllReduce.over(group).build(),
                         b -> b.listeners(group.rank() == 1 ? leaves : new TrainingListener() { })))))
                 .isInstanceOfSatisfying(PeerLostException.class, e -> assertThat(e.rank()).isEqualTo(1));
-        assertThat(PlayedDevices.SUMS.get()).isPositive();
+        assertThat(EmulatedDevices.SUMS.get()).isPositive();
     }
 
-    /** The group goes on after the training, and tells of changes. */
+    /** The group continues after the training, and still reports changes. */
     @Test
-    void doesNotHearOfChangesAfterTheEnd() {
+    void ignoresMembershipChangesAfterTheEnd() {
         Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()), 2, Coordinator.OnLoss.REFORM);
         cluster.run(group -> {
-            Device.with(PlayedDevices.of(group.rank()), () -> Runs.train(Runs::cnn,
+            Device.with(EmulatedDevices.of(group.rank()), () -> Runs.train(Runs::cnn,
                     RingAllReduce.over(group).build(), b -> { }));
-            group.collectives().barrier().await(SOON);
+            group.collectives().barrier().await(TIMEOUT);
             long epoch = group.epoch();
             try (Group guest = group.rank() == 1 ? null : Group.join(group.config().wish(-1))) {
-                assertThat(group.await(() -> group.epoch() > epoch, SOON)).isTrue();
+                assertThat(group.await(() -> group.epoch() > epoch, TIMEOUT)).isTrue();
             }
             return null;
         });
-        assertThat(PlayedDevices.SUMS.get()).isPositive();
-        assertThat(PlayedDevices.LATE).hasValue(0);
+        assertThat(EmulatedDevices.SUMS.get()).isPositive();
+        assertThat(EmulatedDevices.LATE).hasValue(0);
     }
 }

@@ -1,6 +1,6 @@
 package dev.starling.distributed.ring;
 
-import static dev.starling.distributed.ring.Runs.assertAlike;
+import static dev.starling.distributed.ring.Runs.assertClose;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -41,30 +41,30 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Members come and go. */
+/** Membership changes during training. */
 @Timeout(120)
 class ElasticTest {
     private static final float ROUNDING = 5e-5f;
 
     private final TransportConfig transport = TransportConfig.of("local", Secret.random())
-            .silence(Duration.ofSeconds(10));
+            .livenessTimeout(Duration.ofSeconds(10));
     private CoordinatorThread coordinator;
     private Path checkpoints;
 
-    /** As if the process had been killed. */
+    /** Ends a rank as if its process had been killed. */
     private static final class Killed extends RuntimeException {
         private static final long serialVersionUID = 1L;
     }
 
-    /** What a rank is subjected to. */
-    private static class Fate implements TrainingListener {
+    /** A listener that injects faults into a rank. */
+    private static class FaultListener implements TrainingListener {
         Group group;
 
-        /** Is called in each forward pass. */
+        /** Called in each forward pass. */
         void forward(long step) {
         }
 
-        /** Waits for what others do to the group. */
+        /** Waits for an effect of other ranks on the group. */
         void until(BooleanSupplier condition) {
             long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
             while (!condition.getAsBoolean()) {
@@ -73,17 +73,17 @@ class ElasticTest {
             }
         }
 
-        void die() {
+        void kill() {
             group.locked(() -> group.transport().close());
             throw new Killed();
         }
     }
 
-    private record Fated(Layer inner, Fate fate, Progress[] progress) implements Layer {
+    private record FaultLayer(Layer inner, FaultListener listener, Progress[] progress) implements Layer {
         @Override
         public Tensor forward(Tensor x) {
             if (progress[0] != null) {
-                fate.forward(progress[0].step());
+                listener.forward(progress[0].step());
             }
             return inner.forward(x);
         }
@@ -94,35 +94,37 @@ class ElasticTest {
         }
     }
 
-    private void gather(int world, Coordinator.OnLoss onLoss) {
+    private void startCoordinator(int world, Coordinator.OnLoss onLoss) {
         coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1, Duration.ofSeconds(30)));
     }
 
     @AfterEach
-    void dismiss() {
+    void stopCoordinator() {
         coordinator.close();
     }
 
-    /** Starts a process; {@code null} comes of one that was killed. */
-    private FutureTask<Outcome> start(int wish, boolean elastic, Fate fate) {
+    /** Starts a rank; its result is {@code null} if it was killed. */
+    private FutureTask<Outcome> start(int rank, boolean elastic, FaultListener listener) {
         Callable<Outcome> body = () -> {
-            GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(wish)
+            GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
                     .patience(Duration.ofSeconds(20));
             try (Group group = Group.join(config)) {
-                fate.group = group;
-                RingAllReduce.Builder how = RingAllReduce.over(group).bucketBytes(512);
+                listener.group = group;
+                RingAllReduce.Builder ring = RingAllReduce.over(group).bucketBytes(512);
                 Progress[] progress = new Progress[1];
-                return Runs.train(g -> new Fated(Runs.mlp(g), fate, progress), (elastic ? how.elastic() : how).build(),
+                return Runs.train(g -> new FaultLayer(Runs.mlp(g), listener, progress),
+                        (elastic ? ring.elastic() : ring).build(),
                         b -> {
                             b.listeners(new TrainingListener() {
                                 @Override
                                 public void started(Progress of) {
                                     progress[0] = of;
                                 }
-                            }, fate);
+                            }, listener);
                             if (checkpoints != null) {
-                                // One each: whoever dies here finishes its last write, as no killed process does.
-                                b.checkpoints(checkpoints.resolve("of-" + wish), 7);
+                                // One directory for each rank: a rank killed here still finishes its last write, unlike
+                                // a killed process.
+                                b.checkpoints(checkpoints.resolve("of-" + rank), 7);
                             }
                         });
             } catch (Killed e) {
@@ -130,7 +132,7 @@ class ElasticTest {
             }
         };
         FutureTask<Outcome> task = new FutureTask<>(body);
-        Thread.ofPlatform().daemon().name("rank-" + wish).start(task);
+        Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
         return task;
     }
 
@@ -139,22 +141,23 @@ class ElasticTest {
     }
 
     private static Outcome alone() {
-        return Runs.train(g -> new Fated(Runs.mlp(g), new Fate(), new Progress[1]), new SingleProcess(), b -> { });
+        return Runs.train(g -> new FaultLayer(Runs.mlp(g), new FaultListener(), new Progress[1]),
+                new SingleProcess(), b -> { });
     }
 
-    private static Fate dyingIn(long step) {
-        return new Fate() {
+    private static FaultListener killedIn(long step) {
+        return new FaultListener() {
             @Override
             void forward(long at) {
                 if (at == step) {
-                    die();
+                    kill();
                 }
             }
         };
     }
 
     private static void assertWhole(Outcome outcome, Outcome alone) {
-        assertAlike(outcome, alone, ROUNDING);
+        assertClose(outcome, alone, ROUNDING);
         assertThat(outcome.history().last().step()).isEqualTo(Runs.STEPS);
         assertThat(outcome.history().epochs()).extracting(EpochReport::epoch)
                 .containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
@@ -162,29 +165,32 @@ class ElasticTest {
 
     @ParameterizedTest
     @CsvSource({"0, 17", "1, 17", "2, 0", "2, 11", "1, 109"})
-    void goesOnWithoutALostRank(int lost, long step) throws Exception {
+    void continuesWithoutALostRank(int lost, long step) throws Exception {
         Outcome alone = alone();
-        gather(3, Coordinator.OnLoss.REFORM);
+        startCoordinator(3, Coordinator.OnLoss.REFORM);
         List<FutureTask<Outcome>> ranks = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
-            ranks.add(start(rank, true, rank == lost ? dyingIn(step) : new Fate()));
+            ranks.add(start(rank, true, rank == lost ? killedIn(step) : new FaultListener()));
         }
         assertThat(outcome(ranks.remove(lost))).isNull();
         Outcome first = outcome(ranks.get(0));
         assertWhole(first, alone);
-        assertAlike(outcome(ranks.get(1)), first, 0);
+        assertClose(outcome(ranks.get(1)), first, 0);
     }
 
-    /** Rank 0 would have read the checkpoint; nobody is to begin anew because it is gone, and write over it. */
+    /**
+     * The former rank 0 would have read the checkpoint; its loss must not make another rank start from scratch and
+     * overwrite it.
+     */
     @Test
-    void goesOnFromACheckpointWithoutTheOneThatWasFirst(@TempDir Path directory) throws Exception {
+    void resumesFromACheckpointWithoutTheFormerRankZero(@TempDir Path directory) throws Exception {
         Runs.train(Runs::mlp, new SingleProcess(), b -> b.epochs(4).checkpoints(directory));
-        gather(2, Coordinator.OnLoss.REFORM);
+        startCoordinator(2, Coordinator.OnLoss.REFORM);
         CountDownLatch isOther = new CountDownLatch(1);
         FutureTask<Void> first = new FutureTask<>(() -> {
             try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).wish(0))) {
                 assertThat(isOther.await(20, TimeUnit.SECONDS)).isTrue();
-                // The other waits for it to begin.
+                // The other rank waits for it to start.
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
                 group.locked(() -> group.transport().close());
             }
@@ -198,17 +204,17 @@ class ElasticTest {
                 isOther.countDown();
             });
             assertThat(outcome.history().epochs()).extracting(EpochReport::epoch).containsExactly(4, 5, 6, 7, 8, 9);
-            assertAlike(outcome, Runs.train(Runs::mlp, new SingleProcess(), b -> { }), ROUNDING);
+            assertClose(outcome, Runs.train(Runs::mlp, new SingleProcess(), b -> { }), ROUNDING);
         }
         first.get(20, TimeUnit.SECONDS);
     }
 
     @Test
-    void goesOnAlone() throws Exception {
-        gather(3, Coordinator.OnLoss.REFORM);
-        FutureTask<Outcome> zero = start(0, true, dyingIn(30));
-        FutureTask<Outcome> one = start(1, true, dyingIn(31));
-        FutureTask<Outcome> two = start(2, true, new Fate());
+    void continuesAlone() throws Exception {
+        startCoordinator(3, Coordinator.OnLoss.REFORM);
+        FutureTask<Outcome> zero = start(0, true, killedIn(30));
+        FutureTask<Outcome> one = start(1, true, killedIn(31));
+        FutureTask<Outcome> two = start(2, true, new FaultListener());
         outcome(zero);
         outcome(one);
         assertWhole(outcome(two), alone());
@@ -216,18 +222,18 @@ class ElasticTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
-    void goesOnWheneverARankIsLost(long seed, @TempDir Path directory) throws Exception {
+    void continuesWheneverARankIsLost(long seed, @TempDir Path directory) throws Exception {
         checkpoints = directory;
         Random random = new Random(seed);
         Outcome alone = alone();
-        gather(3, Coordinator.OnLoss.REFORM);
+        startCoordinator(3, Coordinator.OnLoss.REFORM);
         int lost = random.nextInt(3);
         int where = random.nextInt(4);
         long step = 1 + random.nextInt(Runs.STEPS - 20);
         List<FutureTask<Outcome>> ranks = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
             long delayNs = random.nextInt(2_000_000);
-            ranks.add(start(rank, true, rank == lost ? dyingAt(where, step) : new Fate() {
+            ranks.add(start(rank, true, rank == lost ? dyingAt(where, step) : new FaultListener() {
                 @Override
                 void forward(long at) {
                     if (at == step) {
@@ -239,25 +245,27 @@ class ElasticTest {
         assertThat(outcome(ranks.remove(lost))).isNull();
         Outcome first = outcome(ranks.get(0));
         assertWhole(first, alone);
-        assertAlike(outcome(ranks.get(1)), first, 0);
+        assertClose(outcome(ranks.get(1)), first, 0);
         assertThat(Checkpoint.latest(directory.resolve(lost == 0 ? "of-1" : "of-0")).orElseThrow().step())
                 .isEqualTo(Runs.STEPS);
     }
 
-    /** Dies, or leaves, before its part of a step, after it, or when it has measured the epoch. */
-    private static Fate dyingAt(int where, long step) {
-        return new Fate() {
+    /**
+     * Kills the rank, or makes it leave, before its part of a step, after it, or after the measurement of an epoch.
+     */
+    private static FaultListener dyingAt(int where, long step) {
+        return new FaultListener() {
             @Override
             void forward(long at) {
                 if (where == 0 && at == step) {
-                    die();
+                    kill();
                 }
             }
 
             @Override
             public void stepEnded(Progress progress) {
                 if (where == 1 && progress.step() == step) {
-                    die();
+                    kill();
                 }
                 if (where == 2 && progress.step() == step) {
                     throw new Killed();
@@ -267,19 +275,19 @@ class ElasticTest {
             @Override
             public void epochEnded(Progress progress, EpochReport report) {
                 if (where == 3 && progress.step() >= step) {
-                    die();
+                    kill();
                 }
             }
         };
     }
 
     @Test
-    void takesInANewcomer() throws Exception {
+    void acceptsANewMember() throws Exception {
         Outcome alone = alone();
-        gather(2, Coordinator.OnLoss.REFORM);
+        startCoordinator(2, Coordinator.OnLoss.REFORM);
         CountDownLatch reached = new CountDownLatch(1);
         CountDownLatch joined = new CountDownLatch(1);
-        Fate waiting = new Fate() {
+        FaultListener waiting = new FaultListener() {
             @Override
             void forward(long step) {
                 if (step == 25) {
@@ -289,10 +297,10 @@ class ElasticTest {
             }
         };
         FutureTask<Outcome> zero = start(0, true, waiting);
-        FutureTask<Outcome> one = start(1, true, new Fate());
+        FutureTask<Outcome> one = start(1, true, new FaultListener());
         assertThat(reached.await(20, TimeUnit.SECONDS)).isTrue();
         List<Integer> steps = new ArrayList<>();
-        FutureTask<Outcome> two = start(-1, true, new Fate() {
+        FutureTask<Outcome> two = start(-1, true, new FaultListener() {
             @Override
             public void started(Progress progress) {
                 steps.add((int) progress.step());
@@ -302,16 +310,16 @@ class ElasticTest {
         joined.countDown();
         Outcome first = outcome(zero);
         assertWhole(first, alone);
-        assertAlike(outcome(one), first, 0);
-        assertAlike(outcome(two), first, 0);
+        assertClose(outcome(one), first, 0);
+        assertClose(outcome(two), first, 0);
         assertThat(steps).hasSize(1).allSatisfy(s -> assertThat(s).isBetween(25, 26));
     }
 
     @Test
     void replacesALostRank() throws Exception {
         Outcome alone = alone();
-        gather(2, Coordinator.OnLoss.REFORM);
-        FutureTask<Outcome> zero = start(0, true, new Fate() {
+        startCoordinator(2, Coordinator.OnLoss.REFORM);
+        FutureTask<Outcome> zero = start(0, true, new FaultListener() {
             @Override
             void forward(long step) {
                 if (step == 60) {
@@ -319,11 +327,11 @@ class ElasticTest {
                 }
             }
         });
-        assertThat(outcome(start(1, true, dyingIn(20)))).isNull();
-        FutureTask<Outcome> two = start(-1, true, new Fate());
+        assertThat(outcome(start(1, true, killedIn(20)))).isNull();
+        FutureTask<Outcome> two = start(-1, true, new FaultListener());
         Outcome first = outcome(zero);
         assertWhole(first, alone);
-        assertAlike(outcome(two), first, 0);
+        assertClose(outcome(two), first, 0);
         assertThat(outcome(two).history().epochs().getFirst().epoch()).isGreaterThan(0);
     }
 
@@ -336,13 +344,13 @@ class ElasticTest {
     }
 
     @Test
-    void endsEverywhereWithTheLostRankUnlessElastic() throws Exception {
-        gather(3, Coordinator.OnLoss.END);
+    void endsOnAllRanksAfterALossIfNotElastic() throws Exception {
+        startCoordinator(3, Coordinator.OnLoss.END);
         Map<Integer, Long> ended = new ConcurrentHashMap<>();
         List<FutureTask<Outcome>> ranks = new ArrayList<>();
         for (int rank = 0; rank < 3; rank++) {
             int number = rank;
-            ranks.add(start(rank, false, rank == 1 ? dyingIn(40) : new Fate() {
+            ranks.add(start(rank, false, rank == 1 ? killedIn(40) : new FaultListener() {
                 @Override
                 public void ended(Progress progress) {
                     ended.put(number, progress.step());
@@ -353,7 +361,7 @@ class ElasticTest {
             assertThatThrownBy(() -> outcome(ranks.get(rank))).isInstanceOf(ExecutionException.class)
                     .cause().isInstanceOf(PeerLostException.class).hasMessageContaining("rank 1 is lost, last heard");
         }
-        // Who was still to get its part of step 40's sums when the link broke has not taken that step.
+        // A rank that had yet to receive its part of step 40's sums when the link broke has not taken that step.
         assertThat(ended).containsOnlyKeys(0, 2).allSatisfy((rank, step) -> assertThat(step).isBetween(39L, 40L));
     }
 }

@@ -17,13 +17,13 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What the strategy itself takes in a long run. */
+/** Memory consumption of the strategy itself in a long run. */
 @Timeout(180)
 class FlatRingTest {
     private static final int WINDOW = 100;
 
-    /** Counts what calls allocate on the heap. */
-    private static final class Metered implements DistributionStrategy, TrainingListener {
+    /** Counts the bytes that calls allocate on the heap. */
+    private static final class MeteredStrategy implements DistributionStrategy, TrainingListener {
         private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         private final RingAllReduce ring;
         private final int steps;
@@ -33,7 +33,7 @@ class FlatRingTest {
         private long least = Long.MAX_VALUE;
         private final long[] allocations = new long[3];
 
-        Metered(RingAllReduce ring, int steps) {
+        MeteredStrategy(RingAllReduce ring, int steps) {
             this.ring = ring;
             this.steps = steps;
         }
@@ -46,7 +46,7 @@ class FlatRingTest {
             bytes += threads.getCurrentThreadAllocatedBytes() - begun;
         }
 
-        /** Of the second half of all steps, in the hundred that took least: compilers may be late. */
+        /** The minimum over hundreds of steps in the second half of the run, because compilers may be late. */
         double perStep() {
             return least / (double) WINDOW;
         }
@@ -64,7 +64,7 @@ class FlatRingTest {
             }
         }
 
-        /** Whether the tensors' memory grew in the third quarter and in the last: once may be chance. */
+        /** Whether the tensors' memory grew both in the third quarter and in the last: once may be chance. */
         boolean grows() {
             return allocations[1] > allocations[0] && allocations[2] > allocations[1];
         }
@@ -151,25 +151,26 @@ class FlatRingTest {
     }
 
     @Test
-    void takesNoMemoryStepByStep() {
+    void allocatesNoMemoryPerStep() {
         assertFlat(200);
     }
 
     @Test
     @Tag("stress")
-    void takesNoMemoryInTenThousandSteps() {
+    void allocatesNoMemoryInTenThousandSteps() {
         assertFlat(1000);
     }
 
     private static void assertFlat(int epochs) {
         Cluster.awaitEarlier();
-        List<Metered> both = Cluster.local(2).run(group -> {
-            Metered metered = new Metered(RingAllReduce.over(group).bucketBytes(512).build(), 11 * epochs);
+        List<MeteredStrategy> both = Cluster.local(2).run(group -> {
+            MeteredStrategy metered = new MeteredStrategy(RingAllReduce.over(group).bucketBytes(512).build(),
+                    11 * epochs);
             Runs.train(Runs::mlp, metered, b -> b.epochs(epochs).listeners(metered));
             return metered;
         });
-        for (Metered each : both) {
-            // Four gradients are copied by an operation each, whose operands are an array.
+        for (MeteredStrategy each : both) {
+            // Four gradients are each copied by an operation, whose operands are in an array.
             assertThat(each.perStep()).isLessThan(4 * 200 + 100);
             assertThat(each.grows()).isFalse();
         }

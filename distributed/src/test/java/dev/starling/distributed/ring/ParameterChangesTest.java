@@ -22,7 +22,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Parameters that are frozen while ranks train together, and gradients that are not finite on one of them. */
+/** Parameters that are frozen during training, and gradients that are not finite on one rank. */
 @Timeout(60)
 class ParameterChangesTest {
     private static final int WORLD = 3;
@@ -58,9 +58,9 @@ class ParameterChangesTest {
         Outcome alone = train(new SingleProcess(), true, false);
         List<Outcome> all = Cluster.local(WORLD).run(group ->
                 train(RingAllReduce.over(group).bucketBytes(512).build(), true, group.rank() > 0));
-        Runs.assertAlike(all.getFirst(), alone, 5e-5f);
+        Runs.assertClose(all.getFirst(), alone, 5e-5f);
         for (Outcome each : all) {
-            Runs.assertAlike(each, all.getFirst(), 0);
+            Runs.assertClose(each, all.getFirst(), 0);
         }
         Outcome other = train(new SingleProcess(), false, false);
         assertThat(other.tensors().get("1.weight")).isNotEqualTo(alone.tensors().get("1.weight"));
@@ -107,14 +107,14 @@ class ParameterChangesTest {
         assertThat(weights).hasSize(5 * WORLD);
     }
 
-    /** Returns what ranks end with. */
+    /** Returns the results of all ranks. */
     private static List<Throwable> failures(Consumer<DistributionStrategy> training) {
         return Cluster.local(WORLD).run(group -> {
             try {
                 training.accept(RingAllReduce.over(group).build());
                 return new AssertionError("rank " + group.rank() + " did not fail");
             } catch (RuntimeException e) {
-                // Others may still need this rank to learn the same.
+                // Other ranks may still need this one to learn the same.
                 Thread.sleep(300);
                 return (Throwable) e;
             }

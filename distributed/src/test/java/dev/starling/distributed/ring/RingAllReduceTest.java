@@ -1,6 +1,6 @@
 package dev.starling.distributed.ring;
 
-import static dev.starling.distributed.ring.Runs.assertAlike;
+import static dev.starling.distributed.ring.Runs.assertClose;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
@@ -13,6 +13,7 @@ import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.layer.Flatten;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.optim.Sgd;
@@ -45,13 +46,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class RingAllReduceTest {
     private static final float ROUNDING = 5e-5f;
-    /** Parameters of a network whose gradients are most of what is sent. */
+    /** Parameters of a network whose gradients make up most of the traffic. */
     private static final int WIDE = 36 * 1000 + 1000 + 1000 * 4 + 4;
 
     private static List<Outcome> ring(int world, Function<Generator, Layer> network,
-            UnaryOperator<RingAllReduce.Builder> how, Consumer<Trainer.Builder> more) {
+            UnaryOperator<RingAllReduce.Builder> options, Consumer<Trainer.Builder> more) {
         return Cluster.local(world).run(group ->
-                Runs.train(network, how.apply(RingAllReduce.over(group)).build(), more));
+                Runs.train(network, options.apply(RingAllReduce.over(group)).build(), more));
     }
 
     private static Outcome alone(Function<Generator, Layer> network) {
@@ -62,11 +63,11 @@ class RingAllReduceTest {
 
     private static void assertEquivalent(int world, Function<Generator, Layer> network) {
         Outcome alone = alone(network);
-        // Buckets so small that there are several.
+        // Buckets small enough to have several.
         List<Outcome> all = ring(world, network, r -> r.bucketBytes(512), b -> { });
-        assertAlike(all.getFirst(), alone, ROUNDING);
+        assertClose(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
-            assertAlike(each, all.getFirst(), 0);
+            assertClose(each, all.getFirst(), 0);
             assertThat(each.history().last().step()).isEqualTo(Runs.STEPS);
             assertThat(each.history().last().training().loss()).isCloseTo(alone.history().last().training().loss(),
                     within(1e-4));
@@ -75,7 +76,7 @@ class RingAllReduceTest {
         }
         assertThat(alone.history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
         List<Outcome> again = ring(world, network, r -> r.bucketBytes(512), b -> { });
-        assertAlike(again.getLast(), all.getFirst(), 0);
+        assertClose(again.getLast(), all.getFirst(), 0);
     }
 
     @ParameterizedTest
@@ -95,11 +96,11 @@ class RingAllReduceTest {
     void trainsAsOneProcessDoesWithoutSharedMemory(String wire, int world) {
         Outcome alone = alone(Runs::cnn);
         List<Outcome> all = withoutSharedMemory(wire, world);
-        assertAlike(all.getFirst(), alone, ROUNDING);
+        assertClose(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
-            assertAlike(each, all.getFirst(), 0);
+            assertClose(each, all.getFirst(), 0);
         }
-        assertAlike(withoutSharedMemory(wire, world).getLast(), all.getFirst(), 0);
+        assertClose(withoutSharedMemory(wire, world).getLast(), all.getFirst(), 0);
     }
 
     private static List<Outcome> withoutSharedMemory(String wire, int world) {
@@ -113,25 +114,25 @@ class RingAllReduceTest {
         Outcome alone = alone(Runs::mlp);
         List<Outcome> both = Cluster.local(2).run(group -> Runs.train(Runs::mlp, Runs.BATCH / 4,
                 RingAllReduce.over(group).build(), b -> b.accumulate(4)));
-        assertAlike(both.get(0), alone, ROUNDING);
-        assertAlike(both.get(1), both.get(0), 0);
+        assertClose(both.get(0), alone, ROUNDING);
+        assertClose(both.get(1), both.get(0), 0);
     }
 
     @Test
     void sendsHalfTheBytes() {
-        // Of each gradient either rank sends one half to be added up and the other as a sum; all else is little.
+        // Each rank sends one half of each gradient to be summed and the other half as sums; the rest is little.
         double elements = 2.0 * Runs.STEPS * WIDE;
         assertThat(bytesSent(r -> r) / elements).isBetween(4.0, 4.3);
         assertThat(bytesSent(RingAllReduce.Builder::halfPrecision) / elements).isBetween(2.0, 2.3);
     }
 
-    /** Counts what two ranks send that share no memory. */
-    private static long bytesSent(UnaryOperator<RingAllReduce.Builder> how) {
+    /** Counts the bytes sent between two ranks without shared memory. */
+    private static long bytesSent(UnaryOperator<RingAllReduce.Builder> options) {
         LongAdder bytes = new LongAdder();
         TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(false);
         new Cluster(local, 2, Coordinator.OnLoss.END).around(wire -> new CountingWire(wire, bytes)).run(group ->
                 Runs.train(g -> Sequential.of(new Flatten(), Linear.of(36, 1000, g), Linear.of(1000, 4, g)),
-                        how.apply(RingAllReduce.over(group)).build(), b -> { }));
+                        options.apply(RingAllReduce.over(group)).build(), b -> { }));
         return bytes.sum();
     }
 
@@ -139,26 +140,26 @@ class RingAllReduceTest {
     void learnsWithHalfTheBytes() {
         Outcome alone = alone(Runs::mlp);
         List<Outcome> both = ring(2, Runs::mlp, RingAllReduce.Builder::halfPrecision, b -> { });
-        assertAlike(both.get(1), both.get(0), 0);
-        // Eight bits of gradients, 110 steps of 0.05/(1 - 0.9).
-        assertAlike(both.get(0), alone, 0.05f);
+        assertClose(both.get(1), both.get(0), 0);
+        // Gradients with eight bits of precision, 110 steps of 0.05/(1 - 0.9).
+        assertClose(both.get(0), alone, 0.05f);
         assertThat(both.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
     }
 
     @Test
     void agreesOnRunningStatistics() {
         List<Outcome> all = ring(3, Runs::normed, r -> r, b -> { });
-        assertAlike(all.get(1), all.get(0), 0);
-        assertAlike(all.get(2), all.get(0), 0);
+        assertClose(all.get(1), all.get(0), 0);
+        assertClose(all.get(2), all.get(0), 0);
         Outcome alone = alone(Runs::normed);
-        // The mean of parts' means is the batch's; ranks see it drift a little apart with the weights.
+        // The mean of the shares' means is that of the batch; between ranks it drifts a little with the weights.
         assertThat(all.get(0).tensors().get("1.running_mean")).containsExactly(alone.tensors().get("1.running_mean"),
                 within(0.1f));
         assertThat(all.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
     }
 
-    /** Has two layers and uses one; the other on rank 1 only if {@code sometimes}. */
-    private record Idle(Linear used, Linear idle, boolean sometimes) implements Layer {
+    /** Has two layers and uses one; the other is used on rank 1 only, if {@code sometimes}. */
+    private record PartlyUsed(Linear used, Linear idle, boolean sometimes) implements Layer {
         @Override
         public Tensor forward(Tensor x) {
             Tensor flat = x.reshape(x.size(0), 36);
@@ -173,22 +174,22 @@ class RingAllReduceTest {
     }
 
     @Test
-    void leavesParametersAloneThatNobodyUses() {
-        Function<Generator, Layer> network = g -> new Idle(Linear.of(36, 4, g), Linear.of(36, 4, g), false);
+    void doesNotChangeUnusedParameters() {
+        Function<Generator, Layer> network = g -> new PartlyUsed(Linear.of(36, 4, g), Linear.of(36, 4, g), false);
         Outcome alone = alone(network);
         List<Outcome> both = ring(2, network, r -> r.bucketBytes(512), b -> { });
-        assertAlike(both.get(0), alone, ROUNDING);
-        assertAlike(both.get(1), both.get(0), 0);
+        assertClose(both.get(0), alone, ROUNDING);
+        assertClose(both.get(1), both.get(0), 0);
     }
 
     @Test
-    void countsGradientsThatSomeRanksLackAsZeros() {
-        List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Idle(Linear.of(36, 4, g),
+    void countsMissingGradientsAsZeros() {
+        List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new PartlyUsed(Linear.of(36, 4, g),
                 Linear.of(36, 4, g), group.rank() == 1), RingAllReduce.over(group).bucketBytes(512).build(), b -> { }));
-        assertAlike(both.get(1), both.get(0), 0);
-        Outcome nobody = ring(2, g -> new Idle(Linear.of(36, 4, g), Linear.of(36, 4, g), false), r -> r, b -> { })
+        assertClose(both.get(1), both.get(0), 0);
+        Outcome unused = ring(2, g -> new PartlyUsed(Linear.of(36, 4, g), Linear.of(36, 4, g), false), r -> r, b -> { })
                 .getFirst();
-        assertThat(both.get(0).tensors().get("idle.weight")).isNotEqualTo(nobody.tensors().get("idle.weight"));
+        assertThat(both.get(0).tensors().get("idle.weight")).isNotEqualTo(unused.tensors().get("idle.weight"));
     }
 
     // ---- stopping, checkpoints ----
@@ -210,25 +211,39 @@ class RingAllReduceTest {
                 b -> b.listeners(stopAt(group.rank() == 1 ? 25 : 1000))));
         assertThat(all).allSatisfy(each -> {
             assertThat(each.history().epochs()).hasSize(2);
-            assertAlike(each, all.getFirst(), 0);
+            assertClose(each, all.getFirst(), 0);
         });
     }
 
     @Test
-    void goesOnFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) {
+    void resumesFromACheckpointWithAnotherNumberOfRanks(@TempDir Path directory) {
         Outcome alone = alone(Runs::cnn);
         ring(3, Runs::cnn, r -> r, b -> b.checkpoints(directory, 10).listeners(stopAt(37)));
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(38);
         List<Outcome> both = ring(2, Runs::cnn, r -> r, b -> b.checkpoints(directory).resume());
-        assertAlike(both.get(0), alone, ROUNDING);
-        assertAlike(both.get(1), both.get(0), 0);
+        assertClose(both.get(0), alone, ROUNDING);
+        assertClose(both.get(1), both.get(0), 0);
         EpochReport fourth = both.get(1).history().epochs().getFirst();
         assertThat(fourth.epoch()).isEqualTo(3);
         assertThat(fourth.training().examples()).isEqualTo(Runs.EXAMPLES);
         assertThat(fourth.training().loss()).isCloseTo(alone.history().epochs().get(3).training().loss(), within(1e-4));
     }
 
-    // ---- mistakes ----
+    // ---- configuration ----
+
+    @Test
+    void isIndependentOfItsBuilder() {
+        Cluster.local(2).run(group -> {
+            RingAllReduce.Builder builder = RingAllReduce.over(group);
+            RingAllReduce ring = builder.build();
+            builder.ownData().elastic();
+            Runs.train(Runs::mlp, ring, b -> { });
+            assertThat(ring.share()).isEqualTo(Share.part(group.rank(), 2));
+            return null;
+        });
+    }
+
+    // ---- errors ----
 
     @Test
     void refusesRanksWithDifferentModels() {
@@ -238,7 +253,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void leavesInTheMidstOfAStep() {
+    void leavesDuringAStep() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
             try (Scope scope = Scope.open();
                     Layer net = Runs.mlp(Generator.seeded(1));
@@ -257,7 +272,7 @@ class RingAllReduceTest {
 
     // ---- unequal ranks ----
 
-    /** Takes a time that grows with the rows. */
+    /** Takes a time proportional to the number of rows. */
     private record Slow(Layer inner, long nsPerRow) implements Layer {
         @Override
         public Tensor forward(Tensor x) {
@@ -275,7 +290,7 @@ class RingAllReduceTest {
     }
 
     @Test
-    void givesASlowRankLess() {
+    void givesASlowRankSmallerShares() {
         List<int[]> rows = Cluster.local(2).run(group -> {
             RingAllReduce ring = RingAllReduce.over(group).proportional().build();
             Outcome[] outcome = new Outcome[1];
@@ -289,18 +304,18 @@ class RingAllReduceTest {
                     }));
             return shares.subList(shares.size() / 2, shares.size()).stream().mapToInt(i -> i).sorted().toArray();
         });
-        // A quarter of them where time is all that differs.
+        // A quarter of the rows where only the speed differs.
         int slow = rows.get(1)[rows.get(1).length / 2];
         assertThat(slow).isBetween(4, 13);
         assertThat(rows.get(0)[(rows.get(0).length - 1) / 2] + slow).isEqualTo(Runs.BATCH);
     }
 
     @Test
-    void trainsAsOneProcessDoesWithUnequalParts() {
+    void trainsAsOneProcessDoesWithUnequalShares() {
         Outcome alone = alone(g -> new Slow(Runs.mlp(g), 0));
         List<Outcome> both = Cluster.local(2).run(group -> Runs.train(g -> new Slow(Runs.mlp(g),
                 group.rank() == 0 ? 20_000 : 80_000), RingAllReduce.over(group).proportional().build(), b -> { }));
-        assertAlike(both.get(0), alone, ROUNDING);
-        assertAlike(both.get(1), both.get(0), 0);
+        assertClose(both.get(0), alone, ROUNDING);
+        assertClose(both.get(1), both.get(0), 0);
     }
 }

@@ -30,7 +30,7 @@ import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.Function;
 
-/** Small runs to compare. */
+/** Small trainings whose results are compared. */
 final class Runs {
     static final int EXAMPLES = 330;
     static final int BATCH = 32;
@@ -40,8 +40,8 @@ final class Runs {
 
     private Runs() { }
 
-    /** Images of 6×6 with a bright square in one of four corners, in noise. */
-    private record Corners(int size) implements Dataset {
+    /** Noisy images of 6×6 with a bright square in one of four corners. */
+    private record BrightSquares(int size) implements Dataset {
         @Override
         public List<Field> fields() {
             return List.of(Field.of(DType.F32, 1, 6, 6), Field.of(DType.I64));
@@ -87,11 +87,11 @@ final class Runs {
 
     static Outcome train(Function<Generator, Layer> network, int batch, DistributionStrategy strategy,
             Consumer<Trainer.Builder> more) {
-        // Ranks begin with weights of their own.
+        // Ranks start with different weights.
         try (Layer net = network.apply(Generator.seeded(5 + strategy.rank()));
                 Optimizer sgd = Sgd.over(net).rate(0.05).momentum(0.9).build();
-                DataLoader data = DataLoader.of(new Corners(EXAMPLES)).batchSize(batch).seed(3).shuffle().build();
-                DataLoader test = DataLoader.of(new Corners(100)).batchSize(50).build(); strategy) {
+                DataLoader data = DataLoader.of(new BrightSquares(EXAMPLES)).batchSize(batch).seed(3).shuffle().build();
+                DataLoader test = DataLoader.of(new BrightSquares(100)).batchSize(50).build(); strategy) {
             Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).heldOut(test).epochs(EPOCHS)
                     .seed(9).metrics(Metric.accuracy()).strategy(strategy);
             more.accept(builder);
@@ -103,7 +103,7 @@ final class Runs {
         }
     }
 
-    static void assertAlike(Outcome outcome, Outcome expected, float tolerance) {
+    static void assertClose(Outcome outcome, Outcome expected, float tolerance) {
         assertThat(outcome.tensors.keySet()).isEqualTo(expected.tensors.keySet());
         expected.tensors.forEach((path, t) -> assertThat(outcome.tensors.get(path)).as(path)
                 .containsExactly(t, within(tolerance)));

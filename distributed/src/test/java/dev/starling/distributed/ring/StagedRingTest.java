@@ -1,6 +1,6 @@
 package dev.starling.distributed.ring;
 
-import static dev.starling.distributed.ring.Runs.assertAlike;
+import static dev.starling.distributed.ring.Runs.assertClose;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowable;
@@ -9,7 +9,7 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.ring.ApartDevices.Fault;
+import dev.starling.distributed.ring.StagedDevices.Fault;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
@@ -45,39 +45,39 @@ class StagedRingTest {
     @BeforeEach
     @AfterEach
     void forget() {
-        ApartDevices.reset(Fault.NONE);
-        ApartDevices.PINNED.set(0);
+        StagedDevices.reset(Fault.NONE);
+        StagedDevices.PINNED.set(0);
     }
 
     private static List<Outcome> ring(Cluster cluster, IntFunction<Device> device,
-            UnaryOperator<RingAllReduce.Builder> how) {
+            UnaryOperator<RingAllReduce.Builder> options) {
         return cluster.run(group -> Device.with(device.apply(group.rank()), () -> Runs.train(Runs::cnn,
-                how.apply(RingAllReduce.over(group).bucketBytes(512)).build(), b -> { })));
+                options.apply(RingAllReduce.over(group).bucketBytes(512)).build(), b -> { })));
     }
 
-    /** The same bits as where all is on the host, for the devices compute as that does. */
+    /** The same bits as on the host, because the devices compute in the same way. */
     @ParameterizedTest
     @CsvSource({"2, true, false", "3, true, false", "2, false, false", "3, false, true", "2, true, true"})
-    void trainsAsRanksOfTheHostDo(int world, boolean shared, boolean half) {
+    void trainsAsRanksOnTheHostDo(int world, boolean shared, boolean half) {
         TransportConfig local = TransportConfig.of("local", Secret.random()).sharedMemory(shared)
-                .silence(Duration.ofSeconds(5));
-        UnaryOperator<RingAllReduce.Builder> how = r -> half ? r.halfPrecision() : r;
-        List<Outcome> expected = ring(new Cluster(local, world, Coordinator.OnLoss.END), _ -> Device.cpu(), how);
-        List<Outcome> all = ring(new Cluster(local, world, Coordinator.OnLoss.END), ApartDevices::of, how);
+                .livenessTimeout(Duration.ofSeconds(5));
+        UnaryOperator<RingAllReduce.Builder> options = r -> half ? r.halfPrecision() : r;
+        List<Outcome> expected = ring(new Cluster(local, world, Coordinator.OnLoss.END), _ -> Device.cpu(), options);
+        List<Outcome> all = ring(new Cluster(local, world, Coordinator.OnLoss.END), StagedDevices::of, options);
         for (int rank = 0; rank < world; rank++) {
-            assertAlike(all.get(rank), expected.get(rank), 0);
+            assertClose(all.get(rank), expected.get(rank), 0);
         }
-        // Two buckets or more in each step of each rank, there and back.
-        assertThat(ApartDevices.COPIES.get()).isGreaterThanOrEqualTo(4L * world * Runs.STEPS);
-        assertThat(ApartDevices.PINNED).hasValue(0);
+        // Two buckets or more in each step of each rank, in both directions.
+        assertThat(StagedDevices.COPIES.get()).isGreaterThanOrEqualTo(4L * world * Runs.STEPS);
+        assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     @Test
-    void trainsBesideRanksOfTheHost() {
+    void trainsTogetherWithRanksOnTheHost() {
         List<Outcome> expected = ring(Cluster.local(2), _ -> Device.cpu(), r -> r);
-        List<Outcome> both = ring(Cluster.local(2), rank -> rank == 0 ? Device.cpu() : ApartDevices.of(1), r -> r);
-        assertAlike(both.get(0), expected.get(0), 0);
-        assertAlike(both.get(1), expected.get(1), 0);
+        List<Outcome> both = ring(Cluster.local(2), rank -> rank == 0 ? Device.cpu() : StagedDevices.of(1), r -> r);
+        assertClose(both.get(0), expected.get(0), 0);
+        assertClose(both.get(1), expected.get(1), 0);
     }
 
     @Test
@@ -90,16 +90,17 @@ class StagedRingTest {
                 }
             }
         };
-        assertThatThrownBy(() -> Cluster.local(2).run(group -> Device.with(ApartDevices.of(group.rank()), () ->
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> Device.with(StagedDevices.of(group.rank()), () ->
                 Runs.train(Runs::cnn, RingAllReduce.over(group).build(),
                         b -> b.listeners(group.rank() == 1 ? leaves : new TrainingListener() { })))))
                 .isInstanceOfSatisfying(PeerLostException.class, e -> assertThat(e.rank()).isEqualTo(1));
-        assertThat(ApartDevices.PINNED).hasValue(0);
+        assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     @Test
-    void goesOnWithThoseWhoAreLeft() {
-        Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10)), 3,
+    void continuesWithTheRemainingRanks() {
+        Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random())
+                .livenessTimeout(Duration.ofSeconds(10)), 3,
                 Coordinator.OnLoss.REFORM);
         List<Outcome> all = cluster.run(group -> {
             TrainingListener leaves = new TrainingListener() {
@@ -112,21 +113,21 @@ class StagedRingTest {
                 }
             };
             try {
-                return Device.with(ApartDevices.of(group.rank()), () -> Runs.train(Runs::cnn,
+                return Device.with(StagedDevices.of(group.rank()), () -> Runs.train(Runs::cnn,
                         RingAllReduce.over(group).elastic().build(), b -> b.listeners(leaves)));
             } catch (IllegalStateException e) {
                 return null;
             }
         });
-        assertAlike(all.get(1), all.get(0), 0);
+        assertClose(all.get(1), all.get(0), 0);
         assertThat(all.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
         assertThat(all.get(2)).isNull();
     }
 
-    /** Takes two steps, the second of which goes wrong, and returns what came of it on each rank. */
-    private static List<Throwable> twoSteps(Fault fault, Duration patience) {
+    /** Takes two steps, the second of which fails, and returns the outcome on each rank. */
+    private static List<Throwable> twoSteps(Fault fault, Duration timeout) {
         Phaser together = new Phaser(2);
-        return Cluster.local(2).patience(patience).run(group -> Device.with(ApartDevices.of(group.rank()), () -> {
+        return Cluster.local(2).patience(timeout).run(group -> Device.with(StagedDevices.of(group.rank()), () -> {
             Generator random = Generator.seeded(3);
             try (Layer net = Sequential.of(new Flatten(), Linear.of(4, 3, random));
                     Optimizer sgd = Sgd.over(net).rate(0.1).build();
@@ -137,9 +138,9 @@ class StagedRingTest {
                 Tensor target = Tensor.of(new long[] {0, 2}, 2);
                 step.run(x, target);
                 float[] before = sgd.parameters().getFirst().value().toFloats();
-                // Not one of the group's, which who leaves it first might spoil for the other.
+                // A barrier outside of the group, because the rank that leaves the group first could disturb the other.
                 together.arriveAndAwaitAdvance();
-                ApartDevices.reset(fault);
+                StagedDevices.reset(fault);
                 Throwable thrown = catchThrowable(() -> step.run(x, target));
                 assertThat(sgd.parameters().getFirst().value().toFloats()).containsExactly(before);
                 return thrown;
@@ -148,11 +149,11 @@ class StagedRingTest {
     }
 
     @Test
-    void tellsAllRanksOfACopyThatFails() {
+    void notifiesAllRanksOfAFailedCopy() {
         for (Throwable thrown : twoSteps(Fault.FAILING, Duration.ofSeconds(10))) {
             assertThat(thrown).isInstanceOf(DistributedException.class).hasMessageContaining("it broke");
         }
-        assertThat(ApartDevices.PINNED).hasValue(0);
+        assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     @Test

@@ -30,8 +30,8 @@ class CutOffTest {
     private static final int EPOCHS = 40;
     private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
-    private static final String ALONE = "rank {0} is alone";
-    private static final String BACK = "rank {0} is no longer alone";
+    private static final String ALONE = "rank {0} is cut off";
+    private static final String BACK = "rank {0} is no longer cut off";
 
     /** Keeps what is logged. */
     private static final class Log extends Handler {

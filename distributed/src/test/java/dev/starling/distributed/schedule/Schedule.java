@@ -226,7 +226,7 @@ final class Schedule {
     }
 
     private static TransportConfig config() {
-        return TransportConfig.of("simulated", SECRET).silence(SILENCE);
+        return TransportConfig.of("simulated", SECRET).livenessTimeout(SILENCE);
     }
 
     /** Returns whether processes that crash are started again. */

@@ -36,9 +36,9 @@ record Sweep(long[] seeds) {
     private static final Pattern WHOM = Pattern.compile("(rank|server|worker|group of) [0-9]|coordinator"
             + "|[0-9] processes|all ranks have come");
     /** What was noticed. */
-    private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|nothing heard|frames were lost"
-            + "|has left|cut off from|did not reach|has not come|has not answered|has seen no worker|no way yet"
-            + "|gathers the members|joined within|waited PT|is complete");
+    private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing"
+            + "|frames were lost|has left|cut off from|did not reach|has not come|has not answered|has seen no worker"
+            + "|no way yet|gathers the members|joined within|waited PT|is complete");
 
     /** Returns those of the test command: the first ones, and some that have found a defect once. */
     static Sweep some(long... others) {

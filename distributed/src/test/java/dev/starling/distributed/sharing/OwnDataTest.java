@@ -47,7 +47,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Ranks that each have rows of their own, however uneven their numbers are. */
+/** Ranks that each have rows of their own, however unequal their numbers are. */
 @Timeout(120)
 class OwnDataTest {
     private static final int BATCH = 16;
@@ -62,7 +62,7 @@ class OwnDataTest {
         }
     }
 
-    /** Row i of a rank is a row of the world; how often each was read is counted. */
+    /** Row i of a rank is a row of the global data set; counts how often each was read. */
     private record Rows(int size, IntUnaryOperator row, Map<Integer, Integer> reads) implements Dataset {
         @Override
         public List<Field> fields() {
@@ -104,10 +104,12 @@ class OwnDataTest {
         };
     }
 
-    /** Trains workers with so many rows each; row i of rank r is the world's row r·10⁶ + i, but for another rule. */
+    /**
+     * Trains workers with given numbers of rows; by default row i of rank r is row r·10⁶ + i of the global data set.
+     */
     private static List<Outcome> train(Kind kind, boolean shuffled, Map<Integer, Integer> reads, int... sizes) {
         Cluster cluster = kind == Kind.GOSSIP ? new Cluster(TransportConfig.of("local", Secret.random())
-                .silence(Duration.ofSeconds(10)), sizes.length, Coordinator.OnLoss.REFORM)
+                .livenessTimeout(Duration.ofSeconds(10)), sizes.length, Coordinator.OnLoss.REFORM)
                 : Cluster.local(sizes.length + kind.servers());
         return cluster.run(group -> {
             int rank = group.rank();
@@ -123,7 +125,7 @@ class OwnDataTest {
     @ParameterizedTest
     @EnumSource(names = {"RING", "SYNCHRONOUS_PS"})
     void aRunIsThatOfOneProcessOnTheSameBatches(Kind kind) {
-        // Of each batch of 16, the first rank's rows are 2 and the second one's 14.
+        // Of each batch of 16, the first rank has 2 rows and the second one 14.
         int[] sizes = {20, 140};
         List<Outcome> both = train(kind, false, new ConcurrentHashMap<>(), sizes);
         Outcome alone = train(new SingleProcess(), new Rows(160,
@@ -172,8 +174,8 @@ class OwnDataTest {
     }
 
     @Test
-    void workersAgreeOnWhoseTheRowsAre() {
-        List<String> said = Cluster.local(3).run(group -> {
+    void workersRefuseToMixOwnAndSharedRows() {
+        List<String> messages = Cluster.local(3).run(group -> {
             try {
                 if (group.rank() == 2) {
                     ParameterServer.serve(group, 0, ServerConfig.inMemory());
@@ -188,8 +190,8 @@ class OwnDataTest {
                 return e.getMessage();
             }
         });
-        // The worker that hears it second may learn first that the other has left.
-        assertThat(said).doesNotContainNull()
+        // The worker that receives it second may first learn that the other has left.
+        assertThat(messages).doesNotContainNull()
                 .anyMatch(message -> message.contains("1 of 2 workers have rows of their own"));
     }
 
@@ -205,11 +207,11 @@ class OwnDataTest {
         });
     }
 
-    /** Rank 1 leaves in the midst of the second epoch; the others go on with their own rows, all of them. */
+    /** Rank 1 leaves during the second epoch; the others continue with all of their own rows. */
     @ParameterizedTest
     @ValueSource(ints = {5, 8})
-    void whenARankIsLostTheOthersGoOnWithTheirRows(int lastStep) {
-        TransportConfig local = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(10));
+    void afterALossTheOtherRanksContinueWithTheirRows(int lastStep) {
+        TransportConfig local = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(10));
         Map<Integer, Integer> reads = new ConcurrentHashMap<>();
         List<Outcome> all = new Cluster(local, 3, Coordinator.OnLoss.REFORM).run(group -> {
             int rank = group.rank();
@@ -236,7 +238,7 @@ class OwnDataTest {
         assertThat(all.get(1)).isNull();
         assertThat(all.get(0).weights).isEqualTo(all.get(2).weights);
         assertThat(all.get(0).history.last().training().loss()).isLessThan(0.1);
-        // The epochs that began after the loss are of the rows of both others.
+        // Epochs that began after the loss consist of the rows of the other two.
         assertThat(all.get(0).history.last().training().examples()).isEqualTo(20 + 60);
     }
 }

@@ -9,7 +9,7 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 
 class ThroughputTest {
-    /** Tells of rates until batches are divided, and returns what each then takes of a batch. */
+    /** Sets rates until batches are divided again, and returns each rank's share of a batch. */
     private static double[] divide(Throughput throughput, double... rates) {
         for (int i = 0; i < Throughput.INTERVAL; i++) {
             for (int r = 0; r < rates.length; r++) {
@@ -25,16 +25,16 @@ class ThroughputTest {
         int at = 0;
         for (int r = 0; r < world; r++) {
             Share.Part part = (Share.Part) throughput.share(r);
-            assertThat(part.from()).as("begins where the one before ends").isEqualTo(at);
+            assertThat(part.from()).as("begins at the end of the previous share").isEqualTo(at);
             at = part.to();
             parts[r] = (part.to() - part.from()) / (double) part.of();
         }
-        assertThat(at).as("all of the batch").isEqualTo(((Share.Part) throughput.share(0)).of());
+        assertThat(at).as("the whole batch").isEqualTo(((Share.Part) throughput.share(0)).of());
         return parts;
     }
 
     @Test
-    void beginsEvenAndFollowsRates() {
+    void beginsWithEqualSharesAndFollowsRates() {
         Throughput throughput = new Throughput(3);
         assertThat(parts(throughput, 3)).containsExactly(new double[] {1 / 3.0, 1 / 3.0, 1 / 3.0}, within(1e-3));
         assertThat(divide(throughput, 400, 200, 100)).containsExactly(new double[] {4 / 7.0, 2 / 7.0, 1 / 7.0},
@@ -44,9 +44,9 @@ class ThroughputTest {
     }
 
     @Test
-    void leavesTheSlowestEnoughToBeMeasured() {
+    void leavesTheSlowestRankEnoughRowsToMeasure() {
         double[] parts = divide(new Throughput(2), 1e6, 1);
-        // Of rates with mean m, what is counted at least is m/16.
+        // The lower bound of rates is m/16, where m is their mean.
         assertThat(parts[1]).isCloseTo(1 / 33.0, within(1e-3));
         double least = 1 / (64 + 3.0);
         assertThat(divide(new Throughput(4), 1e9, 1e-3, 1e-3, 1e-3)).containsExactly(new double[] {1 - 3 * least, least,
@@ -54,14 +54,14 @@ class ThroughputTest {
     }
 
     @Test
-    void takesThoseForAverageThatComputedNothing() {
+    void assumesAverageSpeedForRanksWithoutRows() {
         assertThat(divide(new Throughput(3), 300, 0, 100)).containsExactly(new double[] {3 / 6.0, 2 / 6.0, 1 / 6.0},
                 within(1e-3));
         assertThat(divide(new Throughput(2), 0, 0)).containsExactly(0.5, 0.5);
     }
 
     @Test
-    void doesNotDivideAnewForLittle() {
+    void keepsTheDivisionForSmallChanges() {
         Throughput throughput = new Throughput(2);
         double[] parts = divide(throughput, 300, 100);
         assertThat(divide(throughput, 310, 100)).containsExactly(parts);
@@ -69,7 +69,7 @@ class ThroughputTest {
     }
 
     @Test
-    void makesUpTheWholeWhateverTheRates() {
+    void dividesTheWholeBatchAtAnyRates() {
         Random random = new Random(1);
         for (int trial = 0; trial < 500; trial++) {
             int world = 1 + random.nextInt(40);

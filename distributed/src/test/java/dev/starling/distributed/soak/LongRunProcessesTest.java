@@ -59,7 +59,7 @@ class LongRunProcessesTest {
         int world = strategy.startsWith("ps") ? WORLD + 1 : WORLD;
         try (Launch launch = Launcher.of(command(strategy, wire, steps)).processes(world).output(out, err)
                 .coordinator((secret, files, all) -> CoordinatorThread.start(Coordinator.open(
-                        TransportConfig.of(wire, secret).directory(files).silence(Duration.ofSeconds(20)), all,
+                        TransportConfig.of(wire, secret).directory(files).livenessTimeout(Duration.ofSeconds(20)), all,
                         onLoss, 1, Duration.ofSeconds(60)))).start()) {
             own.add(launch.directory().getFileName().toString());
             own.add("starling-aeron-" + ProcessHandle.current().pid() + "-");

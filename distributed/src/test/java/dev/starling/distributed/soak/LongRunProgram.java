@@ -31,7 +31,7 @@ final class LongRunProgram {
         LaunchedProcess me = LaunchedProcess.fromEnvironment().orElseThrow();
         Path meeting = Path.of(arguments[3]);
         TransportConfig transport = TransportConfig.of(arguments[1], me.secret()).directory(me.directory())
-                .silence(Duration.ofSeconds(20));
+                .livenessTimeout(Duration.ofSeconds(20));
         List<Holdings> held = List.of();
         int servers = arguments[0].startsWith("ps") ? 1 : 0;
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)

@@ -113,7 +113,7 @@ class LongRunTest {
 
     /** The last member is a server, if there is to be one. */
     private static void assertFlat(String wire, String strategy, long steps, ServerConfig server) {
-        TransportConfig transport = TransportConfig.of(wire, Secret.random()).silence(Duration.ofSeconds(20));
+        TransportConfig transport = TransportConfig.of(wire, Secret.random()).livenessTimeout(Duration.ofSeconds(20));
         OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
         AtomicBoolean done = new AtomicBoolean();
         List<Holdings> held = new Cluster(transport, 3, onLoss).run(group -> {
@@ -149,7 +149,8 @@ class LongRunTest {
      * and what the last of them undid in compiled code is given time to be compiled again.
      */
     private static void assertFlatWithGuests(String strategy, int guests) {
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).silence(Duration.ofSeconds(20));
+        TransportConfig transport = TransportConfig.of("local", Secret.random())
+                .livenessTimeout(Duration.ofSeconds(20));
         List<Holdings.Calm> held = new CopyOnWriteArrayList<>();
         CountDownLatch warm = new CountDownLatch(WARM_STEPS);
         AtomicInteger gone = new AtomicInteger();

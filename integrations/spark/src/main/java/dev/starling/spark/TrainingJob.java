@@ -60,7 +60,7 @@ record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String,
 
     /** Returns how a process of this run is reached. */
     TransportConfig reachedAt(String host) {
-        return TransportConfig.of(transport, Secret.ofHex(secret)).at(host, 0).silence(silence);
+        return TransportConfig.of(transport, Secret.ofHex(secret)).at(host, 0).livenessTimeout(silence);
     }
 
     @Override

@@ -46,7 +46,7 @@ public final class Member {
             return;
         }
         TransportConfig transport = TransportConfig.of(TRANSPORT, me.secret()).at(me.host(), 0)
-                .directory(me.directory()).silence(SILENCE);
+                .directory(me.directory()).livenessTimeout(SILENCE);
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(JOINING)
                 .patience(JOINING))) {
             if (me.isServer()) {

@@ -203,6 +203,6 @@ enum Implementation {
 
     /** Returns a configuration in which members that are stopped while others are measured do not count as lost. */
     private static TransportConfig config(String provider) {
-        return TransportConfig.of(provider, SECRET).silence(Duration.ofMinutes(10));
+        return TransportConfig.of(provider, SECRET).livenessTimeout(Duration.ofMinutes(10));
     }
 }

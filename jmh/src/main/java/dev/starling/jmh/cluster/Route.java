@@ -25,6 +25,6 @@ public enum Route {
 
     /** Returns a configuration that tolerates a profiler that stops a member for long. */
     TransportConfig config() {
-        return TransportConfig.of(provider, SECRET).sharedMemory(sharedMemory).silence(Duration.ofMinutes(10));
+        return TransportConfig.of(provider, SECRET).sharedMemory(sharedMemory).livenessTimeout(Duration.ofMinutes(10));
     }
 }

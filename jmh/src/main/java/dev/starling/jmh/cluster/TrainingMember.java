@@ -162,7 +162,7 @@ final class TrainingMember implements Member {
         }
         timeline = Timeline.parse(SharedValues.await(directory, "timeline"));
         gradients = model.optimizer().parameters().stream().map(p -> p.value().onesLike()).toArray(Tensor[]::new);
-        TransportConfig local = TransportConfig.of("local", Secret.random()).silence(Duration.ofMinutes(10));
+        TransportConfig local = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMinutes(10));
         ownCoordinator = coordinator(local, 1);
         ownGroup = Group.join(GroupConfig.of(local, ownCoordinator.address()));
         alone = RingAllReduce.over(ownGroup).build();

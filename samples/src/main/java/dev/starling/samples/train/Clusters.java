@@ -33,11 +33,10 @@ public final class Clusters {
 
     /** Returns a factory of coordinators on this host. */
     public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss,
-    Duration livenessTimeout) {
+            Duration livenessTimeout) {
         return (secret, directory, processes) -> CoordinatorThread.start(Coordinator.open(
-                TransportConfig.of(transport, secret).directory(directory).silence(livenessTimeout), processes, onLoss,
-                1,
-                JOIN_TIMEOUT));
+                TransportConfig.of(transport, secret).directory(directory).livenessTimeout(livenessTimeout), processes,
+                onLoss, 1, JOIN_TIMEOUT));
     }
 
     /** A resource whose {@code close} throws no checked exception. */
@@ -113,7 +112,7 @@ public final class Clusters {
     }
 
     private static TransportConfig config(LaunchedProcess me, String transport, Duration livenessTimeout) {
-        return TransportConfig.of(transport, me.secret()).at(me.host(),
-                0).directory(me.directory()).silence(livenessTimeout);
+        return TransportConfig.of(transport, me.secret()).at(me.host(), 0).directory(me.directory())
+                .livenessTimeout(livenessTimeout);
     }
 }

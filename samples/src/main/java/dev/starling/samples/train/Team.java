@@ -189,7 +189,7 @@ final class Team {
         int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers);
         Split split = run.load(directory);
         Secret secret = Secret.random();
-        TransportConfig transport = TransportConfig.of(LOCAL, secret).silence(options.livenessTimeout());
+        TransportConfig transport = TransportConfig.of(LOCAL, secret).livenessTimeout(options.livenessTimeout());
         ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
         try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, options.onLoss(), options.livenessTimeout())
                 .open(secret, null, options.workers + options.servers());

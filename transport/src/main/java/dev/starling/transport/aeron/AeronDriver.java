@@ -17,8 +17,8 @@ import org.agrona.concurrent.BackoffIdleStrategy;
 import org.agrona.concurrent.IdleStrategy;
 
 /**
- * A media driver: what moves Aeron's messages. A wire has one of its own unless its option {@code driver} names the
- * directory of another, such as one started here, in a process that outlives the wires.
+ * A media driver: the component that moves Aeron's messages. Each wire has its own unless its option {@code driver}
+ * names the directory of another, such as one started here, in a process that outlives the wires.
  */
 public final class AeronDriver implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
@@ -26,11 +26,11 @@ public final class AeronDriver implements AutoCloseable {
     private static final long TIMER_NS = TimeUnit.MILLISECONDS.toNanos(10);
     private static final long STATUS_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final int MAX_LOGGED = 100;
-    /** The least that Aeron accepts of either. */
-    private static final int COUNTERS = 1 << 20;
-    private static final int ERRORS = 4 << 20;
+    /** The minimum sizes that Aeron accepts. */
+    private static final int COUNTERS_BYTES = 1 << 20;
+    private static final int ERRORS_BYTES = 4 << 20;
 
-    /** Bytes of files of a driver without links. */
+    /** Size in bytes of the files of a driver without links. */
     static final long BYTES = 14L << 20;
 
     private final WireDirectory own;
@@ -42,9 +42,9 @@ public final class AeronDriver implements AutoCloseable {
     }
 
     /**
-     * Starts a driver with threads of its own: one on a machine of up to four processors, else three.
+     * Starts a driver with threads of its own: one on a machine of up to four processors, otherwise three.
      *
-     * @param directory to keep its files in, which is made and deleted again; {@code null} for the driver's own choice
+     * @param directory for its files, which is created and deleted again; {@code null} for the driver's default
      * @throws TransportException if the directory is in use or full
      */
     public static AeronDriver start(Path directory) {
@@ -62,12 +62,13 @@ public final class AeronDriver implements AutoCloseable {
         }
     }
 
-    /** Starts a driver, which owns the wire's directory from then on, if there is one. */
+    /** Starts a driver, which takes ownership of the wire's directory, if there is one. */
     static AeronDriver start(WireDirectory own, Path directory, int threads, long livenessNs) {
         if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
                 ignored -> { })) {
-            throw new TransportException(TransportException.Problem.IN_USE, "a media driver runs in " + directory,
-                    "use that one or choose another directory");
+            throw new TransportException(TransportException.Problem.IN_USE, "a media driver already runs in "
+                    + directory,
+                    "use that driver or choose another directory");
         }
         AeronSettings.requireRoom(existing(directory), BYTES, "a media driver");
         MediaDriver.Context context = context(directory, livenessNs);
@@ -77,7 +78,7 @@ public final class AeronDriver implements AutoCloseable {
         } catch (StorageSpaceException e) {
             throw AeronSettings.noRoom(directory, e.getMessage(), e);
         } catch (RuntimeException e) {
-            throw new TransportException(TransportException.Problem.UNAVAILABLE, "no media driver can be started in "
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "cannot start a media driver in "
                     + directory + ": " + e.getMessage(), "", e);
         }
     }
@@ -99,12 +100,12 @@ public final class AeronDriver implements AutoCloseable {
                 .warnIfDirectoryExists(false)
                 .printConfigurationOnStart(false)
                 .asyncExecutorEnabled(false)
-                // Sparse files promise room that may be gone when it is needed, which ends the process.
+                // Sparse files reserve no space: if it is exhausted when it is needed, the process is killed.
                 .termBufferSparseFile(false)
                 .performStorageChecks(true)
                 .lowStorageWarningThreshold(0)
-                .counterValuesBufferLength(COUNTERS)
-                .errorBufferLength(ERRORS)
+                .counterValuesBufferLength(COUNTERS_BYTES)
+                .errorBufferLength(ERRORS_BYTES)
                 .timerIntervalNs(TIMER_NS)
                 .statusMessageTimeoutNs(STATUS_NS)
                 .clientLivenessTimeoutNs(livenessNs)
@@ -117,7 +118,7 @@ public final class AeronDriver implements AutoCloseable {
                     if (logged.size() < MAX_LOGGED && logged.add(message)) {
                         LOG.log(e instanceof StorageSpaceException ? Level.ERROR : Level.WARNING,
                                 e instanceof StorageSpaceException ? AeronSettings.noRoom(directory,
-                                "a link, of this process or from a peer that waits for it, has none: " + message,
+                                "a link, of this process or from a peer that waits for it, has no room: " + message,
                                 e).getMessage() : message);
                     }
                 });
@@ -138,7 +139,7 @@ public final class AeronDriver implements AutoCloseable {
                 .conductorIdleStrategy(new BackoffIdleStrategy(0, 0, 100_000, 1_000_000));
     }
 
-    /** Spinning pays only where others have processors left to run on. */
+    /** Spinning pays off only where other threads have processors left. */
     private static IdleStrategy idle() {
         int spins = Runtime.getRuntime().availableProcessors() > 4 ? 1000 : 0;
         return new BackoffIdleStrategy(spins, 100, 20_000, 500_000);
@@ -147,7 +148,7 @@ public final class AeronDriver implements AutoCloseable {
     private static ThreadFactory named(String what) {
         return task -> {
             Thread thread = new Thread(() -> {
-                Thread.currentThread().setName("starling-aeron-" + what); // Aeron gives another name.
+                Thread.currentThread().setName("starling-aeron-" + what); // Aeron sets another name.
                 task.run();
             });
             thread.setDaemon(true);
@@ -155,27 +156,28 @@ public final class AeronDriver implements AutoCloseable {
         };
     }
 
-    /** Returns where wires find it: the value of their option {@code driver}. */
+    /** Returns the driver's directory: the value of a wire's option {@code driver}. */
     public Path directory() {
         return Path.of(driver.aeronDirectoryName());
     }
 
-    /** Returns what drives it, or {@code null} if its own threads do. */
+    /** Returns the invoker that drives this driver, or {@code null} if its own threads do. */
     AgentInvoker invoker() {
         return driver.sharedAgentInvoker();
     }
 
     /**
-     * Deletes what killed processes left behind.
+     * Deletes files that killed processes left behind.
      *
-     * @param base directory of {@link dev.starling.transport.TransportConfig#directory}, {@code null} for the default
+     * @param base directory as in {@link dev.starling.transport.TransportConfig#directory}, {@code null} for the
+     *     default
      * @return the number of wires and drivers whose files were deleted
      */
     public static int sweep(Path base) {
         return WireDirectory.sweep(base == null ? WireDirectory.defaultBase() : base);
     }
 
-    /** Stops it and deletes its files. */
+    /** Stops the driver and deletes its files. */
     @Override
     public void close() {
         try {
@@ -188,9 +190,9 @@ public final class AeronDriver implements AutoCloseable {
     }
 
     /**
-     * Runs a driver until the process is told to end, and prints its directory.
+     * Runs a driver until the process is terminated, and prints its directory.
      *
-     * @param args the directory, or nothing for the driver's own choice
+     * @param args the directory, or nothing for the driver's default
      */
     public static void main(String[] args) throws InterruptedException {
         AeronDriver started = start(args.length == 0 ? null : Path.of(args[0]));

@@ -17,14 +17,17 @@ import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
 
 /**
- * A way to one peer, which goes over the network until the peer is found on this host. Once connected it stays on its
- * way, and once disconnected it never comes back, for messages may have been lost in between.
+ * A link to one peer. It uses the network unless the peer is found on this host. Once connected, a link keeps its path;
+ * once disconnected, it never reconnects, because messages may have been lost in between.
  */
 final class AeronLink implements Link {
-    /** How often to look for a peer that is not there yet, and whether one on this host still is. */
-    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(20);
+    /**
+     * Interval at which to look for a peer that is not there yet; the next, to check that a peer on this host still
+     * runs.
+     */
+    private static final long LOOKUP_NS = TimeUnit.MILLISECONDS.toNanos(20);
     private static final long PROBE_NS = TimeUnit.MILLISECONDS.toNanos(250);
-    private static final long DRIVER_SILENCE_MS = TimeUnit.HOURS.toMillis(1);
+    private static final long DRIVER_TIMEOUT_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronWire wire;
     private final String endpoint;
@@ -35,17 +38,17 @@ final class AeronLink implements Link {
     private long registration = Aeron.NULL_VALUE;
     private ExclusivePublication publication;
     private TransportException failure;
-    private long nextLookNs = System.nanoTime();
+    private long nextLookupNs = System.nanoTime();
     private boolean connected;
-    private boolean gone;
-    private long goneNs;
+    private boolean disconnected;
+    private long disconnectedNs;
     private long drainsBefore;
     private boolean closed;
 
     /**
      * Begins a link.
      *
-     * @param key of the announcement that the peer makes if it is on this host, {@code null} to use the network anyway
+     * @param key of the announcement that the peer makes if it is on this host, {@code null} to always use the network
      */
     AeronLink(AeronWire wire, String endpoint, String key) {
         this.wire = wire;
@@ -59,8 +62,8 @@ final class AeronLink implements Link {
         if (closed) {
             return Wire.CLOSED;
         }
-        if (gone) {
-            return wire.hasDrained(goneNs, drainsBefore) ? Wire.CLOSED : Wire.BACK_PRESSURED;
+        if (disconnected) {
+            return wire.hasDrained(disconnectedNs, drainsBefore) ? Wire.CLOSED : Wire.BACK_PRESSURED;
         }
         if (failure != null) {
             throw failure;
@@ -69,7 +72,7 @@ final class AeronLink implements Link {
             return Wire.NOT_CONNECTED;
         }
         if (headerLength + bodyLength > wire.maxMessageLength()) {
-            throw new TransportException(Problem.ARGUMENT, "a message has at most " + wire.maxMessageLength()
+            throw new TransportException(Problem.ARGUMENT, "a message must have at most " + wire.maxMessageLength()
                     + " bytes, got " + (headerLength + bodyLength), "choose longer terms: options term and ipcTerm");
         }
         long result = bodyLength == 0 ? publication.offer(header, headerOffset, headerLength)
@@ -80,88 +83,88 @@ final class AeronLink implements Link {
         if (result == Publication.BACK_PRESSURED || result == Publication.ADMIN_ACTION) {
             return Wire.BACK_PRESSURED;
         }
-        // Disconnected, closed, or at the end of what a stream can count: no more will go this way.
-        leave();
+        // Disconnected, closed, or at the maximum position of a stream: nothing more can be sent on this path.
+        disconnect();
         return Wire.BACK_PRESSURED;
     }
 
-    private void leave() {
-        gone = true;
-        goneNs = System.nanoTime();
+    private void disconnect() {
+        disconnected = true;
+        disconnectedNs = System.nanoTime();
         drainsBefore = wire.drains();
     }
 
-    /** Goes on with what takes its time; returns whether something came of it. */
+    /** Continues slow work; returns whether there was progress. */
     int upkeep(long now) {
-        if (closed || gone || failure != null) {
+        if (closed || disconnected || failure != null) {
             return 0;
         }
         if (peer != null && client != wire.client()) {
             client.conductorAgentInvoker().invoke();
             if (client.isClosed()) {
-                leavePeer();
+                leaveLocalPath();
                 return 1;
             }
         }
-        if (now >= nextLookNs) {
-            nextLookNs = now + (connected ? PROBE_NS : LOOK_NS);
-            look();
+        if (now >= nextLookupNs) {
+            nextLookupNs = now + (connected ? PROBE_NS : LOOKUP_NS);
+            lookUp();
         }
         return publication == null ? register() : 0;
     }
 
-    /** Settles which way messages go, once there is one. */
+    /** Settles the path of messages, once there is one. */
     private boolean connect() {
         if (publication == null || !publication.isConnected()) {
             return false;
         }
         if (peer == null) {
-            look(); // It may have come since, and have announced itself before it listened.
+            lookUp(); // The peer may have started meanwhile, and have announced itself before it listened.
         }
         connected = publication != null;
         return connected;
     }
 
-    private void look() {
+    private void lookUp() {
         if (peer != null && peer.isAbandoned()) {
-            leavePeer();
+            leaveLocalPath();
         }
         if (peer == null && key != null && !connected) {
             WireDirectory.Announcement found = WireDirectory.find(wire.settings().base(), key);
             if (found != null) {
-                meet(found);
+                useLocalPath(found);
             }
         }
     }
 
-    /** Returns whether messages go over the network. */
+    /** Returns whether messages travel over the network. */
     boolean isNetworked() {
-        return peer == null && connected && !gone;
+        return peer == null && connected && !disconnected;
     }
 
-    /** Becomes a client of the peer's driver, and leaves the network. */
-    private void meet(WireDirectory.Announcement found) {
-        Aeron met = wire.client();
-        if (!found.driver().equals(Path.of(met.context().aeronDirectoryName()))) {
+    /** Becomes a client of the peer's driver instead of using the network. */
+    private void useLocalPath(WireDirectory.Announcement found) {
+        Aeron candidate = wire.client();
+        if (!found.driver().equals(Path.of(candidate.context().aeronDirectoryName()))) {
             try {
-                if (!CommonContext.isDriverActive(found.driver().toFile(), DRIVER_SILENCE_MS, ignored -> { })) {
+                if (!CommonContext.isDriverActive(found.driver().toFile(), DRIVER_TIMEOUT_MS, ignored -> { })) {
                     return;
                 }
-                met = wire.connect(found.driver(), null, System::nanoTime);
+                candidate = wire.connect(found.driver(), null, System::nanoTime);
             } catch (AeronException e) {
-                AeronWire.LOG.log(Level.DEBUG, "{0} is about to come or go: {1}", endpoint, e.getMessage());
+                AeronWire.LOG.log(Level.DEBUG, "{0} is starting or stopping: {1}", endpoint, e.getMessage());
                 return;
             }
         }
         withdraw();
         peer = found;
-        client = met;
+        client = candidate;
     }
 
-    /** Ends the link through memory: for good if it was in use. */
-    private void leavePeer() {
+    /** Ends the path through shared memory, and with it the link if it was in use. */
+    private void leaveLocalPath() {
         if (connected) {
-            leave();
+            disconnect();
         }
         withdraw();
         peer = null;
@@ -184,21 +187,22 @@ final class AeronLink implements Link {
         } catch (RegistrationException e) {
             Path directory = Path.of(client.context().aeronDirectoryName());
             failure = e.errorCode() == ErrorCode.STORAGE_SPACE
-                    ? AeronSettings.noRoom(directory, "the link to " + endpoint + " has none: " + e.getMessage(), e)
-                    : new TransportException(Problem.ARGUMENT, "no link to " + endpoint + ": " + e.getMessage(), "", e);
+                    ? AeronSettings.noRoom(directory, "the link to " + endpoint + " has no room: " + e.getMessage(), e)
+                    : new TransportException(Problem.ARGUMENT, "cannot open a link to " + endpoint + ": "
+                            + e.getMessage(), "", e);
             return 1;
         }
     }
 
     @Override
     public String obstacle() {
-        return connected || gone || closed ? "" : failure != null ? failure.getMessage()
-                : peer != null ? "a process of this host listens at " + endpoint + " but has not answered"
-                : "nobody answers at " + endpoint + " over UDP: no process listens there, a firewall keeps datagrams "
-                + "back, or that process has no room for the link, which its own log says";
+        return connected || disconnected || closed ? "" : failure != null ? failure.getMessage()
+                : peer != null ? "a process on this host listens at " + endpoint + " but has not answered"
+                : "no answer from " + endpoint + " over UDP: no process listens there, a firewall drops the datagrams, "
+                + "or that process has no room for the link, which its own log then reports";
     }
 
-    /** Gives up the publication, and the client if it is the link's own. */
+    /** Closes the publication, and the client if it belongs to the link. */
     private void withdraw() {
         if (client != null && !client.isClosed()) {
             if (publication != null) {
@@ -220,7 +224,7 @@ final class AeronLink implements Link {
             return;
         }
         closed = true;
-        boolean flush = peer == null && connected && !gone && publication != null && publication.position() > 0;
+        boolean flush = peer == null && connected && !disconnected && publication != null && publication.position() > 0;
         long flushed = flush ? registration : Aeron.NULL_VALUE;
         withdraw();
         wire.forget(this, flushed);

@@ -17,25 +17,25 @@ import java.util.concurrent.TimeUnit;
 import org.agrona.SystemUtil;
 
 /**
- * Sizes and choices of a wire, checked. Sizes are in bytes.
+ * Settings of a wire, validated. Sizes are in bytes.
  *
- * @param base directory below which every wire keeps its files in a directory of its own
- * @param driver directory of a media driver that runs elsewhere, or {@code null} for one of the wire's own
+ * @param base directory in which each wire keeps its files in a directory of its own
+ * @param driver directory of a media driver that runs elsewhere, or {@code null} for the wire's own
  * @param threads of the wire's own driver; with 0 the wire's {@code poll} drives it
- * @param mtu longest datagram without its headers
- * @param term of a link over UDP, of which each end keeps three
- * @param ipcTerm of a link within the host, of which there are three
- * @param window of bytes under way to a receiver
+ * @param mtu maximum length of a datagram without its headers
+ * @param term length of the term buffers of a link over UDP, of which each end has three
+ * @param ipcTerm length of the term buffers of a link within the host, of which there are three
+ * @param window maximum number of bytes in flight to a receiver
  * @param socketBuffer of each socket
- * @param ipc whether links to wires of the same host leave the network aside
- * @param linger for how long at most to wait at the end until peers have got what was sent
- * @param livenessNs for how long a link that hears nothing stays
+ * @param ipc whether links to wires of the same host bypass the network
+ * @param linger maximum time to wait on closing until peers have received what was sent
+ * @param livenessNs how long a link survives without receiving anything
  */
 record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int ipcTerm, int window, int socketBuffer,
         boolean ipc, Duration linger, long livenessNs) {
-    /** Bytes that Aeron puts before each fragment. */
+    /** Bytes of Aeron's header of each fragment. */
     static final int HEADER = 32;
-    /** All frames begin at a multiple of this. */
+    /** All frames are aligned to a multiple of this. */
     static final int ALIGNMENT = 32;
     static final int MAX_MTU = 65_504;
     static final int TERMS = 3;
@@ -56,13 +56,13 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     static AeronSettings of(TransportConfig config) {
         Map<String, String> options = config.options();
         for (String name : options.keySet()) {
-            require(NAMES.contains(name), "the aeron transport has no option " + name, "it has "
+            require(NAMES.contains(name), "the aeron transport has no option '" + name + "'", "its options are "
                     + String.join(", ", new TreeSet<>(NAMES)));
         }
-        int widest = widestSocketBuffer();
-        int mtu = size(options, "mtu", Math.min(networkMtu(config.host()), widest / ALIGNMENT * ALIGNMENT));
+        int maxBuffer = maxSocketBuffer();
+        int mtu = size(options, "mtu", Math.min(interfaceMtu(config.host()), maxBuffer / ALIGNMENT * ALIGNMENT));
         int term = size(options, "term", DEFAULT_TERM);
-        int socketBuffer = size(options, "socketBuffer", widest);
+        int socketBuffer = size(options, "socketBuffer", maxBuffer);
         Path driver = options.containsKey("driver") ? Path.of(options.get("driver")).toAbsolutePath() : null;
         AeronSettings settings = new AeronSettings(
                 config.directory() == null ? WireDirectory.defaultBase() : config.directory().toAbsolutePath(), driver,
@@ -70,30 +70,30 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
                 size(options, "window", Math.min(socketBuffer, term / 2)), socketBuffer,
                 flag(options, "ipc", config.sharedMemory()),
                 Duration.ofMillis(size(options, "linger", 500)),
-                Math.max(MIN_LIVENESS_NS, 2 * config.silence().toNanos()));
-        settings.check(widest);
+                Math.max(MIN_LIVENESS_NS, 2 * config.livenessTimeout().toNanos()));
+        settings.check(maxBuffer);
         return settings;
     }
 
-    private void check(int widest) {
+    private void check(int maxBuffer) {
         require(threads <= 3, "0 <= threads <= 3 must hold, got " + threads, "0 leaves the driver to the caller");
-        require(threads == 0 || driver == null, "threads=" + threads + " are those of the wire's own driver, but the "
-                + "option driver names another", "leave one of the two away");
+        require(threads == 0 || driver == null, "threads=" + threads + " configures the wire's own driver, but the "
+                + "option driver names another", "omit one of the two");
         require(mtu > HEADER && mtu <= MAX_MTU, HEADER + " < mtu <= " + MAX_MTU + " must hold, got mtu=" + mtu,
-                "a datagram holds no more");
+                "a UDP datagram holds no more");
         require(mtu % ALIGNMENT == 0, "mtu must be a multiple of " + ALIGNMENT + ", got mtu=" + mtu,
                 "for example " + Math.max(2 * ALIGNMENT, mtu / ALIGNMENT * ALIGNMENT));
         checkTerm("term", term);
         checkTerm("ipcTerm", ipcTerm);
-        require(socketBuffer <= widest, "socketBuffer <= " + widest + " must hold here, got socketBuffer="
-                + socketBuffer, "allow more with: sysctl -w net.core.rmem_max=" + socketBuffer
+        require(socketBuffer <= maxBuffer, "socketBuffer <= " + maxBuffer + " must hold here, got socketBuffer="
+                + socketBuffer, "raise the limit with: sysctl -w net.core.rmem_max=" + socketBuffer
                 + " net.core.wmem_max=" + socketBuffer);
         require(mtu <= socketBuffer, "mtu <= socketBuffer must hold, got mtu=" + mtu + ", socketBuffer=" + socketBuffer,
-                "a datagram must fit");
+                "a datagram must fit into the socket's buffer");
         require(mtu <= window && window <= term / 2, "mtu <= window <= term/2 must hold, got mtu=" + mtu + ", window="
                 + window + ", term=" + term, "choose another window or a longer term");
         require(window <= socketBuffer, "window <= socketBuffer must hold, got window=" + window + ", socketBuffer="
-                + socketBuffer, "what is under way must fit");
+                + socketBuffer, "the window must fit into the socket's buffer");
     }
 
     private static void checkTerm(String name, int length) {
@@ -102,7 +102,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
                 + length, "for example 4m");
     }
 
-    /** Returns whether the sockets here hold less than what suits a fast network. */
+    /** Returns whether socket buffers here are smaller than a fast network needs. */
     boolean isSocketBufferSmall() {
         return socketBuffer < BEST_SOCKET_BUFFER / 4;
     }
@@ -111,21 +111,21 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         return Math.min(MAX_MESSAGE, Math.min(term, ipcTerm) / 8);
     }
 
-    /** Returns what fills one datagram, or some where they are small. */
+    /** Returns the length that fills one datagram, or several if datagrams are small. */
     int bulkMessageLength() {
         int payload = mtu - HEADER;
         return Math.min(maxMessageLength(), Math.max(1, BULK_MESSAGE / payload) * payload);
     }
 
-    /** Returns the bytes of files for one link at either end. */
+    /** Returns the size in bytes of the files of one link at either end. */
     long linkBytes() {
         return (long) TERMS * Math.max(term, ipcTerm);
     }
 
-    private static int size(Map<String, String> options, String name, int otherwise) {
+    private static int size(Map<String, String> options, String name, int defaultValue) {
         String value = options.get(name);
         if (value == null) {
-            return otherwise;
+            return defaultValue;
         }
         long size = -1;
         try {
@@ -138,14 +138,14 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         return (int) size;
     }
 
-    private static boolean flag(Map<String, String> options, String name, boolean otherwise) {
-        String value = options.getOrDefault(name, Boolean.toString(otherwise));
+    private static boolean flag(Map<String, String> options, String name, boolean defaultValue) {
+        String value = options.getOrDefault(name, Boolean.toString(defaultValue));
         require(value.equals("true") || value.equals("false"), name + " must be true or false, got " + value, "");
         return Boolean.parseBoolean(value);
     }
 
-    /** Returns the longest payload that the network behind a local address carries in one piece. */
-    private static int networkMtu(String host) {
+    /** Returns the maximum payload that the interface of a local address carries in one datagram. */
+    private static int interfaceMtu(String host) {
         try {
             NetworkInterface network = NetworkInterface.getByInetAddress(InetAddress.getByName(host));
             int mtu = network == null ? ETHERNET_MTU : network.getMTU();
@@ -159,37 +159,38 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         }
     }
 
-    /** Returns what the system allows for both buffers of a socket, up to what we would like. */
-    private static int widestSocketBuffer() {
+    /** Returns the size that the system allows for both buffers of a socket, up to {@link #BEST_SOCKET_BUFFER}. */
+    private static int maxSocketBuffer() {
         try (DatagramChannel channel = DatagramChannel.open()) {
             channel.setOption(StandardSocketOptions.SO_RCVBUF, BEST_SOCKET_BUFFER);
             channel.setOption(StandardSocketOptions.SO_SNDBUF, BEST_SOCKET_BUFFER);
             return Math.min(channel.getOption(StandardSocketOptions.SO_RCVBUF),
                     channel.getOption(StandardSocketOptions.SO_SNDBUF));
         } catch (IOException e) {
-            throw new TransportException(TransportException.Problem.UNAVAILABLE, "no datagram socket can be opened",
-                    "let this process use the network", e);
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "cannot open a datagram socket",
+                    "allow this process to use the network", e);
         }
     }
 
-    /** Checks that a directory has room for so many bytes. */
+    /** Checks that a directory has room for a number of bytes. */
     static void requireRoom(Path directory, long bytes, String what) {
         try {
             long free = Files.getFileStore(directory).getUsableSpace();
             if (free < bytes) {
-                throw noRoom(directory, what + " takes " + (bytes >> 10) + " KiB, " + (free >> 10) + " KiB are free",
+                throw noRoom(directory, what + " needs " + (bytes >> 10) + " KiB, but only " + (free >> 10)
+                        + " KiB are free",
                         null);
             }
         } catch (IOException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot use the directory " + directory
-                    + ": " + e, "make it or name another", e);
+                    + ": " + e, "create it or choose another", e);
         }
     }
 
     static TransportException noRoom(Path directory, String what, Throwable cause) {
         return new TransportException(TransportException.Problem.NO_ROOM, directory + " is full: " + what,
-                "free some, make it larger (mount -o remount,size=1g /dev/shm; for a container --shm-size=1g), name "
-                        + "another directory, or choose a smaller term and ipcTerm", cause);
+                "free space, enlarge it (mount -o remount,size=1g /dev/shm; for a container --shm-size=1g), choose "
+                        + "another directory, or set a smaller term and ipcTerm", cause);
     }
 
     private static void require(boolean holds, String relation, String remedy) {

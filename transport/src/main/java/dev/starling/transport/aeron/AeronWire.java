@@ -36,26 +36,26 @@ import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.status.CountersReader;
 
 /**
- * A wire over Aeron. Each has a media driver of its own, so that the death of a process is nobody else's, and listens
- * twice: to UDP at its address, and to a stream within the host. A peer of the same host finds the announcement of that
- * stream and writes straight into memory of this wire's driver, as a second client of it.
+ * A wire over Aeron. Each wire has its own media driver, so that the death of one process affects no other, and two
+ * subscriptions: to UDP at its address, and to a stream within the host. A peer on the same host finds the announcement
+ * of that stream and writes straight into the memory of this wire's driver, as a second client of it.
  */
 final class AeronWire implements Wire {
     static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
 
     private static final Pattern NUMERIC = Pattern.compile("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
     private static final int UDP_STREAM = 1001;
-    /** How often the driver and the clients are driven while nothing goes over the network. */
+    /** Interval at which the driver and the clients are driven while nothing travels over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
     private static final long MAX_STEP_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long GOODBYE_NS = TimeUnit.MILLISECONDS.toNanos(25);
     private static final long START_NS = TimeUnit.SECONDS.toNanos(10);
-    /** A driver with threads of its own may be this much later with data than with the news that their sender left. */
+    /** A driver with threads of its own may deliver data this much later than the news that their sender left. */
     private static final long SETTLE_NS = TimeUnit.MILLISECONDS.toNanos(5);
-    /** One may have stopped at the end of a term. */
+    /** Number of complete polls that drain a stream: one poll may have stopped at the end of a term. */
     private static final int DRAINS = 2;
-    /** A peer's process may rest for long; whether it is gone its lock tells. */
-    private static final long DRIVER_SILENCE_MS = TimeUnit.HOURS.toMillis(1);
+    /** A peer's process may be stopped for long; its file lock shows whether it has ended. */
+    private static final long DRIVER_TIMEOUT_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronSettings settings;
     private final WireDirectory directory;
@@ -85,7 +85,7 @@ final class AeronWire implements Wire {
     static AeronWire open(TransportConfig config) {
         AeronSettings settings = AeronSettings.of(config);
         if (settings.isSocketBufferSmall()) {
-            LOG.log(Level.INFO, "sockets hold {0} bytes here, 4194304 suit a fast network; sysctl -w "
+            LOG.log(Level.INFO, "socket buffers are limited to {0} bytes, a fast network needs 4194304; run: sysctl -w "
                     + "net.core.rmem_max=4194304 net.core.wmem_max=4194304", Integer.toString(settings.socketBuffer()));
         }
         InetSocketAddress endpoint = new InetSocketAddress(resolve(config.host(), "host"), config.port());
@@ -111,7 +111,7 @@ final class AeronWire implements Wire {
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
-                    "start one there (dev.starling.transport.aeron.AeronDriver), or leave the option driver away");
+                    "start one there (dev.starling.transport.aeron.AeronDriver), or omit the option driver");
         }
         try {
             client = connect(driverDirectory, driverInvoker, ownClock());
@@ -119,7 +119,7 @@ final class AeronWire implements Wire {
             local = client.addSubscription("aeron:ipc", stream, image -> { },
                     image -> localMessages.freeSessionBuffer(image.sessionId()));
             if (endpoint.getPort() != 0) {
-                announce(endpoint, stream); // Before peers that wait can meet this on the network.
+                announce(endpoint, stream); // Before waiting peers can find this wire on the network.
             }
             network = client.addSubscription("aeron:udp?endpoint=" + text(endpoint) + "|so-rcvbuf="
                     + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
@@ -133,7 +133,7 @@ final class AeronWire implements Wire {
             }
         } catch (AeronException e) {
             if (String.valueOf(e.getMessage()).contains("already in use")) {
-                throw inUse(endpoint, e); // By one that began to listen since it was looked at.
+                throw inUse(endpoint, e); // By another process that began to listen after the check.
             }
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
                     + e.getMessage(), "choose another host or port, or 0 for any", e);
@@ -160,20 +160,20 @@ final class AeronWire implements Wire {
         return resolved;
     }
 
-    /** Connects to the driver in a directory; {@code invoker} drives it if it is ours. */
+    /** Connects to the driver in a directory; {@code invoker} drives it if it is this wire's own. */
     Aeron connect(Path driverDirectory, AgentInvoker invoker, NanoClock clock) {
         return Aeron.connect(new Aeron.Context()
                 .aeronDirectoryName(driverDirectory.toString())
                 .useConductorAgentInvoker(true)
                 .driverAgentInvoker(invoker)
                 .nanoClock(clock)
-                .driverTimeoutMs(DRIVER_SILENCE_MS)
+                .driverTimeoutMs(DRIVER_TIMEOUT_MS)
                 .closeLingerDurationNs(0)
                 .errorHandler(e -> LOG.log(Level.DEBUG, "Aeron: {0}", e.getMessage()))
                 .subscriberErrorHandler(LangUtil::rethrowUnchecked));
     }
 
-    /** A clock that stops while this process does: or else the client would give itself up on waking. */
+    /** A clock that stops while this process is stopped; otherwise the client would give itself up after resuming. */
     private static NanoClock ownClock() {
         return new NanoClock() {
             private long real = System.nanoTime();
@@ -229,7 +229,7 @@ final class AeronWire implements Wire {
     }
 
     @Override
-    public boolean opensAtOnce(String peer) {
+    public boolean opensImmediately(String peer) {
         return NUMERIC.matcher(peer).matches();
     }
 
@@ -252,36 +252,36 @@ final class AeronWire implements Wire {
                 work += links.get(i).upkeep(now);
                 networked |= links.get(i).isNetworked();
             }
-            work += moved();
+            work += driveDriver();
         } else if (networked) {
-            work += moved();
+            work += driveDriver();
         }
-        int taken = local.poll(localMessages, limit);
-        if (taken < limit) {
-            taken += network.poll(networkMessages, limit - taken);
+        int received = local.poll(localMessages, limit);
+        if (received < limit) {
+            received += network.poll(networkMessages, limit - received);
         }
-        drains += upkeep && taken < limit ? 1 : 0;
-        return work + taken;
+        drains += upkeep && received < limit ? 1 : 0;
+        return work + received;
     }
 
-    /** Returns how often all that had come was handed over. */
+    /** Returns how often a poll delivered everything that had arrived. */
     long drains() {
         return drains;
     }
 
-    /** Returns whether all has been handed over that a peer sent which was found to be gone at that time. */
-    boolean hasDrained(long goneNs, long drainsThen) {
-        return drains >= drainsThen + DRAINS && System.nanoTime() - goneNs > SETTLE_NS;
+    /** Returns whether everything is delivered that a peer sent which was found to be gone at a given time. */
+    boolean hasDrained(long disconnectedNs, long drainsThen) {
+        return drains >= drainsThen + DRAINS && System.nanoTime() - disconnectedNs > SETTLE_NS;
     }
 
-    /** Drives the driver; returns 1 if it moved data, for it has always something to look after. */
-    private int moved() {
+    /** Drives the driver. Returns 1 only if it moved data, because its housekeeping always reports some work. */
+    private int driveDriver() {
         return driverInvoker != null && driverInvoker.invoke() >= AeronSettings.HEADER ? 1 : 0;
     }
 
     private void drive() {
         client.conductorAgentInvoker().invoke();
-        moved();
+        driveDriver();
     }
 
     @Override
@@ -297,7 +297,7 @@ final class AeronWire implements Wire {
         return client;
     }
 
-    /** Forgets a link that was closed; its last messages are on their way if they went over the network. */
+    /** Removes a closed link; if it used the network, its last messages are still being sent. */
     void forget(AeronLink link, long registration) {
         links.remove(link);
         if (registration != Aeron.NULL_VALUE) {
@@ -323,7 +323,7 @@ final class AeronWire implements Wire {
             return InetAddress.getByName(host);
         } catch (UnknownHostException e) {
             throw new TransportException(Problem.ARGUMENT, "the " + what + " " + host + " is unknown",
-                    "name one that resolves, or a numeric address", e);
+                    "use a name that resolves, or a numeric address", e);
         }
     }
 
@@ -331,9 +331,9 @@ final class AeronWire implements Wire {
         try (DatagramSocket probe = new DatagramSocket(null)) {
             probe.bind(endpoint);
         } catch (BindException e) {
-            boolean ours = String.valueOf(e.getMessage()).contains("assign");
-            throw ours ? new TransportException(Problem.ARGUMENT, endpoint.getAddress().getHostAddress()
-                    + " is no address of this machine", "name one that peers reach it at", e)
+            boolean foreign = String.valueOf(e.getMessage()).contains("assign");
+            throw foreign ? new TransportException(Problem.ARGUMENT, endpoint.getAddress().getHostAddress()
+                    + " is not an address of this machine", "use one at which peers reach it", e)
                     : inUse(endpoint, e);
         } catch (SocketException e) {
             throw new TransportException(Problem.ARGUMENT, "cannot listen at " + text(endpoint) + ": " + e, "", e);
@@ -350,7 +350,9 @@ final class AeronWire implements Wire {
         return (endpoint.getAddress() instanceof Inet6Address ? '[' + host + ']' : host) + ':' + endpoint.getPort();
     }
 
-    /** The same address means another wire in another network namespace. */
+    /**
+     * The key includes the network namespace, because the same address belongs to another wire in another namespace.
+     */
     private static String key(InetSocketAddress endpoint) {
         String namespace = "";
         try {
@@ -377,7 +379,7 @@ final class AeronWire implements Wire {
             if (client != null && !client.isClosed()) {
                 List.copyOf(links).forEach(AeronLink::close);
                 flush();
-                sayGoodbye();
+                sendGoodbye();
                 client.close();
             }
         } finally {
@@ -391,7 +393,7 @@ final class AeronWire implements Wire {
         }
     }
 
-    /** Waits until peers have what was sent to them over the network, but not for ever. */
+    /** Waits, for a limited time, until peers have received what was sent to them over the network. */
     private void flush() {
         long deadline = System.nanoTime() + settings.linger().toNanos();
         CountersReader counters = client.countersReader();
@@ -407,16 +409,16 @@ final class AeronWire implements Wire {
         }
     }
 
-    /** Lets peers know at once instead of after their patience. */
-    private void sayGoodbye() {
-        boolean heard = network != null && network.imageCount() > 0;
+    /** Notifies peers of the close, so that they need not wait for their timeout. */
+    private void sendGoodbye() {
+        boolean hasSenders = network != null && network.imageCount() > 0;
         if (network != null) {
             network.close();
         }
         if (local != null) {
             local.close();
         }
-        long deadline = System.nanoTime() + (heard ? GOODBYE_NS : 0);
+        long deadline = System.nanoTime() + (hasSenders ? GOODBYE_NS : 0);
         do {
             drive();
         } while (System.nanoTime() < deadline);

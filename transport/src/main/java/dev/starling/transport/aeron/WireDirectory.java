@@ -18,8 +18,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 
 /**
- * A directory of one wire or driver, which is told from one that a killed process left behind by a lock that ends with
- * its owner. A wire announces in it where it is reached, so that others on the same host need no network to reach it.
+ * The directory of one wire or driver. A lock, which ends with its owner, distinguishes it from one that a killed
+ * process left behind. A wire announces here how it is reached within the host, so that others on the same host need no
+ * network.
  */
 final class WireDirectory implements AutoCloseable {
     private static final String PREFIX = "starling-aeron-";
@@ -36,11 +37,11 @@ final class WireDirectory implements AutoCloseable {
     }
 
     /**
-     * How a wire of this host is reached without the network.
+     * The path to a wire within the host.
      *
      * @param endpoint of the wire: network namespace, numeric address and port
      * @param driver directory of its media driver
-     * @param stream that it listens to there
+     * @param stream of that driver to which it listens
      * @param directory of the wire
      */
     record Announcement(String endpoint, Path driver, int stream, Path directory) {
@@ -56,13 +57,13 @@ final class WireDirectory implements AutoCloseable {
                 : Path.of(System.getProperty("java.io.tmpdir"));
     }
 
-    /** Makes a directory that only this user may enter. */
+    /** Creates a directory that only this user may enter. */
     static WireDirectory create(Path base) {
         String name = PREFIX + ProcessHandle.current().pid() + '-' + COUNT.incrementAndGet();
         Path hidden = null;
         try {
             Files.createDirectories(base);
-            // Nobody may find it before it is locked: it would be swept away.
+            // Other processes must not find the directory before it is locked: they would sweep it away.
             hidden = Files.createTempDirectory(base, "." + name,
                     PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
             FileChannel channel = FileChannel.open(hidden.resolve(LOCK), StandardOpenOption.CREATE,
@@ -77,8 +78,8 @@ final class WireDirectory implements AutoCloseable {
                 hidden.resolve(LOCK).toFile().delete();
                 hidden.toFile().delete();
             }
-            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot make a directory in " + base
-                    + ": " + e, "name another directory", e);
+            throw new TransportException(TransportException.Problem.ARGUMENT, "cannot create a directory in " + base
+                    + ": " + e, "choose another directory", e);
         }
     }
 
@@ -86,7 +87,7 @@ final class WireDirectory implements AutoCloseable {
         return path.resolve("driver");
     }
 
-    /** Tells the other processes of this host how to reach this wire. */
+    /** Announces to the other processes of this host how to reach this wire. */
     Announcement announce(String endpoint, Path driver, int stream) {
         Announcement announcement = new Announcement(endpoint, driver, stream, path);
         try {
@@ -95,11 +96,11 @@ final class WireDirectory implements AutoCloseable {
             Files.move(draft, path.resolve(ANNOUNCEMENT), StandardCopyOption.ATOMIC_MOVE);
             return announcement;
         } catch (IOException e) {
-            throw AeronSettings.noRoom(path, "it cannot be written to: " + e, e);
+            throw AeronSettings.noRoom(path, "cannot write to it: " + e, e);
         }
     }
 
-    /** Returns how the wire at that endpoint is reached, or {@code null} if it is not on this host. */
+    /** Returns the announcement of the wire at an endpoint, or {@code null} if it is not on this host. */
     static Announcement find(Path base, String endpoint) {
         for (Path directory : list(base)) {
             try {
@@ -108,18 +109,18 @@ final class WireDirectory implements AutoCloseable {
                     return new Announcement(endpoint, Path.of(lines.get(1)), Integer.parseInt(lines.get(2)), directory);
                 }
             } catch (IOException e) {
-                continue; // Not announced yet, no longer, or of another user.
+                continue; // Not announced yet, no longer announced, or owned by another user.
             }
         }
         return null;
     }
 
-    /** Returns how many wires and drivers this base has. */
+    /** Returns the number of wires and drivers in a base directory. */
     static int count(Path base) {
         return list(base).size();
     }
 
-    /** Deletes what killed processes left; returns the number of directories deleted. */
+    /** Deletes directories of killed processes; returns how many. */
     static int sweep(Path base) {
         int swept = 0;
         for (Path directory : list(base)) {
@@ -129,7 +130,7 @@ final class WireDirectory implements AutoCloseable {
                     swept++;
                 }
             } catch (IOException e) {
-                continue; // Somebody else sweeps too, or it is not ours.
+                continue; // Another process sweeps too, or another user owns the directory.
             }
         }
         return swept;
@@ -152,7 +153,8 @@ final class WireDirectory implements AutoCloseable {
 
     private static boolean isAbandoned(Path directory) {
         if (directory.getFileName().toString().startsWith(PREFIX + ProcessHandle.current().pid() + '-')) {
-            return !Files.exists(directory); // To open the lock of this process and close it would end it.
+            // Opening and closing the lock file of this process would release its lock.
+            return !Files.exists(directory);
         }
         try (FileChannel channel = FileChannel.open(directory.resolve(LOCK), StandardOpenOption.WRITE);
                 FileLock held = channel.tryLock()) {
@@ -182,7 +184,7 @@ final class WireDirectory implements AutoCloseable {
             lock.close();
         } catch (IOException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot delete " + path + ": " + e,
-                    "delete it", e);
+                    "delete it by hand", e);
         }
     }
 }

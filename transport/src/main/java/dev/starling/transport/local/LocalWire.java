@@ -18,7 +18,9 @@ import org.agrona.concurrent.ringbuffer.ManyToOneRingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
 
-/** A wire between threads: every process of the cluster is a thread, and has one ring that all others write into. */
+/**
+ * A wire between threads: each process of the cluster is a thread with one ring buffer, into which all others write.
+ */
 final class LocalWire implements Wire {
     private static final int CAPACITY = 4 << 20;
     private static final int MESSAGE = 1;
@@ -30,7 +32,7 @@ final class LocalWire implements Wire {
             ByteBuffer.allocateDirect(CAPACITY + RingBufferDescriptor.TRAILER_LENGTH)));
     private final Waiting waiting;
     private Inbox inbox;
-    private final MessageHandler handler = this::take;
+    private final MessageHandler handler = this::onMessage;
     private volatile boolean closed;
 
     private LocalWire(String address, int threads) {
@@ -40,8 +42,8 @@ final class LocalWire implements Wire {
 
     static LocalWire open(TransportConfig config) {
         config.options().keySet().stream().findFirst().ifPresent(name -> {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "the local transport has no option "
-                    + name, "it has none");
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the local transport has no option '"
+                    + name + "'", "it has no options at all");
         });
         String address = config.port() == 0 ? "thread-" + COUNT.incrementAndGet() : "port-" + config.port();
         LocalWire wire = new LocalWire(address, OPEN.size() + 1);
@@ -73,7 +75,7 @@ final class LocalWire implements Wire {
         return ring.read(handler, limit);
     }
 
-    private void take(int type, MutableDirectBuffer buffer, int offset, int length) {
+    private void onMessage(int type, MutableDirectBuffer buffer, int offset, int length) {
         inbox.onMessage(buffer, offset, length);
     }
 

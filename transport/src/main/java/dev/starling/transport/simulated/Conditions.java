@@ -4,18 +4,19 @@ import dev.starling.transport.TransportException;
 import java.time.Duration;
 
 /**
- * How a simulated network behaves. Whatever it does, a link delivers what was sent in order and once, or breaks: what
- * is lost is sent again, later; copies and noise come beside what was sent.
+ * How a simulated network behaves. In every case a link delivers messages in order and once, or breaks: a lost message
+ * is retransmitted later, and copies and noise are extra messages.
  *
- * @param latency from sending to arrival at best
- * @param jitter longest extra time of a message; messages on different links overtake each other by it
- * @param loss share of transmissions that are lost; each costs {@code retransmission} and holds up what follows
+ * @param latency shortest time from sending to arrival
+ * @param jitter longest extra time of a message; it lets messages on different links overtake each other
+ * @param loss share of transmissions that are lost; each costs {@code retransmission} and delays the messages that
+ *     follow
  * @param retransmission time until a lost message is sent again; doubles with each loss of the same message
- * @param bytesPerSecond what a link carries
- * @param windowBytes what may be under way on a link; more is back-pressure
- * @param backPressure share of offers that are refused though there would be room
- * @param copies share of messages of which a second copy comes later
- * @param noise share of messages beside which a mangled copy comes
+ * @param bytesPerSecond bandwidth of a link
+ * @param windowBytes maximum number of bytes in flight on a link; more is back-pressure
+ * @param backPressure share of offers that are refused even though there is room
+ * @param copies share of messages of which a second copy arrives later
+ * @param noise share of messages that are accompanied by a corrupted copy
  */
 public record Conditions(Duration latency, Duration jitter, double loss, Duration retransmission, long bytesPerSecond,
         int windowBytes, double backPressure, double copies, double noise) {
@@ -23,46 +24,47 @@ public record Conditions(Duration latency, Duration jitter, double loss, Duratio
     public static final Conditions GOOD = new Conditions(Duration.ofNanos(20_000), Duration.ofNanos(2_000), 0,
             Duration.ofMillis(1), 2_000_000_000L, 1 << 20, 0, 0, 0);
 
-    /** Checks. */
+    /** Checks the values. */
     public Conditions {
         if (latency.isNegative() || jitter.isNegative() || retransmission.isNegative() || bytesPerSecond <= 0
-                || windowBytes <= 0 || !share(loss) || !share(backPressure) || !share(copies) || !share(noise)) {
+                || windowBytes <= 0
+                || !isShare(loss) || !isShare(backPressure) || !isShare(copies) || !isShare(noise)) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "durations >= 0, bytes > 0 and 0 <= shares < 1 must hold", "change them");
+                    "durations >= 0, bytes > 0 and 0 <= shares < 1 must hold", "change the simulated conditions");
         }
     }
 
-    /** Returns this with a latency and jitter. */
+    /** Returns a copy with another latency and jitter. */
     public Conditions delay(Duration newLatency, Duration newJitter) {
         return new Conditions(newLatency, newJitter, loss, retransmission, bytesPerSecond, windowBytes, backPressure,
                 copies, noise);
     }
 
-    /** Returns this with a share of transmissions lost. */
+    /** Returns a copy with another share of lost transmissions. */
     public Conditions loss(double newLoss) {
         return new Conditions(latency, jitter, newLoss, retransmission, bytesPerSecond, windowBytes, backPressure,
                 copies, noise);
     }
 
-    /** Returns this with a speed and a window. */
+    /** Returns a copy with another bandwidth and window. */
     public Conditions room(long newBytesPerSecond, int newWindowBytes) {
         return new Conditions(latency, jitter, loss, retransmission, newBytesPerSecond, newWindowBytes, backPressure,
                 copies, noise);
     }
 
-    /** Returns this with a share of offers refused. */
+    /** Returns a copy with another share of refused offers. */
     public Conditions backPressure(double newBackPressure) {
         return new Conditions(latency, jitter, loss, retransmission, bytesPerSecond, windowBytes, newBackPressure,
                 copies, noise);
     }
 
-    /** Returns this with shares of messages copied, and accompanied by mangled ones. */
+    /** Returns a copy with other shares of messages that are copied, and accompanied by corrupted ones. */
     public Conditions disturbed(double newCopies, double newNoise) {
         return new Conditions(latency, jitter, loss, retransmission, bytesPerSecond, windowBytes, backPressure,
                 newCopies, newNoise);
     }
 
-    private static boolean share(double value) {
+    private static boolean isShare(double value) {
         return value >= 0 && value < 1;
     }
 }

@@ -7,12 +7,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Code that runs until it yields and goes on where it was when it is resumed. It has a thread of its own, and so its
- * own thread-locals and scoped values, but that thread never runs beside the one that resumed it.
+ * Code that runs until it yields, and continues there when it is resumed. It has a thread of its own, and with it its
+ * own thread-locals and scoped values, but that thread never runs concurrently with the resuming thread.
  *
  * <p>Where {@code java.base} opens {@code java.lang} to this module, the thread is a virtual one whose scheduler is the
- * resuming thread itself, and a hand-over takes 0.2 µs; else the JVM's scheduler of virtual threads takes part, and it
- * takes some 0.7 µs if the resuming thread is a virtual one too. Both run the same code in the same order.
+ * resuming thread itself, and a switch takes 0.2 µs. Otherwise the JVM's scheduler of virtual threads is involved, and
+ * a switch takes some 0.7 µs if the resuming thread is a virtual one too. Both run the same code in the same order.
  */
 final class Coroutine {
     private static final Constructor<?> WITH_SCHEDULER = builderWithScheduler();
@@ -32,7 +32,7 @@ final class Coroutine {
         this.body = body;
     }
 
-    /** Returns whether the calling thread can be the scheduler of coroutines. */
+    /** Returns whether the calling thread can act as the scheduler of coroutines. */
     static boolean canCarry() {
         return WITH_SCHEDULER != null && !Thread.currentThread().isVirtual();
     }
@@ -41,7 +41,9 @@ final class Coroutine {
         return thread != null;
     }
 
-    /** Lets the code run until it yields or ends; always called by the same thread. Returns whether there is more. */
+    /**
+     * Runs the code until it yields or ends; always called by the same thread. Returns whether the code has not ended.
+     */
     boolean resume() {
         resumer = Thread.currentThread();
         running = true;
@@ -59,7 +61,8 @@ final class Coroutine {
                 step = null;
                 next.run();
             } else {
-                // It waits for something that is not simulated, such as a worker thread: so must we, to stay in order.
+                // The code waits for something outside of the simulation, such as a worker thread. Wait with it, to
+                // keep the order.
                 LockSupport.parkNanos(this, TimeUnit.SECONDS.toNanos(1));
                 if (System.nanoTime() - begin > STUCK_NS) {
                     throw new IllegalStateException(stuck());
@@ -74,18 +77,18 @@ final class Coroutine {
             body.run();
         } finally {
             ended = true;
-            giveBack();
+            switchBack();
         }
     }
 
-    /** Hands back to who resumed this; called by the code itself. Returns when it is resumed. */
+    /** Switches back to the resuming thread; called by the code itself. Returns when it is resumed. */
     void yield() {
-        giveBack();
+        switchBack();
         if (carried) {
             Thread.yield();
             if (!running) {
                 running = true;
-                throw new IllegalStateException("a simulated process must not wait inside of a static initialiser or"
+                throw new IllegalStateException("a simulated process must not wait inside a static initialiser or"
                         + " a call from native code");
             }
         } else {
@@ -95,7 +98,7 @@ final class Coroutine {
         }
     }
 
-    private void giveBack() {
+    private void switchBack() {
         running = false;
         if (!carried) {
             LockSupport.unpark(resumer);
@@ -108,7 +111,7 @@ final class Coroutine {
     }
 
     private String stuck() {
-        StringBuilder text = new StringBuilder("the simulated process " + name + " has not come back for "
+        StringBuilder text = new StringBuilder("the simulated process " + name + " has neither yielded nor ended for "
                 + TimeUnit.NANOSECONDS.toSeconds(STUCK_NS) + " s of real time; it is at");
         for (StackTraceElement element : thread.getStackTrace()) {
             text.append("\n    at ").append(element);

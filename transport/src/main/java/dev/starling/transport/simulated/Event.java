@@ -1,6 +1,6 @@
 package dev.starling.transport.simulated;
 
-/** Something that happens at a time. */
+/** An action at a point in virtual time. */
 record Event(long timeNs, long number, Runnable action) implements Comparable<Event> {
     @Override
     public int compareTo(Event other) {

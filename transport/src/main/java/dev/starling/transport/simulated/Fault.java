@@ -5,18 +5,18 @@ import java.util.Collections;
 import java.util.Set;
 import java.util.TreeSet;
 
-/** Something that goes wrong in a simulation, at a time of its own. Processes are told by their names. */
+/** A fault in a simulation, which begins at a given time. Processes are identified by name. */
 public sealed interface Fault {
-    /** Returns when it begins. */
+    /** Returns when the fault begins. */
     Duration at();
 
     /**
-     * Nothing gets from some processes to others, for a while; what was sent arrives afterwards.
+     * For a while nothing arrives from some processes at others; messages sent meanwhile arrive afterwards.
      *
-     * @param bothWays whether nothing comes back either
+     * @param bothWays whether the opposite direction is cut too
      */
     record Cut(Duration at, Duration length, Set<String> from, Set<String> to, boolean bothWays) implements Fault {
-        /** Copies; in an order that is the same in each JVM, unlike that of {@link Set#copyOf}. */
+        /** Copies the sets in sorted order, which, unlike that of {@link Set#copyOf}, is the same in each JVM. */
         public Cut {
             from = Collections.unmodifiableSet(new TreeSet<>(from));
             to = Collections.unmodifiableSet(new TreeSet<>(to));
@@ -28,7 +28,7 @@ public sealed interface Fault {
         }
     }
 
-    /** A process stands still for a while, as if stopped by a signal or a long collection of garbage. */
+    /** A process stops for a while, as if by a signal or a long garbage collection. */
     record Pause(Duration at, Duration length, String process) implements Fault {
         @Override
         public String toString() {
@@ -37,7 +37,8 @@ public sealed interface Fault {
     }
 
     /**
-     * A process ends without a word, at its so many-th use of the wire after that time; what it had sent last is lost.
+     * A process ends without a goodbye, {@code operations} uses of its wires after the given time; its last messages
+     * are lost.
      */
     record Crash(Duration at, int operations, String process) implements Fault {
         @Override
@@ -46,7 +47,7 @@ public sealed interface Fault {
         }
     }
 
-    /** The links between two processes break, with what is under way. */
+    /** The links between two processes break, and messages in flight are lost. */
     record Break(Duration at, String first, String second) implements Fault {
         @Override
         public String toString() {

@@ -11,29 +11,30 @@ import java.util.TreeSet;
 import java.util.stream.Collectors;
 
 /**
- * What goes wrong in a simulation, and when. Its text holds all of it, and how to make it again.
+ * The faults of a simulation and their times. Its text lists all of them and shows the call that creates the plan
+ * again.
  *
  * @param seed of the simulation's choices
- * @param ranks the processes' names
- * @param horizon within which all faults begin and, other than crashes, end
+ * @param ranks names of the processes
+ * @param horizon time within which all faults begin and, other than crashes, end
  * @param kinds of faults
  * @param conditions of the network
  * @param faults in the order of their times
  */
 public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kind> kinds, Conditions conditions,
         List<Fault> faults) {
-    /** Copies. */
+    /** Copies the collections. */
     public FaultPlan {
         ranks = List.copyOf(ranks);
         kinds = Set.copyOf(kinds);
         faults = List.copyOf(faults);
     }
 
-    /** Kinds of faults that a random plan may have. */
+    /** Kinds of faults in a random plan. */
     public enum Kind {
         /** Loss, delay and jitter. */
         WEATHER,
-        /** Copied and mangled messages. */
+        /** Copied and corrupted messages. */
         DISTURBANCE,
         /** {@link Fault.Cut}. */
         CUT,
@@ -41,21 +42,21 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
         PAUSE,
         /** {@link Fault.Break}. */
         BREAK,
-        /** {@link Fault.Crash}; at least one process is left. */
+        /** {@link Fault.Crash}; at least one process survives. */
         CRASH
     }
 
-    /** Returns a plan with nothing in it. */
+    /** Returns a plan without faults. */
     public static FaultPlan none(long seed, List<String> ranks) {
         return new FaultPlan(seed, ranks, Duration.ZERO, Set.of(), Conditions.GOOD, List.of());
     }
 
-    /** Returns a plan with all kinds of faults. */
+    /** Returns a random plan with all kinds of faults. */
     public static FaultPlan random(long seed, List<String> ranks, Duration horizon) {
         return random(seed, ranks, horizon, EnumSet.allOf(Kind.class));
     }
 
-    /** Returns a plan with some of the kinds of faults; the same for the same arguments, always. */
+    /** Returns a random plan with some kinds of faults; always the same for the same arguments. */
     public static FaultPlan random(long seed, List<String> ranks, Duration horizon, Set<Kind> kinds) {
         return new Drawing(new SplittableRandom(seed), ranks, horizon.toNanos()).plan(seed, horizon, kinds);
     }
@@ -66,7 +67,7 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
                 + conditions + faults.stream().map(f -> "\n  " + f).collect(Collectors.joining());
     }
 
-    /** Draws a plan, from few faults to many, from short ones to long ones. */
+    /** Draws a plan: from few faults to many, from short ones to long ones. */
     private record Drawing(SplittableRandom random, List<String> ranks, long horizon) {
         private static final int MAX_OF_A_KIND = 3;
         private static final int MAX_OPERATIONS = 200;
@@ -104,8 +105,8 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
                     ? made.disturbed(random.nextDouble(0.05), random.nextDouble(0.05)) : made;
         }
 
-        private void times(int most, Runnable draw) {
-            for (int i = random.nextInt(most + 1); i > 0; i--) {
+        private void times(int max, Runnable draw) {
+            for (int i = random.nextInt(max + 1); i > 0; i--) {
                 draw.run();
             }
         }
@@ -141,9 +142,9 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
             return logarithmic(Math.min(horizon / 1000, horizon - begin.toNanos()), horizon - begin.toNanos());
         }
 
-        private Duration logarithmic(long least, long most) {
-            double low = StrictMath.log(Math.max(1, least));
-            double high = StrictMath.log(Math.max(1, most));
+        private Duration logarithmic(long min, long max) {
+            double low = StrictMath.log(Math.max(1, min));
+            double high = StrictMath.log(Math.max(1, max));
             return Duration.ofNanos(Math.round(StrictMath.exp(low + random.nextDouble() * (high - low))));
         }
     }

@@ -1,6 +1,6 @@
 package dev.starling.transport.simulated;
 
-/** One flow of a process. */
+/** One thread of control of a simulated process. */
 final class Flow {
     final SimulatedProcess process;
     Coroutine coroutine;
@@ -15,7 +15,7 @@ final class Flow {
     }
 
     long wakeNs() {
-        if (process.doom != null) {
+        if (process.endReason != null) {
             return Long.MIN_VALUE;
         }
         if (process.pauses > 0) {

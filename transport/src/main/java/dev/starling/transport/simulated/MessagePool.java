@@ -3,55 +3,55 @@ package dev.starling.transport.simulated;
 import java.util.SplittableRandom;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Messages under way, used again and again. */
+/** Messages in flight, which are reused. */
 final class MessagePool {
-    private static final int SMALLEST = 7;
+    private static final int MIN_SIZE_BITS = 7;
 
     private final Message[] free = new Message[Integer.SIZE];
 
-    /** A message under way. */
+    /** A message in flight. */
     static final class Message {
         final UnsafeBuffer buffer;
-        final int room;
+        final int sizeBits;
         int length;
         long arrivalNs;
-        /** How much later than the message a copy of it comes; the greatest number if none does. */
+        /** How much later a copy of the message arrives; {@code Long.MAX_VALUE} if there is none. */
         long copyDelayNs;
         Message next;
 
-        private Message(int room) {
-            this.room = room;
-            buffer = new UnsafeBuffer(new byte[1 << room]);
+        private Message(int sizeBits) {
+            this.sizeBits = sizeBits;
+            buffer = new UnsafeBuffer(new byte[1 << sizeBits]);
         }
     }
 
-    Message take(int length) {
-        int room = Math.max(SMALLEST, Integer.SIZE - Integer.numberOfLeadingZeros(Math.max(length, 1) - 1));
-        Message message = free[room];
+    Message acquire(int length) {
+        int sizeBits = Math.max(MIN_SIZE_BITS, Integer.SIZE - Integer.numberOfLeadingZeros(Math.max(length, 1) - 1));
+        Message message = free[sizeBits];
         if (message == null) {
-            message = new Message(room);
+            message = new Message(sizeBits);
         } else {
-            free[room] = message.next;
+            free[sizeBits] = message.next;
             message.next = null;
         }
         message.length = length;
         return message;
     }
 
-    void give(Message message) {
-        message.next = free[message.room];
-        free[message.room] = message;
+    void release(Message message) {
+        message.next = free[message.sizeBits];
+        free[message.sizeBits] = message;
     }
 
     Message copyOf(Message original, long arrivalNs) {
-        Message copy = take(original.length);
+        Message copy = acquire(original.length);
         copy.buffer.putBytes(0, original.buffer, 0, original.length);
         copy.arrivalNs = arrivalNs;
         return copy;
     }
 
-    /** Returns a copy with something wrong: a flipped bit, bytes overwritten, or the end missing. */
-    Message mangled(Message original, long arrivalNs, SplittableRandom random) {
+    /** Returns a corrupted copy: with a flipped bit, with bytes overwritten, or truncated. */
+    Message corrupted(Message original, long arrivalNs, SplittableRandom random) {
         Message copy = copyOf(original, arrivalNs);
         int at = random.nextInt(copy.length);
         switch (random.nextInt(3)) {

@@ -5,7 +5,7 @@ import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import org.agrona.DirectBuffer;
 
-/** One way from one wire to another: a queue of messages that arrive in order, each at its time. */
+/** A one-way link from one wire to another: a queue of messages that arrive in order, each at its time. */
 final class SimulatedLink implements Link {
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -16,7 +16,7 @@ final class SimulatedLink implements Link {
     private SimulatedWire target;
     private Message first;
     private Message last;
-    private long bytesUnderWay;
+    private long bytesInFlight;
     private long freeNs;
     private boolean full;
     private boolean broken;
@@ -34,24 +34,24 @@ final class SimulatedLink implements Link {
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
         simulation.operate();
-        if (closed || broken || origin.isGone()) {
+        if (closed || broken || origin.isDown()) {
             return Wire.CLOSED;
         }
         if (target == null && !connect()) {
             return Wire.NOT_CONNECTED;
         }
         if (target.isClosed()) {
-            // News of it cannot be faster than what it said before.
+            // The close must not be visible before messages that the peer sent earlier.
             return origin.awaits(target) ? Wire.BACK_PRESSURED : Wire.CLOSED;
         }
         int length = headerLength + bodyLength;
         Conditions conditions = simulation.conditions();
-        if (bytesUnderWay > 0 && bytesUnderWay + length > conditions.windowBytes()
+        if (bytesInFlight > 0 && bytesInFlight + length > conditions.windowBytes()
                 || simulation.happens(conditions.backPressure())) {
             full = true;
             return Wire.BACK_PRESSURED;
         }
-        Message message = simulation.pool().take(length);
+        Message message = simulation.pool().acquire(length);
         message.buffer.putBytes(0, header, headerOffset, headerLength);
         if (bodyLength > 0) {
             message.buffer.putBytes(headerLength, body, bodyOffset, bodyLength);
@@ -81,15 +81,15 @@ final class SimulatedLink implements Link {
             last.next = message;
         }
         last = message;
-        bytesUnderWay += message.length;
+        bytesInFlight += message.length;
         message.copyDelayNs = simulation.happens(conditions.copies()) ? 1 + simulation.delay(conditions) : NEVER;
         if (simulation.happens(conditions.noise())) {
-            target.addStray(simulation.pool().mangled(message, now + simulation.delay(conditions),
-                    simulation.chance()));
+            target.addStray(simulation.pool().corrupted(message, now + simulation.delay(conditions),
+                    simulation.randomness()));
         }
     }
 
-    /** Returns whether messages are under way. */
+    /** Returns whether messages are in flight. */
     boolean isBusy() {
         return first != null;
     }
@@ -99,8 +99,8 @@ final class SimulatedLink implements Link {
         return first == null || cut ? NEVER : first.arrivalNs;
     }
 
-    /** Takes the next message. */
-    Message take() {
+    /** Removes and returns the next message. */
+    Message receive() {
         Message message = first;
         first = message.next;
         if (first == null) {
@@ -110,7 +110,7 @@ final class SimulatedLink implements Link {
         if (message.copyDelayNs != NEVER) {
             target.addStray(simulation.pool().copyOf(message, simulation.nanoTime() + message.copyDelayNs));
         }
-        bytesUnderWay -= message.length;
+        bytesInFlight -= message.length;
         if (full) {
             full = false;
             origin.wake();
@@ -118,30 +118,30 @@ final class SimulatedLink implements Link {
         return message;
     }
 
-    /** Returns whether nothing will come on this link any more. */
+    /** Returns whether nothing can arrive on this link any more. */
     boolean isOver() {
-        return first == null && (closed || broken || origin.isGone());
+        return first == null && (closed || broken || origin.isDown());
     }
 
     SimulatedWire origin() {
         return origin;
     }
 
-    /** Holds up what is under way, or lets it go on. */
-    void cut(boolean now) {
-        if (cut && !now) {
+    /** Holds back messages in flight, or lets them continue. */
+    void cut(boolean newCut) {
+        if (cut && !newCut) {
             long late = simulation.nanoTime() + simulation.delay(simulation.conditions());
             for (Message m = first; m != null; m = m.next) {
                 m.arrivalNs = Math.max(m.arrivalNs, late);
             }
         }
-        cut = now;
+        cut = newCut;
     }
 
-    /** Ends the link; the last {@code lost} share of what is under way never arrives. */
+    /** Breaks the link; the last {@code lost} share of the bytes in flight never arrives. */
     void breakOff(double lost) {
         broken = true;
-        long keep = (long) (bytesUnderWay * (1 - lost));
+        long keep = (long) (bytesInFlight * (1 - lost));
         Message kept = null;
         Message at = first;
         while (at != null && keep >= at.length) {
@@ -151,8 +151,8 @@ final class SimulatedLink implements Link {
         }
         while (at != null) {
             Message next = at.next;
-            bytesUnderWay -= at.length;
-            simulation.pool().give(at);
+            bytesInFlight -= at.length;
+            simulation.pool().release(at);
             at = next;
         }
         if (kept == null) {

@@ -3,13 +3,13 @@ package dev.starling.transport.simulated;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A process: one incarnation, up to its crash. */
+/** One incarnation of a simulated process, up to its crash. */
 final class SimulatedProcess {
     final String name;
     final List<SimulatedWire> wires = new ArrayList<>();
     int pauses;
     int operationsLeft = -1;
-    String doom;
+    String endReason;
 
     SimulatedProcess(String name) {
         this.name = name;

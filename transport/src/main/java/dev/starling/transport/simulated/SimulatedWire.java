@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.agrona.concurrent.NanoClock;
 
-/** The wire of a simulated process. */
+/** A wire of a simulated process. */
 final class SimulatedWire implements Wire {
     private static final int MAX_MESSAGE = 64 << 10;
     private static final int EMPTY_POLLS = 64;
@@ -19,7 +19,7 @@ final class SimulatedWire implements Wire {
     private final String address;
     private final NanoClock clock;
     private final List<SimulatedLink> inbound = new ArrayList<>();
-    /** Copies and noise, by their times. */
+    /** Copies and noise, ordered by arrival. */
     private Message stray;
     private long lastWorkNs;
     private int emptyPolls;
@@ -56,7 +56,7 @@ final class SimulatedWire implements Wire {
     @Override
     public int poll(Inbox inbox, int limit) {
         simulation.operate();
-        simulation.checkDoom();
+        simulation.checkEnded();
         int count = 0;
         while (count < limit && !closed) {
             Message message = next(simulation.nanoTime());
@@ -66,13 +66,13 @@ final class SimulatedWire implements Wire {
             count++;
             simulation.observe(this, message.length);
             inbox.onMessage(message.buffer, 0, message.length);
-            simulation.pool().give(message);
+            simulation.pool().release(message);
         }
         if (count > 0) {
             lastWorkNs = simulation.nanoTime();
             emptyPolls = 0;
         } else if (++emptyPolls >= EMPTY_POLLS) {
-            // A caller that turns in a loop without idling would keep all others from running.
+            // A caller that polls in a loop without idling would keep all other processes from running.
             idle(0);
         }
         return count;
@@ -94,7 +94,7 @@ final class SimulatedWire implements Wire {
             return null;
         }
         if (best != null) {
-            return best.take();
+            return best.receive();
         }
         Message message = stray;
         stray = message.next;
@@ -102,7 +102,7 @@ final class SimulatedWire implements Wire {
         return message;
     }
 
-    /** Returns when there is something to do for whoever waits on this wire. */
+    /** Returns when the next message arrives, or now if a process that waits on this wire has been woken. */
     long nextArrivalNs() {
         if (woken) {
             return simulation.nanoTime();
@@ -114,7 +114,7 @@ final class SimulatedWire implements Wire {
         return earliest;
     }
 
-    /** Returns whether something is under way from that wire to this one. */
+    /** Returns whether a message from that wire to this one is in flight. */
     boolean awaits(SimulatedWire sender) {
         for (int i = 0; i < inbound.size(); i++) {
             if (inbound.get(i).origin() == sender && inbound.get(i).isBusy()) {
@@ -138,7 +138,7 @@ final class SimulatedWire implements Wire {
         before.next = message;
     }
 
-    /** Ends the waiting for room. */
+    /** Wakes the process that waits for room. */
     void wake() {
         woken = true;
     }
@@ -191,7 +191,7 @@ final class SimulatedWire implements Wire {
         return closed;
     }
 
-    boolean isGone() {
+    boolean isDown() {
         return closed || crashed;
     }
 }

@@ -5,7 +5,7 @@ import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider;
 
-/** Says how simulated wires are made: by a {@link Simulation}, which a configuration cannot name. */
+/** Explains how simulated wires are created: by a {@link Simulation}, which a configuration cannot name. */
 public final class SimulatedWireProvider implements WireProvider {
     private static final String REMEDY = "use Transport.over(simulation.wire(name), config)";
 

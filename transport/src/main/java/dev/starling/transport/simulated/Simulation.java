@@ -13,8 +13,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 
 /**
- * Processes and the network between them, in one JVM, in virtual time, one at a time: the same seed gives the same run,
- * with the same delays and faults, whatever the machine is doing meanwhile.
+ * Processes and the network between them, in one JVM, in virtual time, one process at a time: the same seed gives the
+ * same run, with the same delays and faults, regardless of the load on the machine.
  *
  * <pre>{@code
  * try (Simulation simulation = Simulation.of(FaultPlan.random(seed, List.of("a", "b"), Duration.ofSeconds(5)))) {
@@ -29,10 +29,10 @@ import java.util.function.BiConsumer;
  * }
  * }</pre>
  *
- * <p>A process runs until it idles on its wire, as everything that waits for a peer does; then the seed chooses who
- * runs next. Time passes when nobody has anything to do: to the next arrival, the next fault, or the end of an idle
- * moment, which gets longer the longer a process has been idle, up to 10 ms. Work itself takes no time, unless a
- * process says so with {@link #sleep}. Wires' clocks differ from each other, as those of machines do.
+ * <p>A process runs until it idles on its wire, as all code that waits for a peer does; then the seed chooses the
+ * process that runs next. Time passes when no process has anything to do: to the next arrival, the next fault, or the
+ * end of an idle period, which grows with the time for which a process has been idle, up to 10 ms. Computation takes no
+ * virtual time, except by {@link #sleep}. The clocks of wires differ from each other, as those of machines do.
  *
  * <p>Used by one thread, and by the processes that it runs.
  */
@@ -70,12 +70,12 @@ public final class Simulation implements AutoCloseable {
         this.description = description;
     }
 
-    /** Makes a simulation of a good network. */
+    /** Creates a simulation of a good network. */
     public static Simulation of(long seed) {
         return new Simulation(seed, Conditions.GOOD, "seed " + seed);
     }
 
-    /** Makes a simulation in which the faults of a plan happen. */
+    /** Creates a simulation in which the faults of a plan happen. */
     public static Simulation of(FaultPlan plan) {
         Simulation made = new Simulation(plan.seed(), plan.conditions(), plan.toString());
         plan.faults().forEach(made::plan);
@@ -85,12 +85,12 @@ public final class Simulation implements AutoCloseable {
     /** Code of a simulated process. */
     @FunctionalInterface
     public interface Body {
-        /** Runs; may throw, which ends the simulation. */
+        /** Runs the process; an exception ends the simulation. */
         void run() throws Exception;
     }
 
     /**
-     * Makes a wire of a process. Its address is the process's name, with a number if that is taken.
+     * Creates a wire of a process. Its address is the process's name, with a number appended if that is in use.
      *
      * @param name of the process, which need not have been started
      */
@@ -108,9 +108,9 @@ public final class Simulation implements AutoCloseable {
     }
 
     /**
-     * Starts a process, or another flow of one. One that crashed begins a new life with it.
+     * Starts a process, or another flow of a process. If the process has crashed, this restarts it.
      *
-     * @param body ends the process's flow when it returns, and the simulation when it throws
+     * @param body the process's flow ends when it returns; an exception ends the simulation
      */
     public void start(String name, Body body) {
         Flow task = new Flow(process(name));
@@ -126,10 +126,10 @@ public final class Simulation implements AutoCloseable {
     }
 
     private SimulatedProcess process(String name) {
-        return processes.compute(name, (n, p) -> p == null || p.doom != null ? new SimulatedProcess(n) : p);
+        return processes.compute(name, (n, p) -> p == null || p.endReason != null ? new SimulatedProcess(n) : p);
     }
 
-    /** Has something done at a time from the beginning on, between two turns of the processes. */
+    /** Schedules an action at a time since the beginning; it runs while no process does. */
     public void at(Duration time, Runnable action) {
         events.add(new Event(time.toNanos(), eventCount++, action));
     }
@@ -137,8 +137,9 @@ public final class Simulation implements AutoCloseable {
     /**
      * Runs until all processes have ended.
      *
-     * @param deadline in virtual time from the beginning on
-     * @throws SimulationException if a process throws, or does not end in time: tells where each of them stands
+     * @param deadline in virtual time since the beginning
+     * @throws SimulationException if a process throws an exception, or does not end in time; the message shows the
+     *     stack of each process
      */
     public void run(Duration deadline) {
         if (Coroutine.canCarry() || Thread.currentThread().isVirtual()) {
@@ -179,7 +180,7 @@ public final class Simulation implements AutoCloseable {
                     resume(next);
                 }
                 if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > MAX_REAL_NS) {
-                    throw new SimulationException("still not done after " + passes + " turns, at " + now() + "\n"
+                    throw new SimulationException("not done after " + passes + " turns, at " + now() + "\n"
                             + description, null);
                 }
             }
@@ -188,7 +189,7 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    /** Returns who runs next, or null after having moved time. */
+    /** Returns the flow that runs next, or {@code null} after advancing the time. */
     private Flow choose(long deadlineNs) {
         Flow chosen = null;
         int ready = 0;
@@ -211,27 +212,27 @@ public final class Simulation implements AutoCloseable {
     }
 
     private void resume(Flow task) {
-        if (task.process.doom != null && !task.coroutine.hasBegun()) {
+        if (task.process.endReason != null && !task.coroutine.hasBegun()) {
             tasks.remove(task);
             return;
         }
         if (task.unwindings >= Unwinding.ATTEMPTS) {
             tasks.remove(task);
-            throw new SimulationException(task.process.name + " catches whatever is thrown and goes on, and cannot be"
+            throw new SimulationException(task.process.name + " catches every exception and continues, so it cannot be"
                     + " ended\n" + description, task.unwinding);
         }
         current = task;
-        boolean goesOn;
+        boolean alive;
         try {
-            goesOn = task.coroutine.resume();
+            alive = task.coroutine.resume();
         } finally {
             current = null;
         }
-        if (goesOn) {
+        if (alive) {
             return;
         }
         tasks.remove(task);
-        if (task.failure != null && task.process.doom == null) {
+        if (task.failure != null && task.process.endReason == null) {
             throw new SimulationException(task.process.name + " failed at " + now() + ": " + task.failure + "\n"
                     + description, task.failure);
         }
@@ -244,7 +245,7 @@ public final class Simulation implements AutoCloseable {
                 + Duration.ofNanos(deadlineNs) + "\n" + description);
         for (Flow task : hanging) {
             text.append("\n").append(task.process.name).append(task.process.pauses > 0 ? " (paused)" : "")
-                    .append(" stands at");
+                    .append(" is at");
             if (task.unwinding != null) {
                 for (StackTraceElement element : task.unwinding.getStackTrace()) {
                     if (!OWN_CODE.contains(element.getClassName())) {
@@ -256,10 +257,10 @@ public final class Simulation implements AutoCloseable {
         return new SimulationException(text.toString(), null);
     }
 
-    /** Unwinds all processes, so that no thread is left. */
+    /** Unwinds all processes, so that no thread remains. */
     private void stop(String why) {
         for (Flow task : List.copyOf(tasks)) {
-            task.process.doom = task.process.doom == null ? why : task.process.doom;
+            task.process.endReason = task.process.endReason == null ? why : task.process.endReason;
             while (task.unwindings < Unwinding.ATTEMPTS && tasks.contains(task)) {
                 resume(task);
             }
@@ -267,17 +268,17 @@ public final class Simulation implements AutoCloseable {
         tasks.clear();
     }
 
-    /** Returns the time since the beginning. */
+    /** Returns the virtual time since the beginning. */
     public Duration now() {
         return Duration.ofNanos(now);
     }
 
-    /** Returns the time since the beginning in nanoseconds; no wire's clock shows it. */
+    /** Returns the virtual time since the beginning in nanoseconds; no wire's clock shows it. */
     public long nanoTime() {
         return now;
     }
 
-    /** Returns random numbers that depend on the seed, for the use of the processes. */
+    /** Returns a source of random numbers for the processes, which depends on the seed. */
     public SplittableRandom random() {
         return userRandom;
     }
@@ -286,12 +287,12 @@ public final class Simulation implements AutoCloseable {
         return passes;
     }
 
-    /** Returns a number that two runs have in common if the same messages arrived at the same times in both. */
+    /** Returns a fingerprint: equal for two runs in which the same messages arrived at the same times. */
     public long fingerprint() {
         return fingerprint;
     }
 
-    /** Lets a process work, or do nothing, for a time, without looking at its messages. */
+    /** Advances the current process by a time in which it computes or sleeps and does not look at messages. */
     public void sleep(Duration time) {
         if (current == null) {
             now += time.toNanos();
@@ -300,14 +301,14 @@ public final class Simulation implements AutoCloseable {
         await(null, now + time.toNanos());
     }
 
-    // What may go wrong.
+    // Faults.
 
-    /** Changes how the network behaves, from now on. */
+    /** Changes the network's behaviour from now on. */
     public void conditions(Conditions newConditions) {
         conditions = newConditions;
     }
 
-    /** Has a fault happen. */
+    /** Schedules a fault. */
     public void plan(Fault fault) {
         switch (fault) {
             case Fault.Cut f -> {
@@ -334,20 +335,20 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    /** Cuts of the same way add up. */
+    /** Overlapping cuts of the same direction are counted. */
     private void cut(String from, String to, boolean begins) {
         cuts.merge(way(from, to), begins ? 1 : -1, Integer::sum);
-        boolean is = isCut(from, to);
+        boolean nowCut = isCut(from, to);
         forLinks((link, wire) -> {
             if (link.from.equals(from) && wire.process().equals(to)) {
-                link.cut(is);
+                link.cut(nowCut);
             }
         });
     }
 
-    /** Ends a process where it stands. Its peers are told by their links or not; what it sent last may be lost. */
+    /** Ends a process wherever it is. Whether its peers' links notice is random; its last messages may be lost. */
     private void crash(SimulatedProcess process) {
-        process.doom = process.name + " crashed";
+        process.endReason = process.name + " crashed";
         boolean noticed = random.nextBoolean();
         double lost = random.nextDouble();
         List<SimulatedWire> dead = List.copyOf(process.wires);
@@ -359,7 +360,7 @@ public final class Simulation implements AutoCloseable {
         });
     }
 
-    /** Breaks the links between two processes, with what is under way. New ones can be made. */
+    /** Breaks the links between two processes and loses messages in flight. New links can be opened. */
     private void breakLinks(String first, String second) {
         forLinks((link, wire) -> {
             if (link.from.equals(first) && wire.process().equals(second)
@@ -379,7 +380,7 @@ public final class Simulation implements AutoCloseable {
         return from + '>' + to;
     }
 
-    // What wires need.
+    // Used by wires.
 
     boolean isCut(String from, String to) {
         return !cuts.isEmpty() && cuts.getOrDefault(way(from, to), 0) > 0;
@@ -402,7 +403,7 @@ public final class Simulation implements AutoCloseable {
         return pool;
     }
 
-    SplittableRandom chance() {
+    SplittableRandom randomness() {
         return random;
     }
 
@@ -410,7 +411,7 @@ public final class Simulation implements AutoCloseable {
         return share > 0 && random.nextDouble() < share;
     }
 
-    /** Draws how long a message is under way. */
+    /** Draws the time for which a message is in flight. */
     long delay(Conditions c) {
         long delay = c.latency().toNanos() + random.nextLong(c.jitter().toNanos() + 1);
         for (long again = c.retransmission().toNanos(); happens(c.loss()); again *= 2) {
@@ -419,45 +420,45 @@ public final class Simulation implements AutoCloseable {
         return delay;
     }
 
-    /** Takes note of a message that arrives. */
+    /** Includes an arriving message in the fingerprint. */
     void observe(SimulatedWire at, int length) {
         fingerprint = (fingerprint ^ now * 31 + at.address().hashCode() * 17L + length) * 0x9E3779B97F4A7C15L;
     }
 
-    /** Counts a use of a wire; the process may crash at it. */
+    /** Counts a use of a wire, at which the process may crash. */
     void operate() {
         now += OPERATION_NS;
-        if (current != null && current.process.doom == null && current.process.operationsLeft >= 0
+        if (current != null && current.process.endReason == null && current.process.operationsLeft >= 0
                 && current.process.operationsLeft-- == 0) {
             crash(current.process);
             unwind();
         }
     }
 
-    /** Ends the current process if it is doomed. */
-    void checkDoom() {
-        if (current != null && current.process.doom != null) {
+    /** Ends the current process if it has crashed or the simulation is over. */
+    void checkEnded() {
+        if (current != null && current.process.endReason != null) {
             unwind();
         }
     }
 
     private void unwind() {
         Flow task = current;
-        Unwinding unwinding = new Unwinding(task.process.doom);
+        Unwinding unwinding = new Unwinding(task.process.endReason);
         if (task.unwinding == null) {
             task.unwinding = unwinding;
         }
         if (++task.unwindings >= Unwinding.ATTEMPTS) {
-            // It catches everything and goes on. Leave it where it is.
+            // The process catches every exception. Leave it suspended.
             task.coroutine.yield();
         }
         throw unwinding;
     }
 
-    /** Lets others run until something arrives at the wire, or some time has passed. */
+    /** Lets other processes run until a message arrives at the wire, or some time has passed. */
     void idle(SimulatedWire wire, long idleNs) {
-        long longest = Math.clamp(idleNs / 2, MIN_IDLE_NS, MAX_IDLE_NS);
-        long until = now + longest + random.nextLong(longest / 4);
+        long maxIdleNs = Math.clamp(idleNs / 2, MIN_IDLE_NS, MAX_IDLE_NS);
+        long until = now + maxIdleNs + random.nextLong(maxIdleNs / 4);
         if (current != null) {
             await(wire, until);
             return;
@@ -473,12 +474,12 @@ public final class Simulation implements AutoCloseable {
     }
 
     private void await(SimulatedWire wire, long untilNs) {
-        checkDoom();
+        checkEnded();
         Flow task = current;
         task.waitsOn = wire;
         task.untilNs = untilNs;
         task.coroutine.yield();
-        checkDoom();
+        checkEnded();
     }
 
     @Override
@@ -486,7 +487,7 @@ public final class Simulation implements AutoCloseable {
         return description;
     }
 
-    /** Ends what still runs. */
+    /** Ends all processes that still run. */
     @Override
     public void close() {
         stop("the simulation was closed");

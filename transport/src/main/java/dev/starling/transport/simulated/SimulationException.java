@@ -2,7 +2,9 @@ package dev.starling.transport.simulated;
 
 import dev.starling.errors.StarlingException;
 
-/** A simulated process failed or did not end in time. The message tells the seed, and with it how to see it again. */
+/**
+ * A simulated process failed or did not end in time. The message contains the seed, with which the run can be repeated.
+ */
 public final class SimulationException extends StarlingException {
     private static final long serialVersionUID = 1L;
 

@@ -1,8 +1,8 @@
 package dev.starling.transport.simulated;
 
-/** Ends a simulated process where it stands, whatever it is doing: it crashed, or the simulation is over. */
+/** Thrown inside a simulated process to end it wherever it is: the process crashed, or the simulation is over. */
 final class Unwinding extends Error {
-    /** How often it is thrown at code that catches it and goes on. */
+    /** How often it is thrown into code that catches it and continues. */
     static final int ATTEMPTS = 1000;
 
     private static final long serialVersionUID = 1L;

@@ -2,9 +2,9 @@ package dev.starling.transport.spi;
 
 import org.agrona.DirectBuffer;
 
-/** Takes messages that a wire received. */
+/** Receives the messages of a wire. */
 @FunctionalInterface
 public interface Inbox {
-    /** Takes a message, which may be anything at all; the buffer is valid during the call only. */
+    /** Receives a message, which may be any bytes; the buffer is valid during the call only. */
     void onMessage(DirectBuffer buffer, int offset, int length);
 }

@@ -3,9 +3,9 @@ package dev.starling.transport.spi;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * How threads wait that have nothing to do: they spin for as long as the answer may come within a round trip, then
- * give way, then sleep, before giving way again and again takes a processor from those who work. Where threads
- * outnumber processors, spinning keeps the one that is waited for from running, so there they give way at once.
+ * How an idle thread waits: it spins for as long as the answer may arrive within a round trip, then yields, then sleeps
+ * before repeated yielding takes a processor from threads that work. Where threads outnumber processors, spinning would
+ * keep the awaited thread from running, so there the thread yields immediately.
  */
 public final class Waiting {
     private static final long SPIN_NS = 20_000;
@@ -19,13 +19,13 @@ public final class Waiting {
         this.spinNs = spinNs;
     }
 
-    /** Returns the way of waiting for so many busy threads on this machine. */
+    /** Returns the way of waiting for a number of busy threads on this machine. */
     public static Waiting forThreads(int busyThreads) {
         return new Waiting(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : 0);
     }
 
-    /** Returns whether one who will be woken sleeps by then: soon, where others need the processor. */
-    public boolean isToSleep(long idleNs) {
+    /** Returns whether a thread that can be woken should sleep by now: early where others need the processor. */
+    public boolean shouldSleep(long idleNs) {
         return idleNs >= (spinNs > 0 ? YIELD_NS : SPIN_NS);
     }
 

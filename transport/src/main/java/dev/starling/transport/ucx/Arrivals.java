@@ -13,67 +13,67 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
 /**
- * Puts what comes in the order in which each link sent it: messages go to the inbox, or are kept if nobody wants them
- * at the moment; writes go into registered memory.
+ * Restores the order in which each link sent its messages and writes. Messages go to the inbox, or are kept while it
+ * has reached its limit; writes go into registered memory.
  *
- * <p>Anybody may send, whether he knows the secret or not. So what is kept for others is limited: the bytes of messages
- * that came before their turn, the links whose endpoint is not known yet, and one link for each endpoint. Who takes
- * more than that is no longer listened to, and his endpoint is closed.
+ * <p>Any process may send, whether or not it has the secret. So the state that others can cause is bounded: the bytes
+ * of messages that arrived early, the links whose endpoint is unknown, and one link per endpoint. A link that exceeds a
+ * bound is ignored from then on, and its endpoint is closed.
  */
 final class Arrivals {
     private static final int MAX_HEADER = Envelope.WRITE_LENGTH + UcxWire.MAX_MESSAGE_BEHIND;
-    /** A long message on a slow way may be overtaken by all that is under way on a fast one. */
-    private static final long MAX_EARLY = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
-    /** Links whose first message was overtaken. */
+    /** A long message on a slow path may be overdelivered by everything in flight on a fast one. */
+    private static final long MAX_EARLY_BYTES = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
+    /** Limit on links whose first message was overdelivered. */
     private static final int MAX_UNKNOWN = 256;
 
     private static final System.Logger LOG = System.getLogger(Arrivals.class.getName());
 
     private final Long2ObjectHashMap<Inflow> inflows = new Long2ObjectHashMap<>();
-    /** Those whose endpoint is not known, the oldest first. */
+    /** Links whose endpoint is not known, the oldest first. */
     private final Queue<Inflow> unknown = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted;
     private final List<UcpEndpoint> failed;
     private final Registrations registrations;
-    private final long mostEarly;
+    private final long maxEarlyBytes;
     private final ExpandableRingBuffer kept = new ExpandableRingBuffer();
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private final UnsafeBuffer data = new UnsafeBuffer(0, 0);
-    private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::handOverKept;
+    private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::deliverKept;
     private long earlyBytes;
     private Inbox inbox;
-    private int room;
-    private int taken;
+    private int remaining;
+    private int delivered;
     private Throwable failure;
 
     /**
-     * Begins with nothing.
+     * Creates an empty object.
      *
      * @param accepted endpoints of peers
-     * @param failed where those go that are to be closed
+     * @param failed receives endpoints that are to be closed
      */
     Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations) {
-        this(accepted, failed, registrations, MAX_EARLY);
+        this(accepted, failed, registrations, MAX_EARLY_BYTES);
     }
 
-    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations, long mostEarly) {
-        this.mostEarly = mostEarly;
+    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations, long maxEarlyBytes) {
+        this.maxEarlyBytes = maxEarlyBytes;
         this.accepted = accepted;
         this.failed = failed;
         this.registrations = registrations;
     }
 
-    /** Begins to hand over; first what was kept. */
+    /** Begins a poll, and first delivers kept messages. */
     void begin(Inbox newInbox, int limit) {
         inbox = newInbox;
-        room = limit;
-        taken = 0;
+        remaining = limit;
+        delivered = 0;
         if (!kept.isEmpty()) {
             kept.consume(keptConsumer, limit);
         }
     }
 
-    /** Ends handing over: what comes now is dropped. Returns the number of messages handed over. */
+    /** Ends a poll: messages that arrive until the next one are dropped. Returns the number of messages delivered. */
     int end() {
         inbox = null;
         if (failure != null) {
@@ -81,15 +81,15 @@ final class Arrivals {
             failure = null;
             throw unchecked(thrown);
         }
-        return taken;
+        return delivered;
     }
 
-    /** Returns whether nothing has been handed over yet and something may be. */
+    /** Returns whether this poll has delivered nothing yet and its limit allows some. */
     boolean isIdle() {
-        return taken == 0 && room > 0;
+        return delivered == 0 && remaining > 0;
     }
 
-    /** Returns whether messages wait to be wanted. */
+    /** Returns whether messages are kept for the next poll. */
     boolean keepsMessages() {
         return !kept.isEmpty();
     }
@@ -98,7 +98,7 @@ final class Arrivals {
         return inflows.values();
     }
 
-    /** Forgets the links that came by an endpoint. */
+    /** Removes the links of an endpoint. */
     void forget(UcpEndpoint endpoint) {
         inflows.values().removeIf(inflow -> {
             if (inflow.endpoint() != endpoint) {
@@ -109,12 +109,12 @@ final class Arrivals {
         });
     }
 
-    /** Returns how much memory all take that came before their turn. */
+    /** Returns the memory used by early messages of all links, in bytes. */
     long earlyBytes() {
         return earlyBytes;
     }
 
-    /** Takes a message from UCX. */
+    /** Receives a message from UCX. */
     void message(long address, int length, UcpEndpoint replyTo) {
         if (length < Envelope.LENGTH) {
             return;
@@ -129,11 +129,11 @@ final class Arrivals {
             return;
         }
         inflow.advance();
-        handOver(view, Envelope.LENGTH, length - Envelope.LENGTH);
-        takeEarly(inflow);
+        deliver(view, Envelope.LENGTH, length - Envelope.LENGTH);
+        processEarly(inflow);
     }
 
-    /** Takes a piece of a put from UCX. */
+    /** Receives a piece of a put from UCX. */
     void write(long header, int headerLength, long address, int length, UcpEndpoint replyTo) {
         if (headerLength < Envelope.WRITE_LENGTH || headerLength > MAX_HEADER) {
             return;
@@ -153,10 +153,10 @@ final class Arrivals {
         }
         inflow.advance();
         write(inflow, data, 0, length);
-        takeEarly(inflow);
+        processEarly(inflow);
     }
 
-    /** A link wants to hear when all it sent has come. */
+    /** Receives a link's request to be notified when everything that it sent has arrived. */
     void goodbye(long address, int length, UcpEndpoint replyTo) {
         if (length < Envelope.LENGTH) {
             return;
@@ -164,7 +164,7 @@ final class Arrivals {
         view.wrap(address, length);
         Inflow inflow = inflow(view, replyTo);
         if (inflow.isNext(Envelope.sequence(view, 0))) {
-            inflow.leave();
+            inflow.requestGoodbye();
         }
     }
 
@@ -200,33 +200,33 @@ final class Arrivals {
         unknown.remove(inflow);
         inflow.answerTo(endpoint);
         if (another || inflow.isBroken()) {
-            breakOff(inflow, "comes by the endpoint of another");
+            breakOff(inflow, "uses the endpoint of another link");
         }
     }
 
     private void keep(Inflow inflow, long sequence, Inflow.Early message) {
         inflow.keep(sequence, message);
         earlyBytes += message.cost();
-        while (earlyBytes > mostEarly) {
-            Inflow most = inflow;
+        while (earlyBytes > maxEarlyBytes) {
+            Inflow largest = inflow;
             for (Inflow other : inflows.values()) {
-                most = other.earlyBytes() > most.earlyBytes() ? other : most;
+                largest = other.earlyBytes() > largest.earlyBytes() ? other : largest;
             }
-            breakOff(most, "has the most of the " + earlyBytes + " bytes that came before their turn");
+            breakOff(largest, "has the largest share of " + earlyBytes + " bytes that arrived early");
         }
     }
 
-    /** Listens to a link no more; its endpoint is closed, at once or when it is known. */
+    /** Ignores a link from now on; its endpoint is closed, immediately or when it becomes known. */
     private void breakOff(Inflow inflow, String why) {
         earlyBytes -= inflow.earlyBytes();
         inflow.breakOff();
         if (inflow.endpoint() != null) {
             failed.add(inflow.endpoint());
         }
-        LOG.log(Level.DEBUG, "the link {0} is ended: it {1}", inflow.link(), why);
+        LOG.log(Level.DEBUG, "closed the link {0}: it {1}", inflow.link(), why);
     }
 
-    private void takeEarly(Inflow inflow) {
+    private void processEarly(Inflow inflow) {
         for (Inflow.Early next = inflow.next(); next != null; next = inflow.next()) {
             earlyBytes -= next.cost();
             inflow.advance();
@@ -235,7 +235,7 @@ final class Arrivals {
                 view.wrap(next.bytes(), 0, next.head());
                 write(inflow, data, next.head(), data.capacity() - next.head());
             } else {
-                handOver(data, Envelope.LENGTH, data.capacity() - Envelope.LENGTH);
+                deliver(data, Envelope.LENGTH, data.capacity() - Envelope.LENGTH);
             }
         }
     }
@@ -246,19 +246,19 @@ final class Arrivals {
             written = registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0),
                     Envelope.offset(view, 0), from, offset, length);
         } catch (Throwable e) {
-            // Of whoever sees what comes; the data may be nowhere.
+            // Thrown by an interceptor; the data may not have been stored anywhere.
             fail(e);
             written = false;
         }
         if (!written) {
-            breakOff(inflow, "wrote where it may not, or what nobody could take");
+            breakOff(inflow, "wrote outside of registered memory, or an interceptor failed");
             return;
         }
         if (Envelope.isLast(view, 0)) {
-            inflow.put();
+            inflow.countPut();
         }
         if (view.capacity() > Envelope.WRITE_LENGTH) {
-            handOver(view, Envelope.WRITE_LENGTH, view.capacity() - Envelope.WRITE_LENGTH);
+            deliver(view, Envelope.WRITE_LENGTH, view.capacity() - Envelope.WRITE_LENGTH);
         }
     }
 
@@ -268,23 +268,23 @@ final class Arrivals {
         return bytes;
     }
 
-    private void handOver(DirectBuffer buffer, int offset, int length) {
+    private void deliver(DirectBuffer buffer, int offset, int length) {
         if (inbox == null) {
             return;
         }
-        if (room <= 0 || !kept.isEmpty()) {
+        if (remaining <= 0 || !kept.isEmpty()) {
             kept.append(buffer, offset, length);
             return;
         }
         call(buffer, offset, length);
     }
 
-    private boolean handOverKept(MutableDirectBuffer buffer, int offset, int length, int headOffset) {
+    private boolean deliverKept(MutableDirectBuffer buffer, int offset, int length, int headOffset) {
         call(buffer, offset, length);
         return true;
     }
 
-    /** Has {@link #end} throw what was thrown below native code, which no exception may pass. */
+    /** Makes {@link #end} rethrow an exception that was thrown below native code, through which none may pass. */
     void fail(Throwable e) {
         if (failure == null) {
             failure = e;
@@ -294,8 +294,8 @@ final class Arrivals {
     }
 
     private void call(DirectBuffer buffer, int offset, int length) {
-        room--;
-        taken++;
+        remaining--;
+        delivered++;
         try {
             inbox.onMessage(buffer, offset, length);
         } catch (Throwable e) {
@@ -303,7 +303,7 @@ final class Arrivals {
         }
     }
 
-    // Here, not in UcxWire, for nothing that this class needs may need UCX.
+    // Here rather than in UcxWire, because this class must not depend on UCX.
     static RuntimeException unchecked(Throwable e) {
         if (e instanceof Error error) {
             throw error;

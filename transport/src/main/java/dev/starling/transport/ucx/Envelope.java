@@ -5,14 +5,15 @@ import org.agrona.DirectBuffer;
 import org.agrona.MutableDirectBuffer;
 
 /**
- * What precedes each message: which link it came by, and its number on this link. UCX may hand long messages over
- * later than short ones that were sent after them, for example where it has several devices; the number puts them in
- * order again. A write has besides where it goes: the number and the token of a registration, an offset in bytes, and
- * whether it is the last piece of a put. A message may follow, for when the write is done.
+ * The prefix of each message: its link and its number on this link. UCX may deliver long messages later than short ones
+ * that were sent after them, for example where it has several devices; the number restores the order. The envelope of a
+ * write also has its destination: number and token of a registration, an offset in bytes, and whether it is the last
+ * piece of a put. A message may follow, which is delivered when the write is complete.
  */
 final class Envelope {
-    /** Bytes. */
+    /** Length in bytes. */
     static final int LENGTH = 16;
+    /** Length in bytes of the envelope of a write. */
     static final int WRITE_LENGTH = 48;
 
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;

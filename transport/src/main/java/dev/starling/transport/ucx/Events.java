@@ -10,12 +10,12 @@ import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpWorker;
 
 /**
- * Waits until something has come over a worker's connections, or one that was full has room. To look again and again
- * instead, with sleeps between, takes time of processors that others need to send.
+ * Waits until data have arrived on a worker's connections, or one that was full has room. Polling with sleeps instead
+ * would take processor time that other threads need for sending.
  *
- * <p>The worker is not armed before each wait, as others may use it meanwhile: its connections must be such that the
- * system tells of them at any time, as of TCP's. A signal that the worker sent itself is taken away when it has woken
- * somebody for nothing. If that does not help, there is no waiting here until there was work.
+ * <p>The worker is not armed before each wait, because other threads may use it meanwhile: its connections must be such
+ * that the kernel signals their events at any time, as TCP's are. A signal that the worker sent to itself is consumed
+ * when it has caused wake-ups without work. If that does not help, there is no waiting here until there was work again.
  */
 final class Events implements AutoCloseable {
     private static final long MAX_NS = 500_000;
@@ -27,9 +27,9 @@ final class Events implements AutoCloseable {
 
     private final UcpWorker worker;
     private final Arena arena = Arena.ofAuto();
-    /** One {@code pollfd}, and a {@code timespec}. */
+    /** One {@code pollfd}, then a {@code timespec}. */
     private final MemorySegment polled = arena.allocate(8, 8);
-    private final MemorySegment longest = arena.allocate(16, 8);
+    private final MemorySegment timeout = arena.allocate(16, 8);
     private volatile int alarms;
     private volatile boolean closed;
 
@@ -37,16 +37,16 @@ final class Events implements AutoCloseable {
         this.worker = worker;
         polled.set(ValueLayout.JAVA_INT, 0, worker.getEventFD());
         polled.set(ValueLayout.JAVA_SHORT, 4, READABLE);
-        longest.set(ValueLayout.JAVA_LONG, 8, MAX_NS);
+        timeout.set(ValueLayout.JAVA_LONG, 8, MAX_NS);
     }
 
-    /** Waits for a while at most, on any thread. Returns false if it cannot wait at present. */
+    /** Waits for a limited time, on any thread. Returns false if it cannot wait at present. */
     boolean await() {
         if (closed || alarms > 2 * FALSE_ALARMS) {
             return false;
         }
         try {
-            int ready = (int) POLL.invokeExact(polled, 1L, longest, MemorySegment.NULL);
+            int ready = (int) POLL.invokeExact(polled, 1L, timeout, MemorySegment.NULL);
             alarms = ready > 0 ? alarms + 1 : 0;
             return true;
         } catch (Throwable e) {
@@ -54,7 +54,7 @@ final class Events implements AutoCloseable {
         }
     }
 
-    /** The worker has made progress, and how much; on the worker's thread. */
+    /** Called on the worker's thread after it has made progress, with the amount of work. */
     void progressed(int work) {
         if (work > 0) {
             if (alarms != 0) {
@@ -65,13 +65,13 @@ final class Events implements AutoCloseable {
             try {
                 worker.arm();
             } catch (UcxException e) {
-                // There is something to do after all.
+                // The worker has work after all.
                 alarms = 0;
             }
         }
     }
 
-    /** Ends before the worker does. */
+    /** Ends waiting; called before the worker is closed. */
     @Override
     public void close() {
         closed = true;

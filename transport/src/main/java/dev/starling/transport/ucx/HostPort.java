@@ -13,7 +13,7 @@ final class HostPort {
         return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
     }
 
-    /** Returns whether an address holds no name. */
+    /** Returns whether an address is numeric, without a host name. */
     static boolean isNumeric(String address) {
         return address.matches("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
     }
@@ -30,7 +30,7 @@ final class HostPort {
         if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
                 || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "'" + address + "' is no address of a ucx wire", "give host:port");
+                    "'" + address + "' is not an address of a ucx wire", "give host:port");
         }
         return resolve(host, Integer.parseInt(port));
     }
@@ -39,7 +39,7 @@ final class HostPort {
         InetSocketAddress address = new InetSocketAddress(host, port);
         if (address.isUnresolved()) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "the host '" + host + "' is not known", "give an IP address or a name that resolves");
+                    "unknown host '" + host + "'", "give an IP address or a name that resolves");
         }
         return address;
     }

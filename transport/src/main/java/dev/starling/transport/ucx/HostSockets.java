@@ -17,18 +17,17 @@ import java.util.HashSet;
 import java.util.Set;
 
 /**
- * The TCP connections of a wire with processes of the same host. There is no network between them that could be
- * congested; a congestion control that measures it and paces what is sent, as {@code bbr} does, only takes the
- * processors' time. Nor need much be on its way to fill it, and what is copied into the kernel and out again is faster
- * copied while it is in the processors' caches.
+ * Tunes the TCP connections of a wire with processes of the same host. There is no network between them that could be
+ * congested; a congestion control that measures it and paces what is sent, as {@code bbr} does, only costs processor
+ * time. Nor is a large send buffer needed, and data that are copied into the kernel and out again are copied faster
+ * while they are in the processors' caches.
  *
- * <p>UCX has no setting for it and does not tell which sockets are its own. So they are looked for among all that the
- * process has: those that were open before the wire was are none of its business and stay as they are. What remains: a
- * connection from an address to the same one that the application, or another wire, opened after this wire is tuned
- * with the wire's.
+ * <p>UCX has no setting for this and does not reveal its sockets. So this class finds them among all sockets of the
+ * process, except those that were open before the wire was. One limitation remains: a connection from an address to the
+ * same address that the application, or another wire, opens after this wire is tuned along with the wire's.
  */
 final class HostSockets {
-    /** More than that need not be on its way. Linux takes twice that, and counts what it needs for itself. */
+    /** A larger send buffer is of no use. Linux allocates twice this size, and counts its own overhead in it. */
     static final int SEND_BYTES = 512 << 10;
 
     private static final Path DESCRIPTORS = Path.of("/proc/self/fd");
@@ -41,14 +40,16 @@ final class HostSockets {
     private static final short INET = 2;
     private static final short INET6 = 10;
     private static final int SOCKET_ADDRESS_BYTES = 28;
-    /** What only reacts to loss, the faster first; the system may not let everybody choose it. */
+    /**
+     * Congestion controls that react to loss only, the faster first; the system may reserve some for privileged users.
+     */
     private static final String[] UNPACED = {"cubic", "reno"};
 
     private final int sendBytes;
-    /** What the system calls the sockets that are not the wire's. */
+    /** Names of the sockets that do not belong to the wire, as the kernel gives them. */
     private final Set<String> others = new HashSet<>();
 
-    /** Remembers all sockets that the process has, before a wire opens its own. */
+    /** Records all sockets of the process, before a wire opens its own. */
     HostSockets() {
         this(SEND_BYTES);
     }
@@ -60,12 +61,15 @@ final class HostSockets {
                 others.add(target(path));
             }
         } catch (IOException | DirectoryIteratorException e) {
-            // No Linux: nothing is found later, either.
+            // Not Linux: later no socket is found, either.
             others.clear();
         }
     }
 
-    /** Has all that were opened since then send without pacing, and little ahead; returns how many do. */
+    /**
+     * Turns off pacing for all sockets opened since, and limits their send buffers; returns how many sockets were
+     * changed.
+     */
     int tune() {
         int done = 0;
         try (Arena arena = Arena.ofConfined();
@@ -90,17 +94,17 @@ final class HostSockets {
                     if (room != null) {
                         Calls.setOption(descriptor, SOCKET, SEND_BUFFER, room, room.byteSize());
                     }
-                    done += doNotPace(descriptor, names) ? 1 : 0;
+                    done += disablePacing(descriptor, names) ? 1 : 0;
                 }
             }
         } catch (IOException | DirectoryIteratorException e) {
-            // No Linux: they stay as they are.
+            // Not Linux: the sockets remain unchanged.
             return done;
         }
         return done;
     }
 
-    /** Returns what a descriptor stands for, such as {@code socket:[4711]}; nothing if it is closed by now. */
+    /** Returns the target of a descriptor, such as {@code socket:[4711]}, or an empty text if it is closed by now. */
     private static String target(Path descriptor) {
         try {
             return Files.readSymbolicLink(descriptor).toString();
@@ -110,8 +114,8 @@ final class HostSockets {
     }
 
     /**
-     * Returns whether who asks for that much gets it. Where the system allows less ({@code net.core.wmem_max}), one who
-     * does not ask may have more: it gives as needed, up to {@code net.ipv4.tcp_wmem}.
+     * Returns whether the system grants a send buffer of this size. If its limit ({@code net.core.wmem_max}) is lower,
+     * a socket that requests no size may get more: the kernel then grows the buffer up to {@code net.ipv4.tcp_wmem}.
      */
     private boolean isGranted() throws IOException {
         try (Socket probe = new Socket()) {
@@ -120,7 +124,7 @@ final class HostSockets {
         }
     }
 
-    private static boolean doNotPace(int descriptor, MemorySegment[] names) {
+    private static boolean disablePacing(int descriptor, MemorySegment[] names) {
         for (MemorySegment name : names) {
             if (Calls.setOption(descriptor, TCP, CONGESTION, name, name.byteSize() - 1)) {
                 return true;
@@ -138,7 +142,7 @@ final class HostSockets {
         };
     }
 
-    /** Functions of the C library that Java has no method for. */
+    /** Functions of the C library for which Java has no method. */
     private static final class Calls {
         static final MethodHandle OWN_ADDRESS = address("getsockname");
         static final MethodHandle PEERS_ADDRESS = address("getpeername");

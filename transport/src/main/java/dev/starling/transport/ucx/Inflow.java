@@ -4,11 +4,11 @@ import java.util.HashMap;
 import java.util.Map;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
-/** What has come by one link of a peer. */
+/** The receiving end of one link of a peer. */
 final class Inflow {
-    private static final int MAX_UNTOLD = 256;
-    private static final long UNTOLD_NS = 5_000_000;
-    /** Instead of the number of the next message. */
+    private static final int MAX_UNREPORTED = 256;
+    private static final long REPORT_DELAY_NS = 5_000_000;
+    /** In place of the number of the next message. */
     private static final long BROKEN = -1;
 
     private final long link;
@@ -17,20 +17,20 @@ final class Inflow {
     private UcpEndpoint endpoint;
     private long expected;
     private long written;
-    private long told;
-    private long untoldNs;
+    private long reported;
+    private long unreportedSinceNs;
     private boolean leaving;
 
     /**
-     * A message, or a write with all that precedes its data, that came before the one that was sent before it.
+     * A message, or a write with its envelope, that arrived before its predecessor.
      *
-     * @param head length of what precedes the data of a write, else 0
+     * @param head length of the envelope of a write, else 0
      */
     record Early(int head, byte[] bytes) {
-        /** About what Java needs for an entry. */
+        /** Approximate overhead of a map entry in Java. */
         private static final int OWN_BYTES = 256;
 
-        /** Returns how much memory it takes. */
+        /** Returns the memory that it uses, in bytes. */
         long cost() {
             return OWN_BYTES + bytes.length;
         }
@@ -44,7 +44,7 @@ final class Inflow {
         return link;
     }
 
-    /** Returns where answers go, {@code null} until that is known. */
+    /** Returns the endpoint for answers, {@code null} until it is known. */
     UcpEndpoint endpoint() {
         return endpoint;
     }
@@ -53,7 +53,7 @@ final class Inflow {
         endpoint = newEndpoint;
     }
 
-    /** Returns whether a message is the one whose turn it is. */
+    /** Returns whether a message is the next in order. */
     boolean isNext(long sequence) {
         return sequence == expected && expected != BROKEN;
     }
@@ -62,7 +62,7 @@ final class Inflow {
         expected++;
     }
 
-    /** Returns whether a message has not come and is not the next. */
+    /** Returns whether a message is new and arrived before its predecessor. */
     boolean isEarly(long sequence) {
         return expected != BROKEN && sequence > expected && !early.containsKey(sequence);
     }
@@ -72,12 +72,12 @@ final class Inflow {
         earlyBytes += message.cost();
     }
 
-    /** Returns how much memory it takes that messages came before their turn. */
+    /** Returns the memory used by early messages, in bytes. */
     long earlyBytes() {
         return earlyBytes;
     }
 
-    /** Returns the next message if it has come before its turn, or {@code null}. */
+    /** Removes and returns the next message if it arrived early, else {@code null}. */
     Early next() {
         Early next = early.isEmpty() ? null : early.remove(expected);
         if (next != null) {
@@ -86,7 +86,7 @@ final class Inflow {
         return next;
     }
 
-    /** Takes nothing any more that the other end sends. */
+    /** Ignores everything that the peer sends from now on. */
     void breakOff() {
         early.clear();
         earlyBytes = 0;
@@ -97,21 +97,21 @@ final class Inflow {
         return expected == BROKEN;
     }
 
-    /** Counts a put of which all is there. */
-    void put() {
-        if (written == told) {
-            untoldNs = System.nanoTime();
+    /** Counts a put that arrived completely. */
+    void countPut() {
+        if (written == reported) {
+            unreportedSinceNs = System.nanoTime();
         }
         written++;
     }
 
-    /** Returns how many puts are there. */
+    /** Returns the number of puts that arrived completely. */
     long written() {
         return written;
     }
 
-    /** The other end wants to hear when all is there. */
-    void leave() {
+    /** Notes that the peer has asked to be notified when everything has arrived. */
+    void requestGoodbye() {
         leaving = true;
     }
 
@@ -119,15 +119,18 @@ final class Inflow {
         return leaving;
     }
 
-    /** Returns whether the other end is to be told something: each answer has its price, and nobody waits for it. */
-    boolean isToTell() {
-        return endpoint != null && (leaving || written - told >= MAX_UNTOLD
-                || written > told && System.nanoTime() - untoldNs >= UNTOLD_NS);
+    /**
+     * Returns whether progress should be reported to the peer now: reports are batched, because each has a cost and the
+     * peer does not block on them.
+     */
+    boolean isReportDue() {
+        return endpoint != null && (leaving || written - reported >= MAX_UNREPORTED
+                || written > reported && System.nanoTime() - unreportedSinceNs >= REPORT_DELAY_NS);
     }
 
-    /** The other end is told. */
-    void tell() {
-        told = written;
+    /** Notes that progress was reported to the peer. */
+    void markReported() {
+        reported = written;
         leaving = false;
     }
 }

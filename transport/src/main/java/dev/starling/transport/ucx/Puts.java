@@ -13,8 +13,9 @@ import org.openucx.jucx.ucp.UcpRequest;
 import org.openucx.jucx.ucs.UcsConstants;
 
 /**
- * Puts of one link that the network does by itself. UCX says that a write has left; that it has arrived is known when
- * a flush begun after it completes. One flush at a time: it covers all writes since the one before.
+ * Puts of one link that the network performs by itself. UCX reports when a write has left; that it has arrived is known
+ * when a flush that began after it completes. There is one flush at a time: it covers all writes since the previous
+ * one.
  */
 final class Puts {
     private static final int CAPACITY = 1024;
@@ -37,14 +38,14 @@ final class Puts {
 
     RemoteWrites.Target attach(UcxKey key) {
         long address = key.rest().getLong();
-        // UCX reads what it packed without being told how long that is: what follows is room that it may read.
+        // UCX reads the packed key without knowing its length: pad the buffer with bytes that it may read.
         ByteBuffer packed = ByteBuffer.allocateDirect(2 * RemoteWrites.MAX_KEY_LENGTH).put(key.rest()).clear();
         try {
             UcpRemoteKey unpacked = endpoint.unpackRemoteKey(packed);
             openKeys.add(unpacked);
             return new NetworkTarget(this, key, address, unpacked);
         } catch (UcxException e) {
-            throw UcxKey.none(key.rest().capacity(), e);
+            throw UcxKey.malformed(key.rest().capacity(), e);
         }
     }
 
@@ -56,7 +57,7 @@ final class Puts {
         }
     }
 
-    /** Lets no write begin any more; those under way will complete. */
+    /** Refuses new writes; those that have begun will complete. */
     void breakOff() {
         broken = true;
         closedKeys.addAll(openKeys);
@@ -105,9 +106,9 @@ final class Puts {
         }
     }
 
-    /** Tells what has completed; returns how much that was. */
+    /** Calls the completions of finished writes; returns how many. */
     int work() {
-        // A flush towards a peer that is gone may never complete; then each write tells for itself that it is over.
+        // A flush towards a lost peer may never complete; then each write reports its own end.
         if (head == tail || !broken && flush != null && !flush.isCompleted()) {
             return 0;
         }
@@ -117,7 +118,7 @@ final class Puts {
         }
         boolean written = !broken;
         long end = written ? covered : tail;
-        // The next flush sets off before the completions are told, which may take their time.
+        // Begin the next flush before calling the completions, which may take time.
         flush();
         int work = 0;
         while (head < end && requests[(int) (head % CAPACITY)].isCompleted()) {

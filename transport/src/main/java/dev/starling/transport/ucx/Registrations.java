@@ -9,7 +9,10 @@ import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Memory that writes which come as messages may go to. Each has a number, and a token that no other has had. */
+/**
+ * Registered memory for writes that arrive as messages. Each registration has a number, and a token that no other has
+ * had.
+ */
 final class Registrations {
     private final Long2ObjectHashMap<Entry> entries = new Long2ObjectHashMap<>();
     private final SecureRandom random = new SecureRandom();
@@ -53,8 +56,8 @@ final class Registrations {
     }
 
     /**
-     * Writes, or returns false if that may not be. What comes for memory that was registered once is dropped: it was
-     * closed here before the peer could know.
+     * Writes the data, or returns false if the write is not allowed. Data for memory that was registered earlier are
+     * dropped: this side closed it before the peer could know.
      */
     boolean write(long number, long token, long offset, DirectBuffer from, int at, int length) {
         Entry entry = entries.get(number);
@@ -64,8 +67,8 @@ final class Registrations {
         if (entry == null || entry.token != token || offset < 0 || offset > entry.memory.byteSize() - length) {
             return false;
         }
-        // What came before its turn is in an array.
-        if (from.byteArray() != null || !entry.interceptor.take(offset, from.addressOffset() + at, length)) {
+        // Data of early writes are in an array.
+        if (from.byteArray() != null || !entry.interceptor.consume(offset, from.addressOffset() + at, length)) {
             entry.buffer.wrap(entry.memory.address() + offset, length);
             entry.buffer.putBytes(0, from, at, length);
         }

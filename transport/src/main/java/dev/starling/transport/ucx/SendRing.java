@@ -5,8 +5,8 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.openucx.jucx.ucp.UcpRequest;
 
 /**
- * The bytes that one link has handed to UCX and that UCX still needs: native memory used in order, and freed in order
- * as the requests that hold it complete.
+ * Bytes that one link has passed to UCX and that UCX still reads: a ring in native memory, allocated in order, and
+ * freed in order as the requests that hold it complete.
  */
 final class SendRing implements AutoCloseable {
     private static final int MAX_REQUESTS = 256;
@@ -28,13 +28,17 @@ final class SendRing implements AutoCloseable {
         buffer = new UnsafeBuffer(address, capacity);
     }
 
-    /** Returns where so many bytes in a row are free, or -1. They stay free unless {@link #hold} takes them. */
+    /**
+     * Returns the position of a number of contiguous free bytes, or -1. They remain free unless {@link #hold} is called
+     * for them.
+     */
     int claim(int length) {
         reclaim();
         if (count == MAX_REQUESTS) {
             return -1;
         }
-        // Held are [start, end) or, wrapped, [start, capacity) and [0, end); start == end only if nothing is held.
+        // The bytes held are [start, end) or, wrapped, [start, capacity) and [0, end); start == end only if nothing is
+        // held.
         if (count == 0) {
             start = 0;
             end = 0;
@@ -63,7 +67,7 @@ final class SendRing implements AutoCloseable {
         return count == 0;
     }
 
-    /** Returns all bytes. */
+    /** Returns the whole ring. */
     UnsafeBuffer buffer() {
         return buffer;
     }

@@ -6,30 +6,31 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * A key: how the memory is written (1 byte), its length in bytes (8), then for writes that go as messages the number
- * and the token of the registration (8 each), for those of the network the address (8) and what UCX packed.
+ * The key of registered memory: the kind of write (1 byte) and the length of the memory in bytes (8); then for writes
+ * that travel as messages the number and the token of the registration (8 each), for those of the network the address
+ * (8) and UCX's packed key.
  */
-record UcxKey(byte way, long length, ByteBuffer rest) {
+record UcxKey(byte kind, long length, ByteBuffer rest) {
     static final byte MESSAGES = 1;
     static final byte NETWORK = 2;
     static final int MESSAGES_LENGTH = 1 + 3 * Long.BYTES;
 
-    private static final int SHORTEST = 1 + 2 * Long.BYTES;
+    private static final int MIN_LENGTH = 1 + 2 * Long.BYTES;
 
     static UcxKey of(byte[] key) {
-        if (key.length > SHORTEST && key.length <= RemoteWrites.MAX_KEY_LENGTH) {
+        if (key.length > MIN_LENGTH && key.length <= RemoteWrites.MAX_KEY_LENGTH) {
             ByteBuffer bytes = ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN);
             UcxKey read = new UcxKey(bytes.get(), bytes.getLong(), bytes);
-            if (read.length > 0 && (read.way == NETWORK || read.way == MESSAGES && key.length == MESSAGES_LENGTH)) {
+            if (read.length > 0 && (read.kind == NETWORK || read.kind == MESSAGES && key.length == MESSAGES_LENGTH)) {
                 return read;
             }
         }
-        throw none(key.length, null);
+        throw malformed(key.length, null);
     }
 
-    static TransportException none(int length, Throwable cause) {
+    static TransportException malformed(int length, Throwable cause) {
         return new TransportException(TransportException.Problem.ARGUMENT, "these " + length
-                + " bytes are no key of memory that can be written from here", "", cause);
+                + " bytes are not a key of memory that can be written from here", "", cause);
     }
 
     void check(long offset, long bytes) {

@@ -13,8 +13,8 @@ import org.openucx.jucx.ucp.UcpRequest;
 import org.openucx.jucx.ucs.UcsConstants;
 
 /**
- * A UCX endpoint to a peer's listener. Until the peer is there, it tries again and again; once the peer was there and
- * is gone, the link is of no use any more.
+ * A UCX endpoint to a peer's listener. Until the peer is reached, the link retries; once a connected peer is gone, the
+ * link is permanently over.
  */
 final class UcxLink implements Link {
     private static final int RING_CAPACITY = 4 << 20;
@@ -54,7 +54,7 @@ final class UcxLink implements Link {
         }
         int length = headerLength + bodyLength;
         UcxWire.checkLength(length);
-        // Puts that wait for room are not overtaken.
+        // Do not overtake puts that wait for room.
         int at = writes.send() ? ring.claim(Envelope.LENGTH + length) : -1;
         if (at < 0) {
             return Wire.BACK_PRESSURED;
@@ -67,16 +67,16 @@ final class UcxLink implements Link {
         return send(UcxWire.MESSAGE, at, Envelope.LENGTH + length, 0, 0) == Wire.SENT ? Wire.SENT : gone();
     }
 
-    /** The peer left when all it had sent was here; some of it may have yet to be handed over. */
+    /** The peer left when everything that it had sent was here; some of it may have yet to be delivered. */
     private int gone() {
         return wire.keepsMessages() ? Wire.BACK_PRESSURED : Wire.CLOSED;
     }
 
-    /** Sends a piece of a put, which is not copied, and a message behind it if that has a length. */
+    /** Sends a piece of a put, which is not copied, followed by a message if that has a length. */
     int write(long registration, long token, long offset, boolean last, long address, int length, DirectBuffer message,
             int messageLength) {
         if (!tuned && length >= BULK) {
-            // By now UCX has made its connections.
+            // UCX has opened its connections by now.
             tuned = true;
             wire.tuneSockets(this);
         }
@@ -90,11 +90,11 @@ final class UcxLink implements Link {
         return send(UcxWire.WRITE, at, Envelope.WRITE_LENGTH + messageLength, address, length);
     }
 
-    /** Sends bytes of the ring, which a write has in front of its data. */
+    /** Sends bytes of the ring; for a write they precede the data. */
     private int send(int kind, int at, int length, long data, int dataLength) {
         try {
             long from = ring.address() + at;
-            // The peer remembers by the first message where answers go.
+            // The peer stores the endpoint for answers that comes with the first message.
             boolean answered = kind == UcxWire.GOODBYE || sequence == 0;
             UcpRequest request = kind == UcxWire.WRITE
                     ? UcxWire.send(endpoint, kind, from, length, data, dataLength, answered)
@@ -117,7 +117,7 @@ final class UcxLink implements Link {
         return state == State.CONNECTED && !failed;
     }
 
-    /** Returns whether what waits can still be sent. */
+    /** Returns whether waiting data can still be sent. */
     boolean isAlive() {
         return isConnected() || state == State.LEAVING && !failed;
     }
@@ -126,7 +126,7 @@ final class UcxLink implements Link {
         return wire.bulkMessageLength();
     }
 
-    /** Does what is due; returns how much that was. */
+    /** Does pending work; returns the amount. */
     int work() {
         int work = writes.work() + (puts == null ? 0 : puts.work());
         switch (state) {
@@ -153,7 +153,7 @@ final class UcxLink implements Link {
                     end();
                     work++;
                 } else if (isQuiet() && System.nanoTime() - attemptNs >= 0) {
-                    sayGoodbye();
+                    sendGoodbye();
                 }
             }
             case OVER -> work += ring.isEmpty() ? writes.fail() : 0;
@@ -192,18 +192,21 @@ final class UcxLink implements Link {
     }
 
     /**
-     * Asks the peer to say when all has been handed over. Without that, UCX at the peer throws away what it has not
-     * read yet when the endpoint is closed here.
+     * Asks the peer to confirm when everything is delivered. Without that, UCX at the peer would discard data that it
+     * has not read yet when the endpoint is closed here.
      */
-    private void sayGoodbye() {
+    private void sendGoodbye() {
         attemptNs = System.nanoTime() + GOODBYE_NS;
         int at = ring.claim(Envelope.LENGTH);
         Envelope.write(ring.buffer(), at, id, sequence);
         send(UcxWire.GOODBYE, at, Envelope.LENGTH, 0, 0);
     }
 
-    /** The peer of the link of this id has so many puts; and all messages, if it says so. */
-    void told(long link, long written, boolean all) {
+    /**
+     * Receives a peer's progress: how many puts of the link of this id have arrived, and whether all of its messages
+     * have.
+     */
+    void onProgress(long link, long written, boolean all) {
         if (link == id) {
             writes.arrived(written);
             if (all && state == State.LEAVING) {
@@ -212,7 +215,7 @@ final class UcxLink implements Link {
         }
     }
 
-    /** Gives up whatever is still to be done. */
+    /** Gives up all pending work. */
     void end() {
         drop();
         state = State.OVER;
@@ -228,12 +231,12 @@ final class UcxLink implements Link {
         }
     }
 
-    /** Returns whether the peer runs on this machine, as far as its address tells. */
+    /** Returns whether the peer runs on this machine, judging by its address. */
     boolean isLocal() {
         return peer.getAddress().isLoopbackAddress() || wire.isAt(peer.getAddress());
     }
 
-    /** Returns whether it has ended and UCX needs none of its memory any more. */
+    /** Returns whether the link has ended and UCX no longer uses any of its memory. */
     boolean isOver() {
         return state == State.OVER && isQuiet();
     }
@@ -242,7 +245,7 @@ final class UcxLink implements Link {
         return ring.isEmpty() && writes.isEmpty() && (puts == null || puts.isEmpty());
     }
 
-    /** Frees what was sent from; the link is over or the worker is gone. */
+    /** Frees the send ring; the link is over or the worker is closed. */
     void free() {
         ring.close();
     }
@@ -250,10 +253,10 @@ final class UcxLink implements Link {
     RemoteWrites.Target attach(byte[] key) {
         if (!isConnected()) {
             throw new TransportException(TransportException.Problem.LOST, "the link to " + peer + " is not connected",
-                    "attach a key when the peer has sent it and the link has sent, too");
+                    "attach a key after the peer has sent it and this link has sent a message");
         }
         UcxKey read = UcxKey.of(key);
-        return read.way() == UcxKey.NETWORK ? puts.attach(read) : writes.attach(read);
+        return read.kind() == UcxKey.NETWORK ? puts.attach(read) : writes.attach(read);
     }
 
     @Override

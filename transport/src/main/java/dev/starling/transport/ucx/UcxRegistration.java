@@ -12,7 +12,7 @@ import org.openucx.jucx.ucp.UcpMemMapParams;
 import org.openucx.jucx.ucp.UcpMemory;
 import org.openucx.jucx.ucs.UcsConstants;
 
-/** Memory registered with UCX, which the network writes into by itself. */
+/** Memory registered with UCX, into which the network writes by itself. */
 final class UcxRegistration implements RemoteWrites.Registration {
     private final UcpMemory memory;
     private final byte[] key;

@@ -13,12 +13,12 @@ import java.util.TreeMap;
 import java.util.regex.Pattern;
 
 /**
- * What UCX is told: the defaults that suit this wire, then the options of the transport. UCX itself ignores what it
- * does not know; so only known options with plausible values are passed on.
+ * UCX's configuration: the defaults of this wire, then the options of the transport. UCX itself ignores settings that
+ * it does not know; so only known options with plausible values are passed on.
  *
- * @param values by UCX's name, without the prefix that environment variables have
- * @param networkWrites whether puts are left to UCX; else they go as messages
- * @param onlyTcp whether everything goes over TCP
+ * @param values by UCX's name, without the prefix of its environment variables
+ * @param networkWrites whether UCX performs puts; otherwise they travel as messages
+ * @param onlyTcp whether everything travels over TCP
  */
 record UcxSettings(Map<String, String> values, boolean networkWrites, boolean onlyTcp) {
     private static final Pattern SIZE = Pattern.compile("\\d+[kmg]?b?|inf|auto", Pattern.CASE_INSENSITIVE);
@@ -60,7 +60,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         all.put("UCX_SOCKADDR_TLS_PRIORITY", new Option("SOCKADDR_TLS_PRIORITY", NAME));
         all.put("UCX_IB_GID_INDEX", new Option("IB_GID_INDEX", NUMBER));
         all.put("UCX_IB_TRAFFIC_CLASS", new Option("IB_TRAFFIC_CLASS", NUMBER));
-        // Those of TCP go by their short names when set through the library rather than the environment.
+        // TCP's settings have short names when set through the library rather than the environment.
         for (String name : List.of("TX_SEG_SIZE", "RX_SEG_SIZE", "SENDV_THRESH", "SNDBUF", "RCVBUF")) {
             all.put("UCX_TCP_" + name, new Option(name, SIZE));
         }
@@ -78,26 +78,26 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
 
     static UcxSettings of(TransportConfig config) {
         Map<String, String> values = new LinkedHashMap<>();
-        // UCX logs on standard output what this wire tells by codes and exceptions.
+        // UCX would print to standard output what this wire reports by return codes and exceptions.
         values.put("LOG_LEVEL", "fatal");
         values.put("TLS", config.sharedMemory() ? "all" : NOT_SHARED_MEMORY);
-        // Without it, links that notice a dead peer are never made of shared memory.
+        // Without this, links that detect a dead peer never use shared memory.
         values.put("MM_ERROR_HANDLING", "y");
-        // One segment takes a message of half a megabyte and its envelope, so that nothing is put together in memory.
+        // One segment holds a message of half a megabyte and its envelope, so that no message is reassembled.
         values.put("TX_SEG_SIZE", "520k");
         values.put("RX_SEG_SIZE", "520k");
         config.options().forEach((name, value) -> {
             Option option = OPTIONS.get(name);
-            require(option != null, "the ucx wire has no option '" + name + "'", "it has " + OPTIONS.keySet());
-            require(option.pattern.matcher(value).matches(), "'" + value + "' is no value of the option '" + name
-                    + "'", "values look like " + option.pattern);
+            require(option != null, "the ucx wire has no option '" + name + "'", "its options are " + OPTIONS.keySet());
+            require(option.pattern.matcher(value).matches(), "'" + value + "' is not a value of the option '" + name
+                    + "'", "values must match " + option.pattern);
             values.put(option.setting, value);
         });
         String writes = values.remove("");
         String tls = values.get("TLS");
         List<String> names = Arrays.asList(tls.split(","));
         if (!tls.startsWith("^") && names.stream().noneMatch(name -> NETWORK.matcher(name).matches())) {
-            // Connections are made over sockets, whatever carries the messages then.
+            // UCX makes connections over sockets, whatever carries the messages later.
             values.put("TLS", tls + ",tcp");
         }
         for (String device : config.options().getOrDefault("devices", "all").split(",")) {
@@ -106,7 +106,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         }
         boolean onlyTcp = tls.equals("tcp") || tls.equals(NOT_SHARED_MEMORY) && !hasRdma(tls);
         if (onlyTcp) {
-            // A peer is reached by one device; the others would carry messages of this host out of order.
+            // A peer is reached through one device; the others would carry messages of this host out of order.
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
         return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"), onlyTcp);
@@ -121,7 +121,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         return Files.exists(Path.of("/sys/class/net", name)) || Files.exists(Path.of("/sys/class/infiniband", name));
     }
 
-    /** Returns the length of the messages that carry bulk data fastest: what TCP takes in one segment. */
+    /** Returns the length of the messages that carry bulk data fastest: what fits into one segment of TCP. */
     int bulkLength() {
         String size = values.get("RX_SEG_SIZE").toLowerCase(Locale.ROOT);
         if (!size.matches("\\d{1,6}k?b?")) {

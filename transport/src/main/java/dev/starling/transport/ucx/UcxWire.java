@@ -33,32 +33,32 @@ import org.openucx.jucx.ucp.UcpWorker;
 import org.openucx.jucx.ucp.UcpWorkerParams;
 import org.openucx.jucx.ucs.UcsConstants;
 
-/** A UCX worker that listens. Messages are active messages, sent eagerly, over whatever network UCX finds best. */
+/** A UCX worker with a listener. Messages are active messages, sent eagerly, over whichever network UCX prefers. */
 final class UcxWire implements Wire, RemoteWrites {
-    /** Said with each request, or UCX would look up what kind of memory it is. */
+    /** Passed with each request, so that UCX need not look up the kind of memory. */
     static final UcpRequestParams HOST_MEMORY =
             new UcpRequestParams().setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST);
 
     static final int MAX_MESSAGE = 1 << 20;
     static final int MAX_MESSAGE_BEHIND = 128;
 
-    /** Numbers of active messages: an {@link Envelope} and a message. */
+    /** Ids of active messages: an {@link Envelope} and a message. */
     static final int MESSAGE = 1;
     /** An envelope and a piece of a put. */
     static final int WRITE = 2;
-    /** An envelope that wants an answer when all before it has come. */
+    /** An envelope that requests an answer when everything before it has arrived. */
     static final int GOODBYE = 3;
-    /** How far a link has come: its id, the number of its puts that are there, 1 if all its messages are. */
+    /** Progress of a link: its id, the number of its puts that have arrived, 1 if all of its messages have. */
     static final int PROGRESS = 4;
 
-    /** For how long a peer may take what was sent before a link was closed. */
+    /** How long a peer may take to receive what was sent before a link was closed. */
     static final long CLOSE_NS = 500_000_000;
 
     private static final System.Logger LOG = System.getLogger(UcxWire.class.getName());
     private static final int MAX_PROGRESS = 16;
     private static final int PROGRESS_LENGTH = 3 * Long.BYTES;
 
-    /** Looks at the process's sockets before UCX opens any. */
+    /** Records the process's sockets before UCX opens any. */
     private final HostSockets hostSockets = new HostSockets();
     private final UcpContext context;
     private final UcpWorker worker;
@@ -67,8 +67,8 @@ final class UcxWire implements Wire, RemoteWrites {
     private final String address;
     private final int bulkLength;
     private final List<UcxLink> links = new ArrayList<>();
-    private final List<UcxLink> forgotten = new ArrayList<>();
-    private final Queue<UcpConnectionRequest> callers = new ArrayDeque<>();
+    private final List<UcxLink> closing = new ArrayList<>();
+    private final Queue<UcpConnectionRequest> connectionRequests = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted = new ArrayList<>();
     private final List<UcpEndpoint> failed = new ArrayList<>();
     private final SendRing replies = new SendRing(4096);
@@ -113,14 +113,14 @@ final class UcxWire implements Wire, RemoteWrites {
         }
     }
 
-    /** What is called from native code: must not make progress. */
+    /** Called from native code: must not make progress. */
     private interface Handler {
         void onMessage(long header, int headerLength, long data, int length, UcpEndpoint replyTo);
     }
 
     private void handle(int kind, Handler handler) {
         worker.setAmRecvHandler(kind, (header, headerLength, data, replyTo) -> {
-            // Nobody who speaks our language sends anything that would have to be fetched.
+            // Peers of this library send nothing that would have to be fetched.
             if (data.isDataValid() && data.getLength() <= Envelope.LENGTH + MAX_MESSAGE) {
                 try {
                     handler.onMessage(header, (int) headerLength, data.getDataAddress(), (int) data.getLength(),
@@ -140,18 +140,18 @@ final class UcxWire implements Wire, RemoteWrites {
             long written = answer.getLong(Long.BYTES);
             boolean all = answer.getLong(2 * Long.BYTES) != 0;
             for (int i = 0; i < links.size(); i++) {
-                links.get(i).told(link, written, all);
+                links.get(i).onProgress(link, written, all);
             }
-            for (int i = 0; i < forgotten.size(); i++) {
-                forgotten.get(i).told(link, written, all);
+            for (int i = 0; i < closing.size(); i++) {
+                closing.get(i).onProgress(link, written, all);
             }
         }
     }
 
-    private int tellProgress() {
-        int told = 0;
+    private int reportProgress() {
+        int reported = 0;
         for (Inflow inflow : arrivals.inflows()) {
-            int at = inflow.isToTell() ? replies.claim(PROGRESS_LENGTH) : -1;
+            int at = inflow.isReportDue() ? replies.claim(PROGRESS_LENGTH) : -1;
             if (at < 0) {
                 continue;
             }
@@ -165,22 +165,23 @@ final class UcxWire implements Wire, RemoteWrites {
                     replies.hold(at, PROGRESS_LENGTH, request);
                 }
             } catch (UcxException e) {
-                LOG.log(Level.DEBUG, "a link is gone that waits for an answer", e);
+                LOG.log(Level.DEBUG, "cannot answer a link that is gone", e);
             }
-            inflow.tell();
-            told++;
+            inflow.markReported();
+            reported++;
         }
-        return told;
+        return reported;
     }
 
     private UcpListener listen(TransportConfig config) {
         InetSocketAddress local = HostPort.resolve(config.host(), config.port());
         try {
-            return worker.newListener(new UcpListenerParams().setSockAddr(local).setConnectionHandler(callers::add));
+            return worker.newListener(new UcpListenerParams().setSockAddr(local)
+                    .setConnectionHandler(connectionRequests::add));
         } catch (UcxException e) {
             if (e.getStatus() == UcsConstants.STATUS.UCS_ERR_BUSY) {
                 throw new TransportException(TransportException.Problem.IN_USE, "port " + config.port() + " of "
-                        + config.host() + " is in use", "choose another, or 0 for any that is free", e);
+                        + config.host() + " is in use", "choose another port, or 0 for any that is free", e);
             }
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot listen at " + local + ": "
                     + e.getMessage(), "give an address of this machine that UCX's network devices have", e);
@@ -190,7 +191,7 @@ final class UcxWire implements Wire, RemoteWrites {
     static void checkLength(int length) {
         if (length > MAX_MESSAGE) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "a message has at most " + MAX_MESSAGE + " bytes, got " + length, "");
+                    "a message must have at most " + MAX_MESSAGE + " bytes, got " + length, "");
         }
     }
 
@@ -219,7 +220,7 @@ final class UcxWire implements Wire, RemoteWrites {
     }
 
     @Override
-    public boolean opensAtOnce(String peer) {
+    public boolean opensImmediately(String peer) {
         return HostPort.isNumeric(peer);
     }
 
@@ -252,11 +253,12 @@ final class UcxWire implements Wire, RemoteWrites {
         }
     }
 
-    /** Accepts who called, and lets go of who is gone. */
+    /** Accepts connection requests and closes failed endpoints. */
     private int tend() {
-        int work = callers.size() + failed.size();
-        for (UcpConnectionRequest caller = callers.poll(); caller != null; caller = callers.poll()) {
-            accept(caller);
+        int work = connectionRequests.size() + failed.size();
+        UcpConnectionRequest request;
+        while ((request = connectionRequests.poll()) != null) {
+            accept(request);
         }
         for (UcpEndpoint endpoint : failed) {
             if (accepted.remove(endpoint)) {
@@ -265,27 +267,27 @@ final class UcxWire implements Wire, RemoteWrites {
             }
         }
         failed.clear();
-        work += tellProgress();
+        work += reportProgress();
         for (int i = 0; i < links.size(); i++) {
             work += links.get(i).work();
         }
-        for (int i = forgotten.size() - 1; i >= 0; i--) {
-            UcxLink link = forgotten.get(i);
+        for (int i = closing.size() - 1; i >= 0; i--) {
+            UcxLink link = closing.get(i);
             work += link.work();
             if (link.isOver()) {
-                forgotten.remove(i).free();
+                closing.remove(i).free();
             }
         }
         return work;
     }
 
-    private void accept(UcpConnectionRequest caller) {
+    private void accept(UcpConnectionRequest request) {
         try {
             accepted.add(worker.newEndpoint(new UcpEndpointParams().setPeerErrorHandlingMode()
-                    .setConnectionRequest(caller).setErrorHandler((endpoint, _, _) -> failed.add(endpoint))));
+                    .setConnectionRequest(request).setErrorHandler((endpoint, _, _) -> failed.add(endpoint))));
         } catch (UcxException e) {
-            // The caller is gone already; it hears of it from its own end.
-            LOG.log(Level.DEBUG, "caller lost", e);
+            // The peer is gone already; it notices at its own end.
+            LOG.log(Level.DEBUG, "connection request failed", e);
         }
     }
 
@@ -300,25 +302,27 @@ final class UcxWire implements Wire, RemoteWrites {
         return endpoint.sendAmNonBlocking(kind, header, headerLength, from, length, flags, null, HOST_MEMORY);
     }
 
-    /** Ends an endpoint, which must not be used any more. Closing it gently may take for ever if the peer sleeps. */
+    /**
+     * Closes an endpoint, which must not be used any more. A graceful close might never end if the peer is stopped.
+     */
     void drop(UcpEndpoint endpoint) {
         try {
             endpoint.closeNonBlockingForce();
         } catch (UcxException e) {
-            LOG.log(Level.DEBUG, "endpoint closed badly", e);
+            LOG.log(Level.DEBUG, "cannot close an endpoint", e);
         }
     }
 
-    /** Returns whether messages came that have yet to be handed over. */
+    /** Returns whether messages have arrived that have yet to be delivered. */
     boolean keepsMessages() {
         return arrivals.keepsMessages();
     }
 
-    /** Tunes the connections of a link that begins to send much if its peer is on this host. */
+    /** Tunes the connections of a link that begins to send bulk data, if its peer is on this host. */
     void tuneSockets(UcxLink link) {
         if (link.isLocal()) {
             int sockets = hostSockets.tune();
-            LOG.log(Level.DEBUG, "{0} connections within the host are not paced", sockets);
+            LOG.log(Level.DEBUG, "disabled pacing of {0} connections within the host", sockets);
         }
     }
 
@@ -328,7 +332,7 @@ final class UcxWire implements Wire, RemoteWrites {
 
     void forget(UcxLink link) {
         if (links.remove(link)) {
-            forgotten.add(link);
+            closing.add(link);
         }
     }
 
@@ -355,7 +359,7 @@ final class UcxWire implements Wire, RemoteWrites {
 
     @Override
     public void idle(long idleNs) {
-        if (events == null || !waiting.isToSleep(idleNs) || !events.await()) {
+        if (events == null || !waiting.shouldSleep(idleNs) || !events.await()) {
             waiting.idle(idleNs);
         }
     }
@@ -367,7 +371,7 @@ final class UcxWire implements Wire, RemoteWrites {
         }
         List.copyOf(links).forEach(UcxLink::close);
         long begin = System.nanoTime();
-        while (!forgotten.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+        while (!closing.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
             if (progress() + tend() == 0) {
                 idle(System.nanoTime() - begin);
             }
@@ -376,13 +380,13 @@ final class UcxWire implements Wire, RemoteWrites {
         if (events != null) {
             events.close();
         }
-        forgotten.forEach(UcxLink::end);
+        closing.forEach(UcxLink::end);
         accepted.forEach(this::drop);
         progress();
-        // UCX ends the process if memory is still registered.
+        // UCX aborts the process if memory is still registered.
         List.copyOf(registered).forEach(UcxRegistration::close);
         closeAll(List.<AutoCloseable>of(listener, worker, context));
-        forgotten.forEach(UcxLink::free);
+        closing.forEach(UcxLink::free);
         replies.close();
     }
 

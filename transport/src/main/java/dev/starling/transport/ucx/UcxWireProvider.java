@@ -11,26 +11,26 @@ import java.util.List;
 import org.openucx.jucx.ucp.UcpConstants;
 
 /**
- * Wires over UCX: RDMA (InfiniBand, RoCE) where there is some, TCP, and shared memory within a host. Addresses are
- * {@code host:port}. Options:
+ * Wires over UCX: RDMA (InfiniBand, RoCE) where available, TCP, and shared memory within a host. Addresses have the
+ * form {@code host:port}. Options:
  * <ul>
  * <li>{@code tls}: the transports that UCX may use, such as {@code tcp}, {@code sm,self} or {@code rc,tcp}. By default
- * all, those by shared memory only if the configuration allows it.
+ * all; those by shared memory only if the configuration allows it.
  * <li>{@code devices}: the network devices that UCX may use, such as {@code eth0} or {@code mlx5_0:1}; by default all.
- * <li>{@code writes}: {@code network} lets UCX write into peers' memory, {@code messages} sends what is to be written
- * in messages. By default the first where there is RDMA: elsewhere UCX would only emulate it, with more copies, and
+ * <li>{@code writes}: {@code network} lets UCX write into peers' memory, {@code messages} sends the data of puts in
+ * messages. By default {@code network} where there is RDMA: elsewhere UCX would only emulate it, with more copies and
  * without checks.
- * <li>{@code log}: what UCX prints on standard output, from {@code fatal}, the default, to {@code debug}. One setting
- * for all wires of a process.
+ * <li>{@code log}: the level at which UCX prints to standard output, from {@code fatal}, the default, to {@code debug}.
+ * One setting for all wires of a process.
  * <li>some of the variables that UCX documents, such as {@code UCX_TCP_RX_SEG_SIZE}; an unknown one is refused with the
  * list of all.
  * </ul>
- * UCX 1.13 or newer must be installed. The virtual machine wants {@code --enable-native-access} for {@code jucx}.
+ * UCX 1.13 or newer must be installed. The JVM needs {@code --enable-native-access} for {@code jucx}.
  */
 public final class UcxWireProvider implements WireProvider {
     private static final String REMEDY = "install UCX 1.13 or newer, for example with: apt-get install libucx0";
 
-    /** Makes the provider; the service loader calls it. */
+    /** Creates the provider; the service loader calls this. */
     public UcxWireProvider() { }
 
     @Override
@@ -41,9 +41,10 @@ public final class UcxWireProvider implements WireProvider {
     @Override
     public Availability availability() {
         try {
-            // Loads the native library; it extracts itself into a directory, of which nothing is needed any more then.
+            // This loads the native library, which extracts itself into a directory; afterwards the directory is not
+            // needed any more.
             if (UcpConstants.UCP_AM_SEND_FLAG_EAGER == 0) {
-                return new Availability.Missing("UCX's library is not of the version that its Java binding needs",
+                return new Availability.Missing("the installed version of UCX does not match its Java binding",
                         REMEDY);
             }
             deleteExtracted();
@@ -55,7 +56,7 @@ public final class UcxWireProvider implements WireProvider {
         }
     }
 
-    // A process that is killed would leave it behind.
+    // A killed process would leave the files behind.
     private static void deleteExtracted() {
         try (var lines = Files.lines(Path.of("/proc/self/maps"))) {
             List<Path> files = lines.filter(line -> line.endsWith(".so") && line.contains("/libjucx_"))
@@ -66,7 +67,7 @@ public final class UcxWireProvider implements WireProvider {
             }
         } catch (IOException e) {
             System.getLogger(UcxWireProvider.class.getName()).log(System.Logger.Level.DEBUG,
-                    "the extracted library stays", e);
+                    "cannot delete the extracted library", e);
         }
     }
 

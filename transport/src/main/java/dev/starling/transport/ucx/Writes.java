@@ -8,15 +8,15 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Puts of one link that go as messages, in pieces, straight from the source; for networks that cannot write by
- * themselves. The peer tells how many puts it has.
+ * Puts of one link that travel as messages, in pieces, straight from the source; for networks that cannot write by
+ * themselves. The peer reports how many puts have arrived.
  */
 final class Writes {
     private static final int CAPACITY = 1024;
 
     private final UcxLink link;
     private final Put[] puts = new Put[CAPACITY];
-    /** Numbers of puts: all below {@code completed} are completed, below {@code sent} on their way. */
+    /** Numbers of puts: those below {@code completed} are completed, those below {@code sent} completely sent. */
     private long completed;
     private long sent;
     private long added;
@@ -69,7 +69,7 @@ final class Writes {
         return Wire.SENT;
     }
 
-    /** Sends what there is room for. Returns whether that is all. */
+    /** Sends as many pieces as there is room for. Returns whether nothing is left to send. */
     boolean send() {
         while (sent < added) {
             Put put = puts[(int) (sent % CAPACITY)];
@@ -88,14 +88,14 @@ final class Writes {
         return true;
     }
 
-    /** The peer has so many puts. */
+    /** Notes how many puts have arrived at the peer. */
     void arrived(long count) {
         if (count > arrived && count <= sent) {
             arrived = count;
         }
     }
 
-    /** Tells what has completed; returns how much that was. */
+    /** Calls the completions of puts that have arrived and sends more; returns the number of completions. */
     int work() {
         int work = 0;
         while (completed < arrived) {
@@ -108,7 +108,7 @@ final class Writes {
         return work;
     }
 
-    /** The link has ended and UCX needs none of the sources any more. */
+    /** Completes all puts after the link has ended and UCX no longer reads the sources; returns how many. */
     int fail() {
         int work = 0;
         while (completed < added) {
@@ -155,9 +155,9 @@ final class Writes {
                 DirectBuffer message, int messageOffset, int messageLength) {
             key.check(offset, source.byteSize());
             if (messageLength > UcxWire.MAX_MESSAGE_BEHIND) {
-                throw new TransportException(TransportException.Problem.ARGUMENT, "a message behind a write has "
+                throw new TransportException(TransportException.Problem.ARGUMENT, "a message behind a write must have "
                         + "at most " + UcxWire.MAX_MESSAGE_BEHIND + " bytes, got " + messageLength,
-                        "send it by itself");
+                        "send it as a message of its own");
             }
             return Writes.this.put(this, offset, source, completion, tag, message, messageOffset, messageLength);
         }

@@ -55,7 +55,7 @@ class AeronWireTest {
     }
 
     @Test
-    void leavesTheNetworkForAPeerOfThisHostThatComesLater() throws IOException {
+    void switchesToSharedMemoryForAPeerThatStartsLater() throws IOException {
         int port = FreePort.find();
         try (Wire from = open(config())) {
             Link link = from.open("127.0.0.1:" + port);
@@ -66,39 +66,39 @@ class AeronWireTest {
                 await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
                 Set<Path> of = children(directory);
                 of.removeAll(before);
-                assertThat(logs("publications")).as("the way leads into memory of the peer's driver").anyMatch(
+                assertThat(logs("publications")).as("the link uses memory of the peer's driver").anyMatch(
                         log -> log.startsWith(of.iterator().next().toString()));
             }
         }
     }
 
     @Test
-    void carriesOverADriverOfItsOwnProcess() throws IOException {
+    void worksWithADriverInAnotherProcess() throws IOException {
         try (AeronDriver driver = AeronDriver.start(directory.resolve("driver"))) {
             TransportConfig config = config().option("driver", driver.directory().toString());
             try (Wire from = open(config); Wire to = open(config)) {
                 Link link = from.open(to.address());
                 await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
-                assertThat(directory.resolve("driver/images")).as("nothing went over the network")
+                assertThat(directory.resolve("driver/images")).as("nothing used the network")
                         .isEmptyDirectory();
             }
             assertThatThrownBy(() -> AeronDriver.start(driver.directory())).isInstanceOf(TransportException.class)
-                    .hasMessageContaining("a media driver runs in");
+                    .hasMessageContaining("a media driver already runs in");
         }
         assertThat(directory).isEmptyDirectory();
     }
 
     @Test
-    void tellsThatNoDriverRuns() {
+    void reportsThatNoDriverRuns() {
         TransportException e = failure(config().option("driver", directory.resolve("none").toString()));
         assertThat(e.problem()).isEqualTo(Problem.UNAVAILABLE);
         assertThat(e).hasMessageContaining("no media driver runs in " + directory.resolve("none"));
         assertThat(directory).isEmptyDirectory();
     }
 
-    /** Both find the port free; then only one can have it. */
+    /** Both find the port free; then only one can bind it. */
     @RepeatedTest(3)
-    void tellsThatThePortIsInUseToWhoLosesARaceForIt() throws Exception {
+    void reportsThatThePortIsInUseToTheLoserOfARace() throws Exception {
         int port = FreePort.find();
         CyclicBarrier start = new CyclicBarrier(2);
         List<Wire> winners = new CopyOnWriteArrayList<>();
@@ -137,7 +137,7 @@ class AeronWireTest {
         "socketBuffer; 1g; must hold here, got socketBuffer=1073741824; allow more with: sysctl -w net.core.rmem_max=",
         "threads; 4; 0 <= threads <= 3",
         "ipc; yes; ipc must be true or false, got yes",
-        "mut; 1408; the aeron transport has no option mut; it has driver, ipc, ipcTerm"})
+        "mut; 1408; the aeron transport has no option 'mut'; its options are driver, ipc, ipcTerm"})
     void namesABrokenRelation(String option, String value, String relation) {
         TransportException e = failure(config().option(option, value));
         assertThat(e.problem()).isEqualTo(Problem.ARGUMENT);
@@ -184,12 +184,12 @@ class AeronWireTest {
     }
 
     @Test
-    void doesNotMeetWiresOfAnotherDirectory() throws IOException {
+    void doesNotFindWiresOfAnotherDirectory() throws IOException {
         TransportConfig other = config().directory(Files.createDirectory(directory.resolve("other")));
         try (Wire from = open(config()); Wire to = open(other)) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
-            assertThat(logs("images")).as("came over the network").singleElement().asString().contains("/other/");
+            assertThat(logs("images")).as("received over the network").singleElement().asString().contains("/other/");
         }
     }
 
@@ -203,25 +203,25 @@ class AeronWireTest {
     }
 
     @Test
-    void letsAnInboxFail() {
+    void propagatesAnExceptionOfTheInbox() {
         try (Wire wire = open(config())) {
             Link link = wire.open(wire.address());
             for (int i = 0; i < 2; i++) {
                 await(() -> offer(link, new byte[4]) == Wire.SENT, wire);
             }
             Inbox failing = (buffer, offset, length) -> {
-                throw new IllegalStateException("as it wants");
+                throw new IllegalStateException("thrown by the inbox");
             };
             assertThatThrownBy(() -> {
                 while (true) {
                     wire.poll(failing, 1);
                 }
-            }).isInstanceOf(IllegalStateException.class).hasMessage("as it wants");
+            }).isInstanceOf(IllegalStateException.class).hasMessage("thrown by the inbox");
         }
     }
 
     @Test
-    void tellsThatTheDirectoryIsFull() throws Exception {
+    void reportsAFullDirectory() throws Exception {
         try (SmallDisk disk = SmallDisk.mount(directory, "16m")) {
             TransportException e = failure(config());
             assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
@@ -231,7 +231,7 @@ class AeronWireTest {
     }
 
     @Test
-    void tellsThatALinkFindsNoRoom(@TempDir Path roomy) throws Exception {
+    void reportsThatALinkHasNoRoom(@TempDir Path roomy) throws Exception {
         try (SmallDisk disk = SmallDisk.mount(directory, "30m");
                 Wire to = open(config(false).directory(roomy));
                 Wire from = open(config(false))) {
@@ -243,13 +243,13 @@ class AeronWireTest {
                     () -> await(() -> links.stream().allMatch(each -> offer(each, new byte[4]) == Wire.SENT), from,
                             to));
             assertThat(e.problem()).isEqualTo(Problem.NO_ROOM);
-            assertThat(e).hasMessageContaining("the link to " + to.address() + " has none");
+            assertThat(e).hasMessageContaining("the link to " + to.address() + " has no room");
             await(() -> offer(links.getFirst(), new byte[4]) == Wire.SENT, from, to);
         }
     }
 
     @Test
-    void sweepsWhatAKilledProcessLeft() throws Exception {
+    void deletesFilesThatAKilledProcessLeft() throws Exception {
         Process process = child(directory);
         String address = process.inputReader().readLine();
         assertThat(address).startsWith("127.0.0.1:");
@@ -262,13 +262,13 @@ class AeronWireTest {
             assertThat(System.nanoTime() - begin).isLessThan(TimeUnit.SECONDS.toNanos(5));
             assertThat(children(directory)).as("its files remain").hasSize(2);
             assertThat(AeronDriver.sweep(directory)).isEqualTo(1);
-            assertThat(children(directory)).as("those of the living remain").hasSize(1);
+            assertThat(children(directory)).as("files of running wires remain").hasSize(1);
         }
         assertThat(directory).isEmptyDirectory();
     }
 
     @Test
-    void outlivesBeingStopped() throws Exception {
+    void survivesBeingStopped() throws Exception {
         Process process = child(directory);
         try (Wire from = open(config())) {
             Link link = from.open(process.inputReader().readLine());
@@ -303,7 +303,7 @@ class AeronWireTest {
         return catchThrowableOfType(TransportException.class, () -> open(config).close());
     }
 
-    /** Starts a process with a wire that takes whatever comes, and prints its address. */
+    /** Starts a process with a wire that accepts any message, and prints its address. */
     private static Process child(Path directory) throws IOException {
         return new ProcessBuilder(ProcessHandle.current().info().command().orElseThrow(),
                 "--add-exports", "java.base/jdk.internal.misc=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow",

@@ -26,9 +26,9 @@ import org.junit.jupiter.api.io.TempDir;
 /** A transport whose directory has room for some links but not for all. */
 @Timeout(60)
 class FullDirectoryTest {
-    /** Each takes two times 6 MiB. */
-    private static final int CROWD = 4;
-    private static final long PRESSING_NS = 2_000_000_000L;
+    /** Number of connections, each of which needs two times 6 MiB. */
+    private static final int CONNECTIONS = 4;
+    private static final long LOAD_NS = 2_000_000_000L;
     private static final UnsafeBuffer MESSAGE = new UnsafeBuffer("still here".getBytes(StandardCharsets.US_ASCII));
 
     @TempDir
@@ -53,61 +53,61 @@ class FullDirectoryTest {
     };
 
     private final TransportConfig config = TransportConfig.of("aeron", Secret.random()).sharedMemory(false)
-            .silence(Duration.ofSeconds(20));
+            .livenessTimeout(Duration.ofSeconds(20));
 
     @BeforeEach
-    void listen() {
+    void addLogHandler() {
         log.addHandler(handler);
     }
 
     @AfterEach
-    void listenNoMore() {
+    void removeLogHandler() {
         log.removeHandler(handler);
     }
 
-    private interface Crowd {
-        /** Begins connections that there is no room for, and waits until that is noticed. */
-        void press(Transport full, Transport peer, List<Endpoint> endpoints);
+    private interface Load {
+        /** Begins connections that there is no room for, and waits until the transport notices. */
+        void apply(Transport full, Transport peer, List<Endpoint> endpoints);
     }
 
-    /** Holds one connection while others find no room. */
-    private void keepsOne(Crowd crowd) throws Exception {
+    /** Checks that one connection survives while others find no room. */
+    private void checkOneConnectionSurvives(Load crowd) throws Exception {
         try (SmallDisk disk = SmallDisk.mount(small, "40m");
                 Transport full = Transport.open(config.directory(small));
                 Transport peer = Transport.open(config.directory(roomy))) {
-            List<String> heard = new ArrayList<>();
-            peer.onMessage((from, buffer, offset, length) -> heard.add(buffer.getStringWithoutLengthAscii(offset,
+            List<String> received = new ArrayList<>();
+            peer.onMessage((from, buffer, offset, length) -> received.add(buffer.getStringWithoutLengthAscii(offset,
                     length)));
             Endpoint first = full.connect(peer.address(), new byte[0]);
             await(full, peer, first::isConnected);
-            crowd.press(full, peer, new ArrayList<>());
+            crowd.apply(full, peer, new ArrayList<>());
             assertThat(first.send(MESSAGE, 0, MESSAGE.capacity())).isEqualTo(Endpoint.OK);
-            await(full, peer, () -> !heard.isEmpty());
-            assertThat(heard).containsExactly("still here");
+            await(full, peer, () -> !received.isEmpty());
+            assertThat(received).containsExactly("still here");
         }
     }
 
     @Test
-    void losesOnlyConnectionsThatFindNoRoom() throws Exception {
-        keepsOne((full, peer, endpoints) -> {
-            for (int i = 0; i < CROWD; i++) {
+    void losesOnlyConnectionsWithoutRoom() throws Exception {
+        checkOneConnectionSurvives((full, peer, endpoints) -> {
+            for (int i = 0; i < CONNECTIONS; i++) {
                 endpoints.add(full.connect(peer.address(), new byte[0]));
             }
             await(full, peer, () -> endpoints.stream().anyMatch(e -> e.state() == Endpoint.State.LOST));
             assertThat(endpoints).filteredOn(e -> e.state() == Endpoint.State.LOST).allSatisfy(e ->
                     assertThat(e.reason()).contains(small + "/", " is full", "the link to " + peer.address()
-                            + " has none", "--shm-size"));
+                            + " has no room", "--shm-size"));
         });
     }
 
     @Test
-    void doesNotConnectThoseWhomItHasNoRoomForAndGoesOn() throws Exception {
-        keepsOne((full, peer, endpoints) -> {
-            for (int i = 0; i < CROWD; i++) {
+    void refusesConnectionsWithoutRoomAndContinues() throws Exception {
+        checkOneConnectionSurvives((full, peer, endpoints) -> {
+            for (int i = 0; i < CONNECTIONS; i++) {
                 endpoints.add(peer.connect(full.address(), new byte[0]));
             }
             long begin = System.nanoTime();
-            await(full, peer, () -> System.nanoTime() - begin > PRESSING_NS);
+            await(full, peer, () -> System.nanoTime() - begin > LOAD_NS);
             assertThat(endpoints).filteredOn(e -> e.state() == Endpoint.State.CONNECTING).isNotEmpty().allSatisfy(
                     e -> assertThat(e.reason()).contains(full.address(), "its own log"));
             assertThat(endpoints).anySatisfy(e -> assertThat(e.reason()).contains("over UDP", "has no room"));

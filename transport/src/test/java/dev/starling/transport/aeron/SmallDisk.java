@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** A file system of a given size; its tests are skipped where this user may not mount one. */
+/** A file system of a given size; tests that use it are skipped where this user may not mount one. */
 record SmallDisk(Path path) implements AutoCloseable {
     static SmallDisk mount(Path path, String size) throws IOException, InterruptedException {
         assumeTrue("root".equals(System.getProperty("user.name")), "only root may mount a file system");

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.transport.spi.WireProvider;
 
-/** Skips where a library is absent. */
+/** Skips a test where a library is absent. */
 final class Available {
     private Available() { }
 

@@ -17,53 +17,53 @@ import java.util.function.UnaryOperator;
 
 /** Transports that know one secret, all driven by the test's thread. */
 final class Cluster implements AutoCloseable {
-    private static final Duration LONG = Duration.ofSeconds(20);
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
-    final Setting.Site site;
+    final Setting.Environment environment;
     final Secret secret;
     private final boolean ownsSite;
     private final List<Member> members = new ArrayList<>();
 
     Cluster(Setting setting) {
-        this(setting.site(), true);
+        this(setting.environment(), true);
     }
 
-    private Cluster(Setting.Site site, boolean ownsSite) {
-        this.site = site;
+    private Cluster(Setting.Environment environment, boolean ownsSite) {
+        this.environment = environment;
         this.ownsSite = ownsSite;
         secret = Secret.random();
     }
 
-    /** Returns another cluster, with another secret, in the same place. */
+    /** Returns another cluster, with another secret, in the same environment. */
     Cluster beside() {
-        return new Cluster(site, false);
+        return new Cluster(environment, false);
     }
 
-    /** A transport and what came to it. */
+    /** A transport and a record of its events. */
     static final class Member implements AutoCloseable {
         final Transport transport;
         final List<Endpoint> accepted = new ArrayList<>();
         final List<Endpoint> lost = new ArrayList<>();
         final List<String> messages = new ArrayList<>();
-        final List<Long> told = new ArrayList<>();
+        final List<Long> notified = new ArrayList<>();
         boolean driven = true;
 
         Member(Transport transport) {
             this.transport = transport;
             transport.onConnection(new ConnectionHandler() {
                 @Override
-                public void accepted(Endpoint endpoint) {
+                public void onAccepted(Endpoint endpoint) {
                     accepted.add(endpoint);
                 }
 
                 @Override
-                public void lost(Endpoint endpoint) {
+                public void onLost(Endpoint endpoint) {
                     lost.add(endpoint);
                 }
             });
             transport.onMessage((from, buffer, offset, length) -> messages.add(buffer.getStringWithoutLengthAscii(
                     offset, length)));
-            transport.onPut((from, immediate) -> told.add(immediate));
+            transport.onPut((from, immediate) -> notified.add(immediate));
         }
 
         @Override
@@ -73,16 +73,16 @@ final class Cluster implements AutoCloseable {
         }
     }
 
-    /** Two ends of a connection. */
+    /** The two ends of a connection. */
     record Connection(Member a, Member b, Endpoint toB, Endpoint toA) {
-        /** Returns b's region as a sees it. */
+        /** Opens b's region at a. */
         RemoteRegion open(MemoryRegion ofB) {
             return toB.open(RegionKey.decode(ofB.key().encode()));
         }
     }
 
     TransportConfig config() {
-        return site.config(secret);
+        return environment.config(secret);
     }
 
     Member member() {
@@ -90,12 +90,12 @@ final class Cluster implements AutoCloseable {
     }
 
     Member member(UnaryOperator<TransportConfig> change) {
-        Member member = new Member(site.open(change.apply(config())));
+        Member member = new Member(environment.open(change.apply(config())));
         members.add(member);
         return member;
     }
 
-    /** A member with somebody on its wire. */
+    /** Adds a member with a tap on its wire. */
     Member member(Tap tap) {
         Member member = new Member(Transport.over(tap, config()));
         members.add(member);
@@ -113,7 +113,7 @@ final class Cluster implements AutoCloseable {
         return new Connection(a, b, toB, b.accepted.getLast());
     }
 
-    /** Lets all do their work until something holds. */
+    /** Lets all members work until a condition holds. */
     void await(BooleanSupplier condition, String what) {
         Transport first = members.stream().filter(m -> m.driven).findFirst().orElseThrow().transport;
         long begin = first.nanoTime();
@@ -122,15 +122,15 @@ final class Cluster implements AutoCloseable {
             long now = first.nanoTime();
             if (work() > 0) {
                 idle = now;
-            } else if (now - begin > LONG.toNanos()) {
-                throw new AssertionError("waited " + LONG + " for " + what);
+            } else if (now - begin > TIMEOUT.toNanos()) {
+                throw new AssertionError("waited " + TIMEOUT + " for " + what);
             } else {
                 first.idle(now - idle);
             }
         }
     }
 
-    /** Lets all do their work for a while. */
+    /** Lets all members work for a while. */
     void work(Duration time) {
         Transport first = members.stream().filter(m -> m.driven).findFirst().orElseThrow().transport;
         long end = first.nanoTime() + time.toNanos();
@@ -151,7 +151,7 @@ final class Cluster implements AutoCloseable {
     public void close() {
         members.forEach(Member::close);
         if (ownsSite) {
-            site.close();
+            environment.close();
         }
     }
 }

@@ -21,7 +21,7 @@ import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What every transport does when peers come, go and fall silent. */
+/** What every transport does when peers connect, disconnect and fall silent. */
 @Timeout(60)
 @ParameterizedClass
 @MethodSource("dev.starling.transport.contract.Setting#all")
@@ -52,7 +52,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void takesGreetingsUpToALength() {
+    void acceptsGreetingsUpToAMaximumLength() {
         try (Cluster cluster = new Cluster(setting)) {
             Member a = cluster.member();
             Member b = cluster.member();
@@ -94,9 +94,9 @@ class ConnectionContractTest {
             for (int i = 0; i < count; i++) {
                 connections.add(cluster.connect(others.get(i % 2), hub));
             }
-            List<Endpoint> heardFrom = new ArrayList<>();
+            List<Endpoint> senders = new ArrayList<>();
             hub.transport.onMessage((from, buffer, offset, length) -> {
-                heardFrom.add(from);
+                senders.add(from);
                 assertThat(from.send(buffer, offset, length)).isEqualTo(Endpoint.OK);
             });
             UnsafeBuffer number = new UnsafeBuffer(new byte[4]);
@@ -113,12 +113,12 @@ class ConnectionContractTest {
             }
             cluster.await(() -> Arrays.stream(answers).sum() == count, "all answers");
             assertThat(answers).containsOnly(1);
-            assertThat(heardFrom).doesNotHaveDuplicates();
+            assertThat(senders).doesNotHaveDuplicates();
         }
     }
 
     @Test
-    void deliversWhatWasSentBeforeAGoodbye() {
+    void deliversMessagesSentBeforeAGoodbye() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             for (int i = 0; i < 100; i++) {
@@ -127,7 +127,7 @@ class ConnectionContractTest {
             c.toB().close();
             cluster.await(() -> c.b().lost.contains(c.toA()), "the goodbye");
             assertThat(c.b().messages).hasSize(100);
-            assertThat(c.toA().saidGoodbye()).isTrue();
+            assertThat(c.toA().receivedGoodbye()).isTrue();
             assertThat(c.toA().reason()).contains(c.a().transport.address()).contains("closed the connection");
             assertThat(c.toA().send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
             assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
@@ -136,8 +136,8 @@ class ConnectionContractTest {
     }
 
     @Test
-    void hearsLastWordsThoughItSendsToOneThatHasLeft() throws InterruptedException {
-        int words = 100; // More than are taken at once.
+    void receivesLastMessagesWhileItSendsToAPeerThatHasClosed() throws InterruptedException {
+        int words = 100; // More than one poll delivers.
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Member a = c.a();
@@ -145,10 +145,10 @@ class ConnectionContractTest {
                 assertThat(c.toA().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
             }
             Thread leaving = Thread.ofPlatform().start(c.b()::close);
-            // Some wait for thanks before they leave.
+            // Some wires wait for acknowledgements before they close.
             leaving.join(Duration.ofMillis(100));
             a.transport.onMessage((from, buffer, offset, length) -> {
-                a.messages.add("heard");
+                a.messages.add("received");
                 c.toB().send(WORD, 0, 4);
             });
             cluster.await(() -> {
@@ -158,13 +158,13 @@ class ConnectionContractTest {
             leaving.join();
             assertThat(a.messages).hasSize(words);
             assertThat(c.toB().reason()).isEqualTo(c.b().transport.address() + " closed the connection");
-            assertThat(c.toB().saidGoodbye()).isTrue();
+            assertThat(c.toB().receivedGoodbye()).isTrue();
             assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
         }
     }
 
     @Test
-    void tellsThatThePeersTransportClosed() {
+    void reportsThatThePeersTransportClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             c.b().close();
@@ -177,21 +177,21 @@ class ConnectionContractTest {
 
     @Test
     void losesASilentPeerInTimeAndNoOther() {
-        // Work that one thread does for all of them may stop for a while on a busy machine.
-        Duration silence = setting.isSimulated() ? Duration.ofMillis(400) : Duration.ofSeconds(1);
+        // Work that one thread does for all members may pause for a while on a busy machine.
+        Duration timeout = setting.isSimulated() ? Duration.ofMillis(400) : Duration.ofSeconds(1);
         try (Cluster cluster = new Cluster(setting)) {
-            Member a = cluster.member(c -> c.silence(silence));
-            Connection silent = cluster.connect(a, cluster.member(c -> c.silence(silence)));
-            Connection lively = cluster.connect(a, cluster.member(c -> c.silence(silence)));
-            cluster.work(silence.plusMillis(100));
+            Member a = cluster.member(c -> c.livenessTimeout(timeout));
+            Connection silent = cluster.connect(a, cluster.member(c -> c.livenessTimeout(timeout)));
+            Connection lively = cluster.connect(a, cluster.member(c -> c.livenessTimeout(timeout)));
+            cluster.work(timeout.plusMillis(100));
             assertThat(silent.toB().isConnected()).as("heartbeats keep it").isTrue();
             silent.b().driven = false;
-            long heard = silent.toB().lastHeardNs();
+            long lastReceived = silent.toB().lastReceivedNs();
             cluster.await(() -> !a.lost.isEmpty(), "the loss");
-            long after = a.transport.nanoTime() - silent.toB().lastHeardNs();
+            long after = a.transport.nanoTime() - silent.toB().lastReceivedNs();
             assertThat(a.lost).containsExactly(silent.toB());
-            assertThat(silent.toB().lastHeardNs()).isGreaterThanOrEqualTo(heard);
-            assertThat(Duration.ofNanos(after)).isBetween(silence, silence.plus(setting.isSimulated()
+            assertThat(silent.toB().lastReceivedNs()).isGreaterThanOrEqualTo(lastReceived);
+            assertThat(Duration.ofNanos(after)).isBetween(timeout, timeout.plus(setting.isSimulated()
                     ? Duration.ofMillis(300) : Duration.ofSeconds(1)));
             assertThat(silent.toB().reason()).contains(silent.b().transport.address()).containsPattern("\\d+ ms");
             assertThat(a.transport.counters().lostPeers()).isEqualTo(1);
@@ -204,17 +204,17 @@ class ConnectionContractTest {
         try (Cluster cluster = new Cluster(setting)) {
             Transport a = cluster.member().transport;
             long begin = a.nanoTime();
-            assertThatThrownBy(() -> a.await(() -> false, Duration.ofMillis(200), "what never comes"))
+            assertThatThrownBy(() -> a.await(() -> false, Duration.ofMillis(200), "an event that never happens"))
                     .isInstanceOfSatisfying(TransportException.class, e -> assertThat(e.problem())
                             .isEqualTo(TransportException.Problem.TIMED_OUT))
-                    .hasMessageContaining("what never comes").hasMessageContaining("PT0.2S");
+                    .hasMessageContaining("an event that never happens").hasMessageContaining("PT0.2S");
             assertThat(a.nanoTime() - begin).isBetween(Duration.ofMillis(200).toNanos(),
                     Duration.ofSeconds(10).toNanos());
         }
     }
 
     @Test
-    void endsAWaitAtItsDeadlineThoughThereIsAlwaysWork() {
+    void endsAWaitAtItsDeadlineEvenWithEndlessWork() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             c.b().transport.onMessage((from, buffer, offset, length) -> from.send(WORD, 0, 4));
@@ -224,7 +224,8 @@ class ConnectionContractTest {
             });
             assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
             assertThatThrownBy(() -> c.a().transport.await(() -> c.b().transport.doWork() < 0, Duration.ofMillis(200),
-                    "what never comes")).isInstanceOf(TransportException.class).hasMessageContaining("never comes");
+                    "an event that never happens")).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("never happens");
         }
     }
 
@@ -271,7 +272,7 @@ class ConnectionContractTest {
     }
 
     @Test
-    void doesNotTakeAnotherNameForTheSamePeer() {
+    void refusesAnotherNameOfTheSamePeer() {
         try (Cluster cluster = new Cluster(setting)) {
             String address = cluster.member().transport.address();
             if (!address.startsWith("127.0.0.1:")) {
@@ -280,7 +281,7 @@ class ConnectionContractTest {
             String alias = address.replace("127.0.0.1", "localhost");
             Endpoint endpoint = cluster.member().transport.connect(alias, new byte[0]);
             cluster.await(() -> endpoint.state() == Endpoint.State.REFUSED, "the refusal");
-            assertThat(endpoint.reason()).contains(alias).contains("known to the cluster as " + address);
+            assertThat(endpoint.reason()).contains(alias).contains("has the address " + address);
         }
     }
 }

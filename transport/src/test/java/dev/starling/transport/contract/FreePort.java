@@ -6,11 +6,11 @@ import java.net.BindException;
 import java.net.DatagramSocket;
 import java.net.ServerSocket;
 
-/** Finds a port that is free for TCP and UDP. */
+/** Finds a port that is free for both TCP and UDP. */
 public final class FreePort {
     private FreePort() { }
 
-    /** Returns its number; another process may take it at any time. */
+    /** Returns a free port; another process may bind it at any time. */
     public static int find() {
         for (int i = 0; i < 100; i++) {
             try (ServerSocket tcp = new ServerSocket(0); DatagramSocket udp = new DatagramSocket(tcp.getLocalPort())) {

@@ -30,7 +30,7 @@ class MessageContractTest {
         Available.assume(setting);
     }
 
-    /** Numbered messages of all sizes, each with contents of its own. */
+    /** Numbered messages of all sizes with distinct contents. */
     private static final class Flow {
         private static final int NUMBER = 4;
 
@@ -38,38 +38,38 @@ class MessageContractTest {
         private final SplittableRandom expectedSizes;
         private final UnsafeBuffer noise;
         private final UnsafeBuffer out;
-        private final int longest;
+        private final int maxLength;
         private int sent;
         private int received;
         private int nextLength;
-        private int pressed;
+        private int backPressured;
 
-        Flow(long seed, int longest) {
-            this.longest = longest;
+        Flow(long seed, int maxLength) {
+            this.maxLength = maxLength;
             sizes = new SplittableRandom(seed);
             expectedSizes = new SplittableRandom(seed);
-            byte[] bytes = new byte[2 * longest];
+            byte[] bytes = new byte[2 * maxLength];
             new SplittableRandom(seed).nextBytes(bytes);
             noise = new UnsafeBuffer(bytes);
-            out = new UnsafeBuffer(new byte[longest]);
+            out = new UnsafeBuffer(new byte[maxLength]);
             nextLength = length(sizes, 0);
         }
 
         private int length(SplittableRandom random, int number) {
             if (number % 500 == 499) {
-                return longest;
+                return maxLength;
             }
-            return NUMBER + (int) Math.exp(random.nextDouble() * Math.log(random.nextInt(20) == 0 ? longest - NUMBER
-                    : Math.min(4096, longest - NUMBER)));
+            return NUMBER + (int) Math.exp(random.nextDouble() * Math.log(random.nextInt(20) == 0 ? maxLength - NUMBER
+                    : Math.min(4096, maxLength - NUMBER)));
         }
 
         boolean send(Endpoint to) {
             out.putInt(0, sent);
-            out.putBytes(NUMBER, noise, sent % longest, nextLength - NUMBER);
+            out.putBytes(NUMBER, noise, sent % maxLength, nextLength - NUMBER);
             int code = to.send(out, 0, nextLength);
             if (code != Endpoint.OK) {
                 assertThat(code).isEqualTo(Endpoint.BACK_PRESSURED);
-                pressed++;
+                backPressured++;
                 return false;
             }
             sent++;
@@ -77,11 +77,11 @@ class MessageContractTest {
             return true;
         }
 
-        void take(DirectBuffer buffer, int offset, int length) {
+        void receive(DirectBuffer buffer, int offset, int length) {
             assertThat(buffer.getInt(offset)).isEqualTo(received);
             assertThat(length).isEqualTo(length(expectedSizes, received));
             UnsafeBuffer body = new UnsafeBuffer(buffer, offset + NUMBER, length - NUMBER);
-            assertThat(body.compareTo(new UnsafeBuffer(noise, received % longest, length - NUMBER)))
+            assertThat(body.compareTo(new UnsafeBuffer(noise, received % maxLength, length - NUMBER)))
                     .as("contents of message %d", received).isZero();
             received++;
         }
@@ -95,7 +95,7 @@ class MessageContractTest {
             Flow flow = new Flow(1, c.toB().maxMessageLength());
             c.b().transport.onMessage((from, buffer, offset, length) -> {
                 assertThat(from).isSameAs(c.toA());
-                flow.take(buffer, offset, length);
+                flow.receive(buffer, offset, length);
             });
             while (flow.sent < count) {
                 if (!flow.send(c.toB())) {
@@ -104,20 +104,20 @@ class MessageContractTest {
                 }
             }
             cluster.await(() -> flow.received == count, "all messages");
-            assertThat(flow.pressed).isPositive();
+            assertThat(flow.backPressured).isPositive();
             assertThat(c.b().transport.counters().refused()).isZero();
         }
     }
 
     @Test
-    void carriesMessagesBothWaysAtOnce() {
+    void carriesMessagesInBothDirectionsConcurrently() {
         int count = 2_000;
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Flow there = new Flow(2, c.toB().maxMessageLength());
             Flow back = new Flow(3, c.toA().maxMessageLength());
-            c.b().transport.onMessage((from, buffer, offset, length) -> there.take(buffer, offset, length));
-            c.a().transport.onMessage((from, buffer, offset, length) -> back.take(buffer, offset, length));
+            c.b().transport.onMessage((from, buffer, offset, length) -> there.receive(buffer, offset, length));
+            c.a().transport.onMessage((from, buffer, offset, length) -> back.receive(buffer, offset, length));
             cluster.await(() -> {
                 boolean sent = there.sent < count && there.send(c.toB());
                 sent |= back.sent < count && back.send(c.toA());
@@ -147,7 +147,7 @@ class MessageContractTest {
     }
 
     @Test
-    void refusesToSendWhatIsTooLong() {
+    void refusesToSendAMessageThatIsTooLong() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Transport transport = c.a().transport;

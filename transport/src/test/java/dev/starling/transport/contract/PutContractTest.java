@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
-import dev.starling.transport.Insides;
+import dev.starling.transport.FrameForge;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import dev.starling.transport.TransportException;
@@ -49,7 +49,7 @@ class PutContractTest {
     void writesAnyNumberOfBytesAndCompletesOnBothSides() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
-            int piece = Insides.pieceLength(c.a().transport);
+            int piece = FrameForge.pieceLength(c.a().transport);
             long largest = 5 << 20;
             MemoryRegion source = filled(c, largest + 64, 4);
             MemoryRegion target = c.b().transport.register(largest + 64);
@@ -65,13 +65,13 @@ class PutContractTest {
                     c.b().transport.onPut((from, value) -> {
                         assertThat(from).isSameAs(c.toA());
                         assertThat(value).isEqualTo(expected);
-                        c.b().told.add(value);
+                        c.b().notified.add(value);
                         assertThat(MemorySegment.mismatch(source.memory(), 3, 3 + bytes, target.memory(), offset,
-                                offset + bytes)).as("data when told").isEqualTo(-1);
+                                offset + bytes)).as("data when notified").isEqualTo(-1);
                     });
-                    assertThat(c.toB().putAndTell(source, 3, remote, offset, bytes, expected, ok -> done[0] = ok))
+                    assertThat(c.toB().putAndNotify(source, 3, remote, offset, bytes, expected, ok -> done[0] = ok))
                             .isEqualTo(Endpoint.OK);
-                    cluster.await(() -> done[0] && c.b().told.contains(expected), "a put of " + bytes);
+                    cluster.await(() -> done[0] && c.b().notified.contains(expected), "a put of " + bytes);
                     assertThat(zeros(target.memory(), 0, offset)).isTrue();
                     assertThat(zeros(target.memory(), offset + bytes, target.bytes())).isTrue();
                 }
@@ -90,10 +90,10 @@ class PutContractTest {
     }
 
     @Test
-    void showsWhatComesInMessagesAndWritesOnlyWhatIsNotTaken() {
+    void offersArrivingDataToTheInterceptorAndWritesWhatItDoesNotConsume() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
-            long bytes = 3L * Insides.pieceLength(c.a().transport) + 100;
+            long bytes = 3L * FrameForge.pieceLength(c.a().transport) + 100;
             MemoryRegion source = filled(c, bytes, 6);
             MemoryRegion target = c.b().transport.register(bytes);
             RemoteRegion remote = c.open(target);
@@ -109,8 +109,8 @@ class PutContractTest {
                 return takes;
             });
             boolean[] done = new boolean[1];
-            assertThat(c.toB().putAndTell(source, 0, remote, 0, bytes, 1, ok -> done[0] = ok)).isEqualTo(Endpoint.OK);
-            cluster.await(() -> done[0] && c.b().told.contains(1L), "a put of " + bytes);
+            assertThat(c.toB().putAndNotify(source, 0, remote, 0, bytes, 1, ok -> done[0] = ok)).isEqualTo(Endpoint.OK);
+            cluster.await(() -> done[0] && c.b().notified.contains(1L), "a put of " + bytes);
             assertThat(end[0]).isLessThanOrEqualTo(bytes);
             for (int i = 0; i < bytes; i++) {
                 byte right = taken[i] ? 0 : source.memory().get(ValueLayout.JAVA_BYTE, i);
@@ -121,7 +121,7 @@ class PutContractTest {
     }
 
     @Test
-    void tellsInTheOrderOfThePutsWithoutCompletionsToo() {
+    void notifiesInTheOrderOfPutsEvenWithoutCompletions() {
         int count = 5_000;
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -132,31 +132,31 @@ class PutContractTest {
                 source.memory().setAtIndex(ValueLayout.JAVA_LONG, i, i * 3L + 1);
             }
             c.b().transport.onPut((from, value) -> {
-                assertThat(value).isEqualTo(c.b().told.size());
-                c.b().told.add(value);
+                assertThat(value).isEqualTo(c.b().notified.size());
+                c.b().notified.add(value);
                 for (long i = Math.max(0, value - 1); i <= value; i++) {
                     assertThat(target.memory().getAtIndex(ValueLayout.JAVA_LONG, i)).isEqualTo(i * 3 + 1);
                 }
             });
             int[] next = new int[1];
-            int[] pressed = new int[1];
+            int[] backPressured = new int[1];
             cluster.await(() -> {
                 while (next[0] < count) {
                     int i = next[0];
                     int code = i % 2 == 0 ? c.toB().put(source, 8L * i, remote, 8L * i, 8, null) : Endpoint.OK;
                     if (code == Endpoint.OK) {
-                        code = c.toB().putAndTell(source, 8L * i, remote, 8L * i, 8, i, null);
+                        code = c.toB().putAndNotify(source, 8L * i, remote, 8L * i, 8, i, null);
                     }
                     if (code != Endpoint.OK) {
                         assertThat(code).isEqualTo(Endpoint.BACK_PRESSURED);
-                        pressed[0]++;
+                        backPressured[0]++;
                         break;
                     }
                     next[0]++;
                 }
-                return c.b().told.size() == count;
+                return c.b().notified.size() == count;
             }, "all puts");
-            assertThat(pressed[0]).isPositive();
+            assertThat(backPressured[0]).isPositive();
         }
     }
 
@@ -184,7 +184,7 @@ class PutContractTest {
     }
 
     @Test
-    void expelsWhoeverForgesAKey() {
+    void expelsAPeerThatForgesAKey() {
         try (Cluster cluster = new Cluster(setting)) {
             Cluster.Member b = cluster.member();
             MemoryRegion target = b.transport.register(4096);
@@ -233,7 +233,7 @@ class PutContractTest {
     }
 
     @Test
-    void failsPutsThatAreUnderWayWhenThePeerIsLost() {
+    void failsPendingPutsWhenThePeerIsLost() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 5 << 20, 7);
@@ -251,14 +251,14 @@ class PutContractTest {
     }
 
     @Test
-    void failsPutsWhoseTurnHasNotComeWhenTheirTargetIsClosed() {
+    void failsPutsThatHaveNotBegunWhenTheirTargetIsClosed() {
         List<Boolean> outcomes = closeTheTargetOfManyPuts(setting);
-        if (!setting.provider().equals("ucx")) { // Which may take as many at once.
+        if (!setting.provider().equals("ucx")) { // UCX may have begun all of them.
             assertThat(outcomes).contains(false);
         }
     }
 
-    /** Returns what becomes of puts, some of which have begun, whose target is closed; later ones arrive. */
+    /** Returns the outcomes of puts, some of which have begun, whose target is closed; later puts arrive. */
     static List<Boolean> closeTheTargetOfManyPuts(Setting setting) {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
@@ -270,10 +270,10 @@ class PutContractTest {
             RemoteRegion open = c.toB().open(target.key(), false);
             List<Boolean> outcomes = new ArrayList<>();
             for (int i = 0; i < count; i++) {
-                assertThat(c.toB().putAndTell(source, 0, closed, 0, bytes, i, outcomes::add)).isEqualTo(Endpoint.OK);
+                assertThat(c.toB().putAndNotify(source, 0, closed, 0, bytes, i, outcomes::add)).isEqualTo(Endpoint.OK);
             }
             boolean[] last = new boolean[1];
-            assertThat(c.toB().putAndTell(source, 0, open, 0, bytes, count, ok -> last[0] = ok))
+            assertThat(c.toB().putAndNotify(source, 0, open, 0, bytes, count, ok -> last[0] = ok))
                     .isEqualTo(Endpoint.OK);
             closed.close();
             closed.close();
@@ -282,9 +282,9 @@ class PutContractTest {
             int failed = outcomes.size();
             assertThat(outcomes).as("when the target is closed").doesNotContain(true);
             cluster.await(() -> last[0] && outcomes.size() == count, "the outcomes");
-            // Whoever is told of a put has its data, and nobody is told of one that failed.
+            // Every notified put has its data, and there is no notification of a failed one.
             assertThat(outcomes.subList(failed, count)).doesNotContain(false);
-            assertThat(c.b().told).hasSize(count - failed + 1).isSorted().endsWith((long) count);
+            assertThat(c.b().notified).hasSize(count - failed + 1).isSorted().endsWith((long) count);
             assertThat(target.memory().mismatch(source.memory())).isEqualTo(-1);
             assertThat(c.toB().isConnected() && c.toA().isConnected()).isTrue();
             open.close();
@@ -293,7 +293,7 @@ class PutContractTest {
     }
 
     @Test
-    void dropsWhatIsWrittenIntoARegionThatHasJustBeenClosed() {
+    void dropsWritesIntoARegionThatHasJustBeenClosed() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             MemoryRegion source = filled(c, 100, 8);
@@ -303,12 +303,12 @@ class PutContractTest {
             List<Boolean> outcomes = new ArrayList<>();
             for (RemoteRegion remote : remotes) {
                 assertThat(c.toB().put(source, 0, remote, 0, 100, outcomes::add)).isEqualTo(Endpoint.OK);
-                assertThat(c.toB().putAndTell(source, 0, remote, 0, 100, 5, outcomes::add)).isEqualTo(Endpoint.OK);
+                assertThat(c.toB().putAndNotify(source, 0, remote, 0, 100, 5, outcomes::add)).isEqualTo(Endpoint.OK);
             }
             cluster.await(() -> outcomes.size() == 4, "the outcomes");
-            // The owner closed it before the peer could know: nobody broke a rule, and all that was to be done is done.
+            // The owner closed the region before the peer could know: this violates no rule, and the puts complete.
             assertThat(outcomes).containsOnly(true);
-            assertThat(c.b().told).isEmpty();
+            assertThat(c.b().notified).isEmpty();
             assertThat(c.toB().isConnected() && c.toA().isConnected()).isTrue();
         }
     }

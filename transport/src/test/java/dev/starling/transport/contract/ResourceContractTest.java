@@ -26,7 +26,7 @@ import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What every transport takes, and gives back. */
+/** Resources that every transport acquires and releases. */
 @Timeout(120)
 @ParameterizedClass
 @MethodSource("dev.starling.transport.contract.Setting#all")
@@ -52,7 +52,7 @@ class ResourceContractTest {
         }
         TreeMap<String, Long> after = held();
         for (int i = 0; i < 50 && !fits(before, after); i++) {
-            // Threads take a moment to be gone.
+            // Threads need a moment to end.
             TimeUnit.MILLISECONDS.sleep(100);
             after = held();
         }
@@ -72,7 +72,7 @@ class ResourceContractTest {
         }
     }
 
-    /** Counts what this process holds, by kind. */
+    /** Counts resources of this process, by kind. */
     private static TreeMap<String, Long> held() throws IOException {
         TreeMap<String, Long> counts = new TreeMap<>();
         Thread.getAllStackTraces().keySet().forEach(t -> counts.merge("thread " + t.getName().replaceAll("\\d+", "N"),
@@ -98,9 +98,9 @@ class ResourceContractTest {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Traffic traffic = new Traffic(c);
-            // A message and its echo, a put and its completion in each round. UCX's Java binding makes an object of 128
-            // bytes for each thing that is sent; Aeron's driver makes iterators until it is compiled, which may take
-            // minutes on a busy machine; nobody else makes any. What is done from time to time may, a little.
+            // A message and its echo, a put and its completion in each round. UCX's Java binding creates an object of
+            // 128 bytes for each send; Aeron's driver creates iterators until it is compiled, which may take minutes on
+            // a busy machine; the other wires create nothing. Periodic work may allocate a little.
             long each = switch (setting.provider()) {
                 case "ucx" -> 6 * 128;
                 case "aeron" -> 200;
@@ -120,7 +120,7 @@ class ResourceContractTest {
         }
     }
 
-    /** Messages and puts that go to and fro. */
+    /** Messages and puts in both directions. */
     private static final class Traffic {
         private final Transport a;
         private final Transport b;
@@ -130,8 +130,8 @@ class ResourceContractTest {
         private final UnsafeBuffer message = new UnsafeBuffer(new byte[64]);
         private Endpoint toA;
         private int owed;
-        private int heard;
-        private int told;
+        private int received;
+        private int notified;
 
         Traffic(Connection c) {
             a = c.a().transport;
@@ -139,27 +139,27 @@ class ResourceContractTest {
             toB = c.toB();
             source = a.register(256);
             small = c.open(b.register(256));
-            a.onMessage((from, buffer, offset, length) -> heard++);
+            a.onMessage((from, buffer, offset, length) -> received++);
             b.onMessage((from, buffer, offset, length) -> {
                 toA = from;
                 owed++;
             });
-            PutHandler count = (from, immediate) -> told++;
+            PutHandler count = (from, immediate) -> notified++;
             b.onPut(count);
         }
 
         void run(int rounds) {
             for (int i = 0; i < rounds; i++) {
-                int wantHeard = heard + 1;
-                int wantTold = told + 1;
+                int receivedTarget = received + 1;
+                int notifiedTarget = notified + 1;
                 while (toB.send(message, 0, 64) != Endpoint.OK) {
                     turn();
                 }
-                while (toB.putAndTell(source, 0, small, 0, 256, i, null) != Endpoint.OK) {
+                while (toB.putAndNotify(source, 0, small, 0, 256, i, null) != Endpoint.OK) {
                     turn();
                 }
                 long begin = System.nanoTime();
-                while (heard < wantHeard || told < wantTold) {
+                while (received < receivedTarget || notified < notifiedTarget) {
                     if (turn() == 0) {
                         a.idle(0);
                         assertThatInTime(begin);

@@ -16,7 +16,7 @@ import java.util.Map;
 import java.util.stream.Stream;
 
 /**
- * One of the ways to set up a transport that the contract holds for.
+ * A configuration of a transport for which the contract holds.
  *
  * @param name for reports
  * @param provider of the wire
@@ -24,10 +24,12 @@ import java.util.stream.Stream;
  * @param options of the wire
  */
 record Setting(String name, String provider, boolean sharedMemory, Map<String, String> options) {
-    /** Peers here are closed one after the other by one thread: they cannot thank for what was sent last. */
+    /**
+     * One thread closes the peers one after the other, so they cannot acknowledge the last messages: do not wait long.
+     */
     private static final Map<String, String> QUICK = Map.of("linger", "25", "term", "512k", "ipcTerm", "512k");
 
-    /** Returns all of them. */
+    /** Returns all settings. */
     static Stream<Setting> all() {
         return Stream.of(new Setting("local", "local", true, Map.of()),
                 new Setting("local without shared memory", "local", false, Map.of()),
@@ -49,15 +51,15 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
         return provider.equals("simulated");
     }
 
-    /** Returns what the provider says of this machine. */
+    /** Returns whether the provider is available on this machine. */
     WireProvider.Availability availability() {
         return isSimulated() ? new WireProvider.Availability.Ready("by the test")
                 : Transport.providers().get(provider).availability();
     }
 
-    /** Returns a place to open transports at. */
-    Site site() {
-        return new Site(this);
+    /** Returns an environment in which to open transports. */
+    Environment environment() {
+        return new Environment(this);
     }
 
     @Override
@@ -65,16 +67,16 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
         return name;
     }
 
-    /** A place where transports of a setting can reach each other, with a directory of its own. */
-    static final class Site implements AutoCloseable {
-        /** A tenth of it is what a stranger has to prove himself in when many others want to. */
-        private static final Duration SILENCE = Duration.ofSeconds(4);
+    /** An environment in which transports of a setting can reach each other, with a directory of its own. */
+    static final class Environment implements AutoCloseable {
+        /** A tenth of it is how long a stranger may take for its proof while many others wait. */
+        private static final Duration LIVENESS_TIMEOUT = Duration.ofSeconds(4);
 
         private final Setting setting;
         private final Path directory;
         private final Simulation simulation;
 
-        private Site(Setting setting) {
+        private Environment(Setting setting) {
             this.setting = setting;
             simulation = setting.isSimulated() ? Simulation.of(20) : null;
             try {
@@ -86,7 +88,7 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
 
         TransportConfig config(Secret secret) {
             TransportConfig config = TransportConfig.of(setting.provider, secret).sharedMemory(setting.sharedMemory)
-                    .directory(directory).silence(SILENCE);
+                    .directory(directory).livenessTimeout(LIVENESS_TIMEOUT);
             for (Map.Entry<String, String> option : setting.options.entrySet()) {
                 config = config.option(option.getKey(), option.getValue());
             }
@@ -98,7 +100,7 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
             return simulation == null ? Transport.open(config) : Transport.over(wire(config), config);
         }
 
-        /** Opens a bare wire, as a stranger would. */
+        /** Opens a wire without a transport, as a stranger would. */
         Wire wire(TransportConfig config) {
             return simulation == null ? Transport.providers().get(setting.provider).open(config)
                     : simulation.wire(config.port() == 0 ? "process" : "port-" + config.port());

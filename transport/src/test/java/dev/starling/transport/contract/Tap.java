@@ -10,11 +10,11 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** A wire with somebody on it who hears all that arrives, and says something of his own before it. */
+/** A wire with an attacker that records everything that arrives and injects messages of its own before it. */
 final class Tap implements Wire {
-    final List<byte[]> heard = new ArrayList<>();
+    final List<byte[]> recorded = new ArrayList<>();
     int linksOpen;
-    int mostLinksOpen;
+    int maxLinksOpen;
 
     private final Wire wire;
     private final Disturbance disturbance;
@@ -24,10 +24,10 @@ final class Tap implements Wire {
         this.disturbance = disturbance;
     }
 
-    /** Says something before a message is delivered. */
+    /** Injects messages before a message is delivered. */
     @FunctionalInterface
     interface Disturbance {
-        void before(byte[] message, Consumer<byte[]> say);
+        void before(byte[] message, Consumer<byte[]> inject);
     }
 
     @Override
@@ -35,8 +35,8 @@ final class Tap implements Wire {
         return wire.poll((buffer, offset, length) -> {
             byte[] message = new byte[length];
             buffer.getBytes(offset, message);
-            heard.add(message);
-            disturbance.before(message, said -> inbox.onMessage(new UnsafeBuffer(said), 0, said.length));
+            recorded.add(message);
+            disturbance.before(message, injected -> inbox.onMessage(new UnsafeBuffer(injected), 0, injected.length));
             inbox.onMessage(buffer, offset, length);
         }, limit);
     }
@@ -44,7 +44,7 @@ final class Tap implements Wire {
     @Override
     public Link open(String peer) {
         Link link = wire.open(peer);
-        mostLinksOpen = Math.max(mostLinksOpen, ++linksOpen);
+        maxLinksOpen = Math.max(maxLinksOpen, ++linksOpen);
         return new Link() {
             @Override
             public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
@@ -76,8 +76,8 @@ final class Tap implements Wire {
     }
 
     @Override
-    public boolean opensAtOnce(String peer) {
-        return wire.opensAtOnce(peer);
+    public boolean opensImmediately(String peer) {
+        return wire.opensImmediately(peer);
     }
 
     @Override

@@ -32,41 +32,41 @@ class SimulationTest {
     private static final Duration HORIZON = Duration.ofSeconds(3);
     private static final Duration DEADLINE = Duration.ofSeconds(60);
 
-    private static Circle circle(FaultPlan plan, int rounds) {
-        return Circle.run(Simulation.of(plan), NAMES, rounds, DEADLINE);
+    private static LockstepExchange exchange(FaultPlan plan, int rounds) {
+        return LockstepExchange.run(Simulation.of(plan), NAMES, rounds, DEADLINE);
     }
 
     @Test
-    void doesTheSameWithTheSameSeed() {
+    void repeatsARunWithTheSameSeed() {
         for (long seed = 0; seed < 50; seed++) {
             FaultPlan plan = FaultPlan.random(seed, NAMES, HORIZON);
             FaultPlan same = FaultPlan.random(seed, NAMES, HORIZON);
             assertThat(same).isEqualTo(plan).hasToString(plan.toString());
-            Circle first = circle(plan, 100);
-            Circle second = circle(same, 100);
+            LockstepExchange first = exchange(plan, 100);
+            LockstepExchange second = exchange(same, 100);
             assertThat(second.simulation.fingerprint()).isEqualTo(first.simulation.fingerprint());
             assertThat(second.simulation.now()).isEqualTo(first.simulation.now());
-            assertThat(circle(FaultPlan.random(seed + 1000, NAMES, HORIZON), 100).simulation.fingerprint())
+            assertThat(exchange(FaultPlan.random(seed + 1000, NAMES, HORIZON), 100).simulation.fingerprint())
                     .isNotEqualTo(first.simulation.fingerprint());
         }
     }
 
     @Test
-    void doesTheSameWhereTheJvmSchedulesTheProcesses() throws InterruptedException {
+    void repeatsARunWhereTheJvmSchedulesTheProcesses() throws InterruptedException {
         FaultPlan plan = FaultPlan.random(7, NAMES, HORIZON);
-        long expected = circle(plan, 100).simulation.fingerprint();
+        long expected = exchange(plan, 100).simulation.fingerprint();
         long[] got = new long[1];
-        // A virtual thread cannot be the scheduler of others.
-        Thread.ofVirtual().start(() -> got[0] = circle(plan, 100).simulation.fingerprint()).join();
+        // A virtual thread cannot be the scheduler of other virtual threads.
+        Thread.ofVirtual().start(() -> got[0] = exchange(plan, 100).simulation.fingerprint()).join();
         assertThat(got[0]).isEqualTo(expected);
     }
 
     @Test
-    void losesNothingInBadWeather() {
+    void losesNothingOnABadNetwork() {
         Set<Kind> harmless = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
         for (long seed = 0; seed < 200; seed++) {
-            Circle circle = circle(FaultPlan.random(seed, NAMES, HORIZON, harmless), 100);
-            assertThat(circle.members).as("%s", circle.simulation).allMatch(m -> m.rounds == 100);
+            LockstepExchange exchange = exchange(FaultPlan.random(seed, NAMES, HORIZON, harmless), 100);
+            assertThat(exchange.members).as("%s", exchange.simulation).allMatch(m -> m.rounds == 100);
         }
     }
 
@@ -74,17 +74,17 @@ class SimulationTest {
     void endsForAllWhateverHappens() {
         int complete = 0;
         for (long seed = 0; seed < 300; seed++) {
-            // A circle throws if numbers come out of order, and the simulation if somebody hangs.
-            Circle circle = circle(FaultPlan.random(seed, NAMES, HORIZON), 100);
-            complete += circle.members.stream().allMatch(m -> m.rounds == 100) ? 1 : 0;
+            // An exchange throws if numbers arrive out of order, and the simulation if a process hangs.
+            LockstepExchange exchange = exchange(FaultPlan.random(seed, NAMES, HORIZON), 100);
+            complete += exchange.members.stream().allMatch(m -> m.rounds == 100) ? 1 : 0;
         }
         assertThat(complete).isBetween(15, 285);
     }
 
     @Test
-    void holdsUpWhatIsSentAcrossACutAndDeliversItInOrderOnceItHeals() {
+    void delaysMessagesAcrossACutAndDeliversThemInOrderAfterwards() {
         try (Simulation simulation = Simulation.of(3)) {
-            List<Integer> heard = new ArrayList<>();
+            List<Integer> received = new ArrayList<>();
             List<Duration> times = new ArrayList<>();
             simulation.start("a", () -> {
                 Wire wire = simulation.wire("a");
@@ -98,9 +98,9 @@ class SimulationTest {
             });
             simulation.start("b", () -> {
                 Wire wire = simulation.wire("b");
-                while (heard.size() < 10) {
+                while (received.size() < 10) {
                     wire.poll((buffer, offset, length) -> {
-                        heard.add(buffer.getInt(offset));
+                        received.add(buffer.getInt(offset));
                         times.add(simulation.now());
                     }, 1);
                     wire.idle(0);
@@ -109,7 +109,7 @@ class SimulationTest {
             simulation.plan(new Fault.Cut(Duration.ofMillis(350), Duration.ofMillis(300), Set.of("a"), Set.of("b"),
                     false));
             simulation.run(DEADLINE);
-            assertThat(heard).containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+            assertThat(received).containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
             assertThat(times.get(3)).isLessThan(Duration.ofMillis(350));
             assertThat(times.get(4)).isBetween(Duration.ofMillis(650), Duration.ofMillis(670));
             assertThat(times.get(6)).isBetween(Duration.ofMillis(650), Duration.ofMillis(670));
@@ -118,7 +118,7 @@ class SimulationTest {
     }
 
     @Test
-    void tellsWhereHangingProcessesStand() {
+    void reportsTheStacksOfHangingProcesses() {
         try (Simulation simulation = Simulation.of(5)) {
             simulation.start("good", () -> { });
             simulation.start("hanging", () -> waitForever(simulation.wire("hanging")));
@@ -135,7 +135,7 @@ class SimulationTest {
     }
 
     @Test
-    void saysSeedAndCauseWhenAProcessFails() {
+    void reportsSeedAndCauseOfAFailure() {
         IllegalStateException cause = new IllegalStateException("broken");
         Simulation simulation = Simulation.of(42);
         boolean[] unwound = new boolean[1];
@@ -175,7 +175,7 @@ class SimulationTest {
     }
 
     @Test
-    void startsACrashedProcessAgain() {
+    void restartsACrashedProcess() {
         for (long seed = 0; seed < 20; seed++) {
             try (Simulation simulation = Simulation.of(seed)) {
                 List<String> log = new ArrayList<>();
@@ -219,11 +219,11 @@ class SimulationTest {
     }
 
     @Test
-    void letsOthersRunThoughOneTurnsInALoop() {
+    void letsOthersRunWhileOneBusyWaits() {
         try (Simulation simulation = Simulation.of(1)) {
             boolean[] done = new boolean[1];
-            simulation.start("turns", () -> {
-                Wire wire = simulation.wire("turns");
+            simulation.start("busy", () -> {
+                Wire wire = simulation.wire("busy");
                 while (!done[0]) {
                     wire.poll((buffer, offset, length) -> { }, 1);
                 }
@@ -239,16 +239,16 @@ class SimulationTest {
     @Test
     void leavesNoThreadAndNoMemory() throws InterruptedException {
         int threads = Thread.getAllStackTraces().size();
-        circle(FaultPlan.random(1, NAMES, HORIZON), 10);
+        exchange(FaultPlan.random(1, NAMES, HORIZON), 10);
         long before = used();
         for (long seed = 0; seed < 500; seed++) {
-            circle(FaultPlan.random(seed, NAMES, HORIZON), 10);
+            exchange(FaultPlan.random(seed, NAMES, HORIZON), 10);
         }
         assertThat(used() - before).isLessThan(4 << 20);
         assertThat(Thread.getAllStackTraces().size()).isLessThanOrEqualTo(threads + 2);
     }
 
-    /** Returns what collections leave; what is made after one would count by whole regions. */
+    /** Returns the memory that is in use after garbage collections; new objects would be counted in whole regions. */
     private static long used() throws InterruptedException {
         long least = Long.MAX_VALUE;
         for (int i = 0; i < 5; i++) {
@@ -262,7 +262,7 @@ class SimulationTest {
     }
 
     @Test
-    void saysHowItIsOpened() {
+    void explainsHowToOpenIt() {
         assertThatThrownBy(() -> Transport.open(TransportConfig.of("simulated", Secret.random())))
                 .isInstanceOf(TransportException.class).hasMessageContaining("simulation.wire");
     }

@@ -16,14 +16,14 @@ class WaitingTest {
 
     @Test
     void spinsOnlyWhileThereIsAProcessorForEachBusyThread() {
-        // Who spins sleeps later, for whoever will wake him.
+        // A thread that may spin sleeps later, and needs to be woken later.
         for (int busy : new int[] {1, PROCESSORS}) {
-            assertThat(Waiting.forThreads(busy).isToSleep(99_999)).isFalse();
-            assertThat(Waiting.forThreads(busy).isToSleep(100_000)).isTrue();
+            assertThat(Waiting.forThreads(busy).shouldSleep(99_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).shouldSleep(100_000)).isTrue();
         }
         for (int busy : new int[] {PROCESSORS + 1, 1000}) {
-            assertThat(Waiting.forThreads(busy).isToSleep(19_999)).isFalse();
-            assertThat(Waiting.forThreads(busy).isToSleep(20_000)).isTrue();
+            assertThat(Waiting.forThreads(busy).shouldSleep(19_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).shouldSleep(20_000)).isTrue();
         }
     }
 
@@ -39,12 +39,12 @@ class WaitingTest {
         for (long idleNs : new long[] {100_000, 1_000_000, Long.MAX_VALUE}) {
             long begin = System.nanoTime();
             assertThat(sleeps(waiting, idleNs, calls)).as("%d ns", idleNs).isGreaterThan(calls * 3 / 4);
-            // At most half a millisecond each, and what the system adds.
+            // At most half a millisecond each, plus the overhead of the system.
             assertThat(System.nanoTime() - begin).isBetween(calls * 15_000L, calls * 50_000_000L);
         }
     }
 
-    /** Returns how often this thread gives its processor up to wait for something, which giving way is not. */
+    /** Returns how often this thread blocks; yielding does not count. */
     private static long sleeps(Waiting waiting, long idleNs, int calls) throws IOException {
         long before = switches();
         for (int i = 0; i < calls; i++) {

@@ -30,27 +30,27 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What every wire of a network does, in each of the ways that it can go. */
+/** What every wire of a network does, with each set of options. */
 @Timeout(60)
 @ParameterizedClass
-@MethodSource("ways")
+@MethodSource("wires")
 class WireContractTest {
     @Parameter
-    private Way way;
+    private WireOptions way;
 
     @TempDir
     private Path directory;
 
     /** A wire with some options. */
-    record Way(String provider, Map<String, String> options) { }
+    record WireOptions(String provider, Map<String, String> options) { }
 
-    /** Datagrams may take a busy machine longer than the usual patience at the end. */
-    static Stream<Way> ways() {
-        return Stream.of(new Way("aeron", Map.of("ipc", "true")),
-                new Way("aeron", Map.of("ipc", "false", "linger", "10000")),
-                new Way("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
-                new Way("ucx", Map.of("tls", "tcp")),
-                new Way("ucx", Map.of("tls", "sm,self")), new Way("ucx", Map.of("tls", "all")));
+    /** On a busy machine datagrams may take longer than the default linger time. */
+    static Stream<WireOptions> wires() {
+        return Stream.of(new WireOptions("aeron", Map.of("ipc", "true")),
+                new WireOptions("aeron", Map.of("ipc", "false", "linger", "10000")),
+                new WireOptions("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
+                new WireOptions("ucx", Map.of("tls", "tcp")),
+                new WireOptions("ucx", Map.of("tls", "sm,self")), new WireOptions("ucx", Map.of("tls", "all")));
     }
 
     @BeforeEach
@@ -80,11 +80,11 @@ class WireContractTest {
         return catchThrowableOfType(TransportException.class, () -> open(config).close());
     }
 
-    /** Messages of sizes from none to the longest, with contents that tell which is which. */
-    private static byte[] message(int index, int longest) {
-        int[] sizes = {0, 1, 31, longest - HEADER, 1000, 8192 - 24, 8193, 32 << 10, 65_472 - 8, 65_473 - 8, 3, 200_000,
-            262_120, longest - HEADER - 1, 1};
-        byte[] body = new byte[Math.min(longest - HEADER, sizes[index % sizes.length])];
+    /** Returns a message of a size from 0 to the maximum, with distinct contents. */
+    private static byte[] message(int index, int maxLength) {
+        int[] sizes = {0, 1, 31, maxLength - HEADER, 1000, 8192 - 24, 8193, 32 << 10, 65_472 - 8, 65_473 - 8, 3,
+            200_000, 262_120, maxLength - HEADER - 1, 1};
+        byte[] body = new byte[Math.min(maxLength - HEADER, sizes[index % sizes.length])];
         new Random(index).nextBytes(body);
         return body;
     }
@@ -113,7 +113,7 @@ class WireContractTest {
     }
 
     @Test
-    void handsOverNoMoreThanWanted() {
+    void deliversNoMoreThanTheLimit() {
         try (Wire from = open(); Wire to = open()) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -136,7 +136,7 @@ class WireContractTest {
     }
 
     @Test
-    void pressesBackAndLosesNothing() {
+    void appliesBackPressureAndLosesNothing() {
         try (Wire from = open(); Wire to = open()) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -148,7 +148,7 @@ class WireContractTest {
                 drive(from);
             }
             assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
-            assertThat(sent).as("messages under way").isBetween(50, 5000);
+            assertThat(sent).as("messages in flight").isBetween(50, 5000);
             int expected = sent + 1;
             int[] received = {0};
             boolean[] last = {false};
@@ -161,7 +161,7 @@ class WireContractTest {
     }
 
     @Test
-    void deliversWhatWasSentBeforeClosing() throws InterruptedException {
+    void deliversMessagesSentBeforeClosing() throws InterruptedException {
         try (Wire to = open()) {
             int count = 150;
             Thread sender = Thread.ofPlatform().start(() -> {
@@ -200,7 +200,7 @@ class WireContractTest {
     }
 
     @Test
-    void tellsThatTheOtherEndIsGone() {
+    void reportsThatThePeerIsGone() {
         try (Wire from = open(); Wire other = open()) {
             Wire to = open();
             Link link = from.open(to.address());
@@ -220,7 +220,7 @@ class WireContractTest {
     }
 
     @Test
-    void waitsForAPeerThatComesLater() {
+    void waitsForAPeerThatStartsLater() {
         int port = FreePort.find();
         try (Wire from = open()) {
             Link link = from.open("127.0.0.1:" + port);
@@ -237,7 +237,7 @@ class WireContractTest {
     }
 
     @Test
-    void tellsThatThePortIsInUse() {
+    void reportsThatThePortIsInUse() {
         try (Wire first = open()) {
             int port = Integer.parseInt(first.address().substring(first.address().indexOf(':') + 1));
             TransportException e = failure(config().at("127.0.0.1", port));
@@ -247,13 +247,13 @@ class WireContractTest {
     }
 
     @Test
-    void tellsThatAnAddressIsNotOfThisMachine() {
+    void reportsAnAddressThatIsNotOfThisMachine() {
         assertThat(failure(config().at("192.0.2.1", 0))).hasMessageContaining("192.0.2.1");
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"nonsense", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536", "no host at all:80"})
-    void refusesWhatIsNoAddress(String address) {
+    void refusesMalformedAddresses(String address) {
         try (Wire wire = open()) {
             assertThatThrownBy(() -> wire.open(address)).isInstanceOf(TransportException.class);
         }

@@ -6,9 +6,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** What tests of bare wires do over and over. */
+/** Helpers for tests of bare wires. */
 public final class Wires {
-    /** Bytes before the body of each message that {@link #offer} sends. */
+    /** Length of the header of each message that {@link #offer} sends. */
     public static final int HEADER = 8;
 
     private static final Inbox NOTHING = (buffer, offset, length) -> { };
@@ -21,12 +21,12 @@ public final class Wires {
         return link.offer(HEAD, 0, HEADER, new UnsafeBuffer(body), 0, body.length);
     }
 
-    /** Lets a wire work once, and drops what comes; returns how much that was. */
+    /** Polls a wire once, and drops what arrives; returns the amount of work. */
     public static int drive(Wire wire) {
         return wire.poll(NOTHING, 16);
     }
 
-    /** Lets wires work, and drops what comes, until something holds. */
+    /** Polls wires and drops what arrives until a condition holds. */
     public static void await(BooleanSupplier condition, Wire... driven) {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
         while (!condition.getAsBoolean()) {

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
-/** What becomes of what comes, in whatever order and from whomever; here by no known endpoint. */
+/** Processing of messages that arrive in any order, from unknown endpoints. */
 class ArrivalsTest {
     private static final long MAX_EARLY = 1 << 20;
     private static final int TARGET_BYTES = 1 << 12;
@@ -30,24 +30,24 @@ class ArrivalsTest {
     private final List<UcpEndpoint> failed = new ArrayList<>();
     private final Registrations registrations = new Registrations();
     private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, registrations, MAX_EARLY);
-    /** By link and number, as a sender writes them, and what follows. */
+    /** A message with link and number as a sender writes them, followed by a body. */
     private final UnsafeBuffer message = new UnsafeBuffer(arena.allocate(1 << 16, 8).address(), 1 << 16);
     private final MemorySegment target = arena.allocate(TARGET_BYTES, 8);
-    private final List<List<Long>> heard = new ArrayList<>();
+    private final List<List<Long>> received = new ArrayList<>();
     private RemoteWrites.Registration registration;
 
     @BeforeEach
     void begin() {
         registration = registrations.register(target);
         for (int link = 0; link < 4; link++) {
-            heard.add(new ArrayList<>());
+            received.add(new ArrayList<>());
         }
         arrivals.begin((buffer, offset, length) -> {
             int link = (int) buffer.getLong(offset);
             long number = buffer.getLong(offset + Long.BYTES);
-            heard.get(link).add(number);
+            received.get(link).add(number);
             long at = link * 8L;
-            // What a link says behind a write is said when that is there.
+            // A message behind a write is delivered after the data of the write.
             assertThat(length > 2 * Long.BYTES || target.get(ValueLayout.JAVA_LONG, at) == number).isTrue();
         }, Integer.MAX_VALUE);
     }
@@ -89,7 +89,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void bringsMessagesAndWritesOfEachLinkIntoTheirOrder() {
+    void restoresTheOrderOfMessagesAndWritesOfEachLink() {
         int each = 300;
         List<int[]> all = new ArrayList<>();
         for (int i = 0; i < 4 * each; i++) {
@@ -108,13 +108,13 @@ class ArrivalsTest {
             }
         }
         assertThat(arrivals.end()).isEqualTo(4 * each);
-        assertThat(heard).allSatisfy(numbers -> assertThat(numbers).containsExactly(upTo(each)));
+        assertThat(received).allSatisfy(numbers -> assertThat(numbers).containsExactly(upTo(each)));
         assertThat(arrivals.earlyBytes()).isZero();
         assertThat(failed).isEmpty();
     }
 
     @Test
-    void keepsNoMoreThanItMayOfWhatComesEarly() {
+    void limitsTheMemoryOfEarlyMessages() {
         for (int number = 1; number <= 10; number++) {
             send(0, number, 1000);
             write(1, number, registration);
@@ -127,7 +127,7 @@ class ArrivalsTest {
                 assertThat(arrivals.earlyBytes()).isBetween(honest, MAX_EARLY);
             }
         }
-        // Tiny ones have their price, too.
+        // Tiny messages have their overhead, too.
         for (int number = 1; number <= 10_000; number++) {
             send(1000, number, 0);
             assertThat(arrivals.earlyBytes()).isBetween(honest, MAX_EARLY);
@@ -137,15 +137,15 @@ class ArrivalsTest {
             send(link, 0, 100);
         }
         arrivals.end();
-        assertThat(heard.get(0)).containsExactly(upTo(11));
-        assertThat(heard.get(1)).containsExactly(upTo(11));
-        assertThat(heard.get(2)).as("of who sent too much").isEmpty();
-        assertThat(heard.get(3)).isEmpty();
+        assertThat(received.get(0)).containsExactly(upTo(11));
+        assertThat(received.get(1)).containsExactly(upTo(11));
+        assertThat(received.get(2)).as("messages of the link that sent too much").isEmpty();
+        assertThat(received.get(3)).isEmpty();
         assertThat(arrivals.earlyBytes()).isZero();
     }
 
     @Test
-    void keepsAMessageOnceAndNoneThatWasThere() {
+    void ignoresDuplicatesOfEarlyAndOfDeliveredMessages() {
         send(0, 0, 100);
         send(0, 2, 100);
         long once = arrivals.earlyBytes();
@@ -155,11 +155,11 @@ class ArrivalsTest {
         assertThat(arrivals.earlyBytes()).isEqualTo(once);
         send(0, 1, 100);
         assertThat(arrivals.end()).isEqualTo(3);
-        assertThat(heard.getFirst()).containsExactly(upTo(3));
+        assertThat(received.getFirst()).containsExactly(upTo(3));
     }
 
     @Test
-    void forgetsTheOldestOfManyLinksOfWhoeverTheyAre() {
+    void forgetsTheOldestOfTooManyUnknownLinks() {
         Random random = new Random(4);
         for (int i = 0; i < 20_000; i++) {
             send(4 + random.nextLong(Long.MAX_VALUE - 4), 1 + random.nextInt(1000), 1000);
@@ -169,14 +169,14 @@ class ArrivalsTest {
         send(0, 1, 100);
         send(0, 0, 100);
         arrivals.end();
-        assertThat(heard.getFirst()).containsExactly(upTo(2));
+        assertThat(received.getFirst()).containsExactly(upTo(2));
     }
 
     @Test
-    void handsOnWhatWhoeverSeesWritesThrowsAndEndsTheLink() {
+    void propagatesAnInterceptorsExceptionAndEndsTheLink() {
         registration.onWrite((offset, _, _) -> {
             if (offset == 0) {
-                throw new AssertionError("of who sees it");
+                throw new AssertionError("thrown by the interceptor");
             }
             return false;
         });
@@ -189,12 +189,12 @@ class ArrivalsTest {
             }
         }).doesNotThrowAnyException();
         write(1, 1, registration);
-        assertThatThrownBy(arrivals::end).isInstanceOf(AssertionError.class).hasMessage("of who sees it");
-        assertThat(heard.get(0)).as("behind what is not there").isEmpty();
-        assertThat(heard.get(1)).containsExactly(upTo(2));
+        assertThatThrownBy(arrivals::end).isInstanceOf(AssertionError.class).hasMessage("thrown by the interceptor");
+        assertThat(received.get(0)).as("messages behind a failed write").isEmpty();
+        assertThat(received.get(1)).containsExactly(upTo(2));
         assertThat(target.get(ValueLayout.JAVA_LONG, 0)).isZero();
         assertThat(arrivals.earlyBytes()).isZero();
-        assertThat(failed).as("of an endpoint that nobody knows").isEmpty();
+        assertThat(failed).as("endpoints, since none is known").isEmpty();
         assertThat(arrivals.end()).isEqualTo(2);
     }
 }

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.condition.OS;
 @EnabledOnOs(OS.LINUX)
 class HostSocketsTest {
     private static final String LOOPBACK = "127.0.0.1";
-    private static final Path MAX_ROOM = Path.of("/proc/sys/net/core/wmem_max");
+    private static final Path MAX_SEND_BUFFER = Path.of("/proc/sys/net/core/wmem_max");
     private static final MethodHandle GET_OPTION = Linker.nativeLinker().downcallHandle(
             Linker.nativeLinker().defaultLookup().findOrThrow("getsockopt"), FunctionDescriptor.of(
             ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
@@ -59,7 +59,7 @@ class HostSocketsTest {
         }
     }
 
-    /** Java keeps a socket of its own from the first one on. */
+    /** Java keeps a socket of its own after the first one is opened. */
     @BeforeAll
     static void openTheFirst() throws IOException {
         new Pair(LOOPBACK, LOOPBACK).close();
@@ -82,7 +82,7 @@ class HostSocketsTest {
         return found;
     }
 
-    /** What is read back of sockets: the room for what is sent, twice what was asked for, and who controls it. */
+    /** Reads sockets' settings: the send buffer, twice as large as requested, and the congestion control. */
     private static Set<String> settings(Set<String> sockets) throws Throwable {
         Set<String> all = new TreeSet<>();
         try (Arena arena = Arena.ofConfined()) {
@@ -101,7 +101,7 @@ class HostSocketsTest {
         return all;
     }
 
-    /** Returns the sockets that are opened by something. */
+    /** Returns the sockets that were opened since. */
     private static Set<String> since(Set<String> before) throws IOException {
         Set<String> now = sockets();
         now.removeAll(before);
@@ -109,13 +109,13 @@ class HostSocketsTest {
     }
 
     private static boolean isGranted(long bytes) throws IOException {
-        // The system hands such files out in one read or not at all.
-        return Long.parseLong(Files.readAllLines(MAX_ROOM).getFirst()) >= bytes;
+        // The kernel returns such files in one read or not at all.
+        return Long.parseLong(Files.readAllLines(MAX_SEND_BUFFER).getFirst()) >= bytes;
     }
 
     @Test
-    void hasBothEndsOfAConnectionWithinTheHostSendLittleAheadWithoutPacing() throws Throwable {
-        assumeTrue(Files.isReadable(MAX_ROOM), "the system does not tell how much room may be asked for");
+    void limitsBuffersAndDisablesPacingAtBothEndsOfALocalConnection() throws Throwable {
+        assumeTrue(Files.isReadable(MAX_SEND_BUFFER), "the system does not reveal its limit of send buffers");
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
@@ -138,9 +138,9 @@ class HostSocketsTest {
     }
 
     @Test
-    void leavesTheRoomToTheSystemWhereItGrantsLess() throws Throwable {
+    void leavesTheBufferSizeToTheSystemWhereItGrantsLess() throws Throwable {
         int much = 1 << 30;
-        assumeTrue(Files.isReadable(MAX_ROOM) && !isGranted(much), "the system grants a gigabyte");
+        assumeTrue(Files.isReadable(MAX_SEND_BUFFER) && !isGranted(much), "the system grants a gigabyte");
         Set<String> before = sockets();
         HostSockets wires = new HostSockets(much);
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
@@ -153,7 +153,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void leavesConnectionsAloneThatWereThereBefore() throws Throwable {
+    void ignoresConnectionsThatWereOpenBefore() throws Throwable {
         Set<String> before = sockets();
         try (Pair pair = new Pair(LOOPBACK, LOOPBACK)) {
             Set<String> opened = since(before);
@@ -169,7 +169,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void leavesDatagramsAlone() throws Throwable {
+    void ignoresDatagramSockets() throws Throwable {
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (DatagramSocket from = new DatagramSocket(0, InetAddress.getByName(LOOPBACK));
@@ -184,7 +184,7 @@ class HostSocketsTest {
     }
 
     @Test
-    void leavesConnectionsBetweenDifferentAddressesAlone() throws Throwable {
+    void ignoresConnectionsBetweenDifferentAddresses() throws Throwable {
         Set<String> before = sockets();
         HostSockets wires = new HostSockets();
         try (Pair pair = new Pair(LOOPBACK, "127.0.0.2")) {

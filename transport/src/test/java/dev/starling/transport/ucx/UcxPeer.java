@@ -16,8 +16,8 @@ import java.util.concurrent.TimeUnit;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Another process. Prints its address; answers the first message, which holds the caller's address, with the key of
- * 1 MiB of its memory, and every later one with the first 8 bytes of this memory.
+ * A peer in another process. It prints its address; it answers the first message, which contains the sender's address,
+ * with the key of 1 MiB of its memory, and every later one with the first 8 bytes of this memory.
  */
 final class UcxPeer {
     static final int MEMORY = 1 << 20;
@@ -75,14 +75,14 @@ final class UcxPeer {
         }
     }
 
-    /** Starts a process of this class, with options of the wire, whose standard output is read. */
+    /** Starts a process of this class with options of the wire; its standard output can be read. */
     static Process start(String... options) throws IOException {
         ProcessBuilder builder = builder(UcxPeer.class, List.of());
         Collections.addAll(builder.command(), options);
         return builder.redirectError(ProcessBuilder.Redirect.INHERIT).start();
     }
 
-    /** Returns how a process of the class is started. */
+    /** Returns the command that starts a process of the class. */
     static ProcessBuilder builder(Class<?> main, List<String> flags) {
         List<String> command = new ArrayList<>(List.of(ProcessHandle.current().info().command().orElseThrow(),
                 "--add-exports", "java.base/jdk.internal.misc=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow",

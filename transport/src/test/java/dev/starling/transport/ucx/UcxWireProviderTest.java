@@ -19,9 +19,9 @@ import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(60)
 class UcxWireProviderTest {
-    /** Asks twice whether there is UCX, and opens a wire. */
-    static final class Asking {
-        private Asking() { }
+    /** Queries twice whether UCX is available, and opens a wire. */
+    static final class AvailabilityProgram {
+        private AvailabilityProgram() { }
 
         public static void main(String[] args) {
             UcxWireProvider provider = new UcxWireProvider();
@@ -43,10 +43,10 @@ class UcxWireProviderTest {
     }
 
     @Test
-    void saysThatTheLibraryIsMissing(@TempDir Path directory) throws Exception {
-        // The loader finds this first, and cannot load it.
+    void reportsAMissingLibrary(@TempDir Path directory) throws Exception {
+        // The loader finds this file first, and cannot load it.
         Files.createFile(directory.resolve("libucp.so.0"));
-        List<String> lines = ask("LD_LIBRARY_PATH", directory, List.of());
+        List<String> lines = runProgram("LD_LIBRARY_PATH", directory, List.of());
         assertThat(lines).hasSize(3);
         assertThat(lines.get(0)).startsWith("Missing[reason=UCX's native library cannot be loaded: ")
                 .contains("libucp.so.0").contains("apt-get install libucx0");
@@ -58,7 +58,7 @@ class UcxWireProviderTest {
     void leavesNoFileAndPrintsNothing(@TempDir Path directory) throws Exception {
         assumeTrue(new UcxWireProvider().availability() instanceof Availability.Ready,
                 "UCX (libucp.so.0) is not installed here");
-        List<String> lines = ask("UNUSED", directory, List.of("-Djava.io.tmpdir=" + directory));
+        List<String> lines = runProgram("UNUSED", directory, List.of("-Djava.io.tmpdir=" + directory));
         assertThat(lines).hasSize(3);
         assertThat(lines.get(0)).startsWith("Ready[");
         assertThat(lines.get(2)).isEqualTo("opened");
@@ -66,9 +66,9 @@ class UcxWireProviderTest {
     }
 
     /** Returns what a process prints on either output. */
-    private static List<String> ask(String variable, Path value, List<String> flags)
+    private static List<String> runProgram(String variable, Path value, List<String> flags)
             throws IOException, InterruptedException {
-        ProcessBuilder builder = UcxPeer.builder(Asking.class, flags);
+        ProcessBuilder builder = UcxPeer.builder(AvailabilityProgram.class, flags);
         builder.environment().put(variable, value.toString());
         Process process = builder.redirectErrorStream(true).start();
         List<String> lines = process.inputReader().lines().toList();

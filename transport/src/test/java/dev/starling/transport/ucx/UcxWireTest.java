@@ -64,36 +64,36 @@ class UcxWireTest {
     }
 
     @Test
-    void sleepsUntilSomethingComes() {
+    void sleepsUntilAMessageArrives() {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link there = from.open(to.address());
             await(() -> offer(there, new byte[4]) == Wire.SENT, from, to);
             long late = TimeUnit.SECONDS.toNanos(1);
             for (int round = 0; round < 3; round++) {
-                int[] came = {0};
+                int[] received = {0};
                 int waits = 0;
                 long begin = System.nanoTime();
                 while (System.nanoTime() - begin < 100_000_000) {
-                    if (to.poll((buffer, offset, length) -> came[0]++, 1) == 0) {
+                    if (to.poll((buffer, offset, length) -> received[0]++, 1) == 0) {
                         to.idle(late);
                         waits++;
                     }
                 }
-                // Half a millisecond each, and some for nothing.
+                // Half a millisecond each, and some spurious wake-ups.
                 assertThat(waits).isLessThan(250);
                 assertThat(System.nanoTime() - begin).isLessThan(late);
                 await(() -> offer(there, new byte[4]) == Wire.SENT, from);
                 await(() -> {
                     to.idle(late);
-                    to.poll((buffer, offset, length) -> came[0]++, 1);
-                    return came[0] > 0;
+                    to.poll((buffer, offset, length) -> received[0]++, 1);
+                    return received[0] > 0;
                 }, from);
             }
         }
     }
 
     @Test
-    void letsTheInboxAnswerAndFail() {
+    void letsTheInboxAnswerAndThrow() {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link there = from.open(to.address());
             Link back = to.open(from.address());
@@ -104,10 +104,10 @@ class UcxWireTest {
             assertThatThrownBy(() -> await(() -> {
                 to.poll((buffer, offset, length) -> {
                     assertThat(offer(back, new byte[6])).isEqualTo(Wire.SENT);
-                    throw new IllegalStateException("of the inbox");
+                    throw new IllegalStateException("thrown by the inbox");
                 }, 1);
                 return false;
-            }, from)).isInstanceOf(IllegalStateException.class).hasMessage("of the inbox");
+            }, from)).isInstanceOf(IllegalStateException.class).hasMessage("thrown by the inbox");
             await(() -> {
                 from.poll((buffer, offset, length) -> answered[0] |= length == 14, 1);
                 return answered[0];
@@ -117,7 +117,7 @@ class UcxWireTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"tcp", "sm,self"})
-    void closesInTimeThoughAPeerIsStopped(String tls) throws Exception {
+    void closesInTimeWhileAPeerIsStopped(String tls) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls);
         try {
             Wire wire = open(config(tls));
@@ -136,7 +136,7 @@ class UcxWireTest {
     }
 
     @Test
-    void ignoresWhoDoesNotSpeakUcx() throws IOException {
+    void ignoresConnectionsThatAreNotUcx() throws IOException {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -150,7 +150,7 @@ class UcxWireTest {
                     out.flush();
                     await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
                 } catch (SocketException e) {
-                    assertThat(e).as("turned away").hasMessageMatching(".*(reset|Broken pipe|closed).*");
+                    assertThat(e).as("connection rejected").hasMessageMatching(".*(reset|Broken pipe|closed).*");
                 }
             }
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
@@ -158,7 +158,7 @@ class UcxWireTest {
     }
 
     @Test
-    void closesTheEndpointOfAStrangerWhoMakesUpLinks() {
+    void closesTheEndpointOfAStrangerThatInventsLinks() {
         try (UcxWire from = (UcxWire) open(config("tcp")); Wire to = open(config("tcp"));
                 Arena arena = Arena.ofConfined()) {
             Link lasting = from.open(to.address());
@@ -168,18 +168,18 @@ class UcxWireTest {
             UcpRequest connecting = stranger.flushNonBlocking(null);
             await(connecting::isCompleted, from, to);
             UnsafeBuffer message = new UnsafeBuffer(arena.allocate(1000, 8).address(), 1000);
-            int[] came = {0};
+            int[] received = {0};
             for (int link = 0; link < 2; link++) {
                 assertThat(ended[0]).isFalse();
                 Envelope.write(message, 0, 1000 + link, 0);
                 UcpRequest sent = UcxWire.send(stranger, UcxWire.MESSAGE, 0, 0, message.addressOffset(), 1000, true);
                 boolean last = link == 1;
                 await(() -> {
-                    to.poll((buffer, offset, length) -> came[0] += length == 1000 - Envelope.LENGTH ? 1 : 0, 4);
-                    return sent.isCompleted() && (last ? ended[0] : came[0] > 0);
+                    to.poll((buffer, offset, length) -> received[0] += length == 1000 - Envelope.LENGTH ? 1 : 0, 4);
+                    return sent.isCompleted() && (last ? ended[0] : received[0] > 0);
                 }, from);
             }
-            assertThat(came[0]).as("of the first link only").isEqualTo(1);
+            assertThat(received[0]).as("messages of the first link only").isEqualTo(1);
             from.drop(stranger);
             await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
         }
@@ -187,13 +187,13 @@ class UcxWireTest {
 
     @ParameterizedTest
     @CsvSource(delimiter = ';', value = {
-        "tls; t c p; 't c p' is no value of the option 'tls'",
-        "tls; tcp,infiniband; 'tcp,infiniband' is no value of the option 'tls'",
+        "tls; t c p; 't c p' is not a value of the option 'tls'",
+        "tls; tcp,infiniband; 'tcp,infiniband' is not a value of the option 'tls'",
         "devices; none0; there is no network device 'none0' here",
-        "UCX_TCP_RX_SEG_SIZE; large; 'large' is no value of the option 'UCX_TCP_RX_SEG_SIZE'",
+        "UCX_TCP_RX_SEG_SIZE; large; 'large' is not a value of the option 'UCX_TCP_RX_SEG_SIZE'",
         "UCX_TCP_RX_SEG_SIZE; 4k; UCX cannot be set up with",
-        "UCX_TCP_SEGMENT; 4k; no option 'UCX_TCP_SEGMENT'; it has [UCX_"})
-    void namesAnOptionThatIsWrong(String option, String value, String message) {
+        "UCX_TCP_SEGMENT; 4k; no option 'UCX_TCP_SEGMENT'; its options are [UCX_"})
+    void namesAWrongOption(String option, String value, String message) {
         TransportException e = failure(config().option(option, value));
         assertThat(e).hasMessageContaining(message);
         assertThat(e.problem()).isIn(Problem.ARGUMENT, Problem.UNAVAILABLE);
@@ -228,14 +228,14 @@ class UcxWireTest {
                 try {
                     return Files.readString(task.resolve("comm")).strip().equals(name);
                 } catch (IOException e) {
-                    return false; // Ended meanwhile.
+                    return false; // The process has ended.
                 }
             }).count();
         }
     }
 
     @Test
-    void doesNotMeetAnotherWireOfThisProcess() {
+    void ignoresAnotherWireOfThisProcess() {
         try (Wire from = open(config()); Wire to = open(config()); Wire other = open(config())) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);

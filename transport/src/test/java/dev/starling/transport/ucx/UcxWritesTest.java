@@ -27,7 +27,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** How UCX writes into memory of peers: by the network itself, or as messages. */
+/** Writes of UCX into memory of peers: by the network itself, or as messages. */
 @Timeout(60)
 class UcxWritesTest {
     @BeforeEach
@@ -48,7 +48,7 @@ class UcxWritesTest {
         return new UcxWireProvider().open(config);
     }
 
-    /** Tells the peer this wire's address, and returns the key that it answers. */
+    /** Sends this wire's address to the peer, and returns the key that the peer answers. */
     static byte[] meet(Wire wire, Link link) {
         UnsafeBuffer address = new UnsafeBuffer(wire.address().getBytes(StandardCharsets.US_ASCII));
         await(() -> link.offer(address, 0, address.capacity(), null, 0, 0) == Wire.SENT, wire);
@@ -65,7 +65,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
-    void outlivesAKilledPeer(String tls, String writes) throws Exception {
+    void survivesAKilledPeer(String tls, String writes) throws Exception {
         Process peer = UcxPeer.start("tls=" + tls, "writes=" + writes);
         try (Wire wire = open(config(tls).option("writes", writes));
                 Wire other = open(config(tls).option("writes", writes));
@@ -110,7 +110,7 @@ class UcxWritesTest {
                 await(() -> target.put(0, part, (tag, written) -> completed[0] = written ? tag : -2, index)
                         == Wire.SENT, wire);
                 await(() -> completed[0] == index, wire);
-                // The peer answers with what it finds in its memory.
+                // The peer answers with the contents of its memory.
                 await(() -> offer(link, new byte[1]) == Wire.SENT, wire);
                 long[] found = {-1};
                 await(() -> {
@@ -130,7 +130,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @CsvSource({"tcp,network", "'sm,self',network", "tcp,messages", "'sm,self',messages", "all,messages"})
-    void writesBothWaysAtOnce(String tls, String writes) {
+    void writesInBothDirectionsConcurrently(String tls, String writes) {
         try (Wire left = open(config(tls).option("writes", writes));
                 Wire right = open(config(tls).option("writes", writes));
                 Arena arena = Arena.ofShared()) {
@@ -168,7 +168,7 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"tcp", "sm,self"})
-    void handsOverMessagesAfterTheWritesBeforeThem(String tls) {
+    void deliversMessagesAfterEarlierWrites(String tls) {
         TransportConfig config = config(tls).option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -181,12 +181,12 @@ class UcxWritesTest {
                     RemoteWrites.Target writer = ((RemoteWrites) from).attach(link, registration.key())) {
                 assertThat(writer.isOrdered()).isTrue();
                 int[] sent = {0};
-                int[] told = {0};
+                int[] notified = {0};
                 int[] written = {0};
                 await(() -> {
                     int round = sent[0];
-                    // The next put waits until the target has been looked at.
-                    if (round < rounds && told[0] == round) {
+                    // The next put waits until the target has been checked.
+                    if (round < rounds && notified[0] == round) {
                         if (sources[round] == null) {
                             sources[round] = arena.allocate(bytes).fill((byte) (round + 1));
                             RemoteWrites.Completion count = (tag, done) -> written[0] += done ? 1 : 0;
@@ -200,18 +200,18 @@ class UcxWritesTest {
                     }
                     to.poll((buffer, offset, length) -> {
                         if (length == 9) {
-                            assertThat(buffer.getByte(offset + 8)).isEqualTo((byte) told[0]++);
-                            assertThat(target.mismatch(sources[told[0] - 1])).isEqualTo(-1);
+                            assertThat(buffer.getByte(offset + 8)).isEqualTo((byte) notified[0]++);
+                            assertThat(target.mismatch(sources[notified[0] - 1])).isEqualTo(-1);
                         }
                     }, 4);
-                    return written[0] == rounds && told[0] == rounds;
+                    return written[0] == rounds && notified[0] == rounds;
                 }, from);
             }
         }
     }
 
     @Test
-    void endsALinkThatWritesWhereItMayNot() {
+    void endsALinkThatWritesOutsideOfRegisteredMemory() {
         TransportConfig config = config("tcp").option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -238,7 +238,7 @@ class UcxWritesTest {
     }
 
     @Test
-    void throwsWhatWhoeverSeesWritesThrowsAndEndsTheLink() {
+    void propagatesAnInterceptorsExceptionAndEndsTheLinkOfTheWriter() {
         TransportConfig config = config("tcp").option("writes", "messages");
         try (Wire from = open(config); Wire to = open(config); Arena arena = Arena.ofShared()) {
             Link link = from.open(to.address());
@@ -247,13 +247,13 @@ class UcxWritesTest {
             await(() -> offer(lasting, new byte[4]) == Wire.SENT, from, to);
             RemoteWrites.Registration registration = ((RemoteWrites) to).register(arena.allocate(100));
             registration.onWrite((offset, address, length) -> {
-                throw new StackOverflowError("of who sees it");
+                throw new StackOverflowError("thrown by the interceptor");
             });
             Boolean[] written = new Boolean[1];
             ((RemoteWrites) from).attach(link, registration.key()).put(0, arena.allocate(100),
                     (tag, success) -> written[0] = success, 0);
             assertThatThrownBy(() -> await(() -> written[0] != null, from, to))
-                    .isInstanceOf(StackOverflowError.class).hasMessage("of who sees it");
+                    .isInstanceOf(StackOverflowError.class).hasMessage("thrown by the interceptor");
             await(() -> written[0] != null, from, to);
             assertThat(written[0]).isFalse();
             assertThat(offer(link, new byte[4])).isEqualTo(Wire.CLOSED);
@@ -276,13 +276,13 @@ class UcxWritesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 24, 25, 100, 513})
-    void refusesWhatIsNoKey(int length) {
+    void refusesMalformedKeys(int length) {
         try (Wire from = open(config("tcp")); Wire to = open(config("tcp"))) {
             Link link = from.open(to.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
             assertThatThrownBy(() -> ((RemoteWrites) from).attach(link, new byte[length]))
                     .isInstanceOf(TransportException.class)
-                    .hasMessageContaining("these " + length + " bytes are no key");
+                    .hasMessageContaining("these " + length + " bytes are not a key");
         }
     }
 }

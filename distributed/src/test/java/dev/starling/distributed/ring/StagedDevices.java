@@ -20,36 +20,36 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Devices that the processor plays, whose memory the host claims not to see. Copies beside their work come late; work
- * that is asked for after a copy to the device waits for it.
+ * Devices emulated by the processor, with memory that the host treats as invisible. Asynchronous copies are delayed;
+ * device work that is queued after a copy to the device waits for it.
  */
-public final class ApartDevices implements BackendProvider {
-    /** How many copies there were beside the devices' work. */
+public final class StagedDevices implements BackendProvider {
+    /** Number of asynchronous copies. */
     public static final AtomicLong COPIES = new AtomicLong();
-    /** How many pieces of memory are pinned. */
+    /** Number of pinned pieces of memory. */
     public static final AtomicInteger PINNED = new AtomicInteger();
 
-    /** What is wrong with copies from devices. */
+    /** Faults of copies from devices. */
     public enum Fault {
-        /** Nothing. */
+        /** No fault. */
         NONE,
-        /** They are errors. */
+        /** Copies fail. */
         FAILING,
-        /** They do not end. */
+        /** Copies do not end. */
         HANGING
     }
 
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
-    private static final long LATEST_NS = 500_000;
+    private static final long MAX_DELAY_NS = 500_000;
 
     private static volatile Fault fault = Fault.NONE;
 
-    /** Returns a rank's device. */
+    /** Returns the device of a rank. */
     public static Device of(int rank) {
         return Device.of("apart", rank);
     }
 
-    /** Forgets the count, and lets copies go wrong from now on. */
+    /** Resets the counter, and sets the fault of copies from now on. */
     public static void reset(Fault next) {
         fault = next;
         COPIES.set(0);
@@ -67,7 +67,7 @@ public final class ApartDevices implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        return new Apart(Device.cpu().backend(), stream("down of " + device), stream("up of " + device),
+        return new StagedBackend(Device.cpu().backend(), stream("down of " + device), stream("up of " + device),
                 new AtomicInteger());
     }
 
@@ -75,7 +75,7 @@ public final class ApartDevices implements BackendProvider {
         return Executors.newSingleThreadExecutor(Thread.ofPlatform().daemon().name(name).factory());
     }
 
-    private record Apart(Backend processor, ExecutorService down, ExecutorService up, AtomicInteger uploads)
+    private record StagedBackend(Backend processor, ExecutorService down, ExecutorService up, AtomicInteger uploads)
             implements Backend {
         @Override
         public Allocator memory() {
@@ -120,7 +120,7 @@ public final class ApartDevices implements BackendProvider {
                     if (offset < 0 || size < 0 || offset + size > bytes) {
                         throw new AssertionError(size + " bytes at " + offset + " of " + bytes);
                     }
-                    return new Late(Apart.this, hostAddress + offset, size, new AtomicInteger());
+                    return new DelayedPart(StagedBackend.this, hostAddress + offset, size, new AtomicInteger());
                 }
 
                 @Override
@@ -131,14 +131,15 @@ public final class ApartDevices implements BackendProvider {
         }
     }
 
-    private record Late(Apart device, long host, long bytes, AtomicInteger underWay) implements PinnedMemory.Part {
+    private record DelayedPart(StagedBackend device, long host, long bytes, AtomicInteger inFlight)
+            implements PinnedMemory.Part {
         @Override
         public void download(long deviceAddress) {
             Fault now = fault;
             begin(device.down, () -> {
                 if (now == Fault.NONE) {
                     MemorySegment.copy(ALL, deviceAddress, ALL, host, bytes);
-                    underWay.decrementAndGet();
+                    inFlight.decrementAndGet();
                 }
             });
         }
@@ -148,17 +149,17 @@ public final class ApartDevices implements BackendProvider {
             device.uploads.incrementAndGet();
             begin(device.up, () -> {
                 MemorySegment.copy(ALL, host, ALL, deviceAddress, bytes);
-                underWay.decrementAndGet();
+                inFlight.decrementAndGet();
                 device.uploads.decrementAndGet();
             });
         }
 
         private void begin(ExecutorService stream, Runnable copy) {
-            if (underWay.getAndIncrement() > 0) {
-                throw new AssertionError("a copy is under way");
+            if (inFlight.getAndIncrement() > 0) {
+                throw new AssertionError("a copy is in flight");
             }
             COPIES.incrementAndGet();
-            long late = ThreadLocalRandom.current().nextLong(LATEST_NS);
+            long late = ThreadLocalRandom.current().nextLong(MAX_DELAY_NS);
             stream.execute(() -> {
                 LockSupport.parkNanos(late);
                 copy.run();
@@ -167,16 +168,16 @@ public final class ApartDevices implements BackendProvider {
 
         @Override
         public boolean isDone() {
-            if (underWay.get() > 0 && fault == Fault.FAILING) {
+            if (inFlight.get() > 0 && fault == Fault.FAILING) {
                 throw new TensorException(TensorException.Problem.DEVICE, "copy", List.of(), "it broke", "mend it");
             }
-            return underWay.get() == 0;
+            return inFlight.get() == 0;
         }
 
         @Override
         public void close() {
-            if (underWay.get() > 0 && fault != Fault.FAILING) {
-                throw new AssertionError("a copy is under way");
+            if (inFlight.get() > 0 && fault != Fault.FAILING) {
+                throw new AssertionError("a copy is in flight");
             }
         }
     }

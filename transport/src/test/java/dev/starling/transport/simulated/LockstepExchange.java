@@ -12,33 +12,33 @@ import java.util.List;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Processes that tell each other numbers, each the next one only when all have told theirs. Ends for all of them,
- * complete or because one is lost.
+ * Processes that send each other numbers; each sends the next one after it has received those of all others. All
+ * processes end, complete or because one is lost.
  */
-final class Circle {
+final class LockstepExchange {
     private static final TransportConfig CONFIG = TransportConfig.of("simulated", Secret.ofText("a secret of tests"))
-            .silence(Duration.ofSeconds(1));
-    private static final Duration LONG = Duration.ofSeconds(20);
+            .livenessTimeout(Duration.ofSeconds(1));
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
     final Simulation simulation;
     final List<Member> members = new ArrayList<>();
 
     private final List<String> names;
 
-    private Circle(Simulation simulation, List<String> names) {
+    private LockstepExchange(Simulation simulation, List<String> names) {
         this.simulation = simulation;
         this.names = names;
     }
 
-    static Circle run(Simulation simulation, List<String> names, int rounds, Duration deadline) {
-        Circle circle = new Circle(simulation, names);
+    static LockstepExchange run(Simulation simulation, List<String> names, int rounds, Duration deadline) {
+        LockstepExchange exchange = new LockstepExchange(simulation, names);
         for (String name : names) {
-            Member member = circle.new Member(name);
-            circle.members.add(member);
-            simulation.start(name, () -> member.exchange(rounds));
+            Member member = exchange.new Member(name);
+            exchange.members.add(member);
+            simulation.start(name, () -> member.run(rounds));
         }
         simulation.run(deadline);
-        return circle;
+        return exchange;
     }
 
     /** One process. */
@@ -48,25 +48,25 @@ final class Circle {
         boolean lost;
 
         private final List<Endpoint> peers = new ArrayList<>();
-        private final int[] heard = new int[names.size()];
+        private final int[] received = new int[names.size()];
 
         Member(String name) {
             this.name = name;
         }
 
-        void exchange(int most) {
+        void run(int maxRounds) {
             try (Transport transport = Transport.over(simulation.wire(name), CONFIG)) {
-                transport.onMessage((from, buffer, offset, length) -> hear(buffer.getInt(offset),
+                transport.onMessage((from, buffer, offset, length) -> receive(buffer.getInt(offset),
                         buffer.getInt(offset + 4)));
                 transport.onConnection(new ConnectionHandler() {
                     @Override
-                    public void lost(Endpoint endpoint) {
+                    public void onLost(Endpoint endpoint) {
                         lost = true;
                     }
                 });
                 names.stream().filter(n -> !n.equals(name)).forEach(n -> peers.add(transport.connect(n, new byte[0])));
                 if (connect(transport)) {
-                    tell(transport, most);
+                    sendRounds(transport, maxRounds);
                 }
                 long end = transport.nanoTime() + Duration.ofMillis(200).toNanos();
                 while (!lost && transport.nanoTime() < end) {
@@ -79,7 +79,7 @@ final class Circle {
         private boolean connect(Transport transport) {
             try {
                 transport.await(() -> lost || peers.stream().noneMatch(p -> p.state() == Endpoint.State.CONNECTING),
-                        LONG, "the others");
+                        TIMEOUT, "the others");
             } catch (TransportException e) {
                 lost = true;
             }
@@ -87,28 +87,28 @@ final class Circle {
             return !lost;
         }
 
-        private void tell(Transport transport, int most) {
+        private void sendRounds(Transport transport, int maxRounds) {
             UnsafeBuffer message = new UnsafeBuffer(new byte[8]);
             int me = names.indexOf(name);
-            while (rounds < most) {
+            while (rounds < maxRounds) {
                 int number = rounds + 1;
                 simulation.sleep(Duration.ofNanos(simulation.random().nextLong(20_000_000)));
-                heard[me] = number;
+                received[me] = number;
                 message.putInt(0, me);
                 message.putInt(4, number);
                 for (Endpoint peer : peers) {
-                    transport.await(() -> peer.send(message, 0, 8) != Endpoint.BACK_PRESSURED, LONG, "room");
+                    transport.await(() -> peer.send(message, 0, 8) != Endpoint.BACK_PRESSURED, TIMEOUT, "room");
                 }
-                transport.await(() -> lost || hasHeard(number), LONG, "number " + number);
-                if (!hasHeard(number)) {
+                transport.await(() -> lost || hasReceived(number), TIMEOUT, "number " + number);
+                if (!hasReceived(number)) {
                     return;
                 }
                 rounds = number;
             }
         }
 
-        private boolean hasHeard(int number) {
-            for (int h : heard) {
+        private boolean hasReceived(int number) {
+            for (int h : received) {
                 if (h < number) {
                     return false;
                 }
@@ -116,11 +116,12 @@ final class Circle {
             return true;
         }
 
-        private void hear(int who, int number) {
-            if (number != heard[who] + 1) {
-                throw new AssertionError(name + " got " + number + " of " + names.get(who) + " after " + heard[who]);
+        private void receive(int index, int number) {
+            if (number != received[index] + 1) {
+                throw new AssertionError(name + " got " + number + " of " + names.get(index) + " after "
+                        + received[index]);
             }
-            heard[who] = number;
+            received[index] = number;
         }
     }
 }

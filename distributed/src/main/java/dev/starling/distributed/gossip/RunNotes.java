@@ -4,12 +4,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 
-/** How far a run is, as it travels with weights to start with: a line for each note. */
-final class Notes {
+/** The run's notes, which travel with initial weights: one line for each note. */
+final class RunNotes {
     static final byte[] NONE = new byte[0];
     static final int MAX_BYTES = 16 << 10;
 
-    private Notes() { }
+    private RunNotes() { }
 
     static byte[] encode(Map<String, String> notes) {
         StringBuilder lines = new StringBuilder();

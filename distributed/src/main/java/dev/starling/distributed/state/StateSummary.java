@@ -16,19 +16,19 @@ import java.util.Map;
 import java.util.zip.CRC32;
 
 /**
- * What a rank says of its state.
+ * A summary of a rank's training state.
  *
- * @param fresh whether it has not taken part in the run yet
- * @param step how many steps it has taken
+ * @param fresh whether the rank has not taken part in the run yet
+ * @param step number of steps that it has taken
  * @param epoch number of the epoch
  * @param batch place in the epoch
  * @param notes of the state
- * @param checks of paths and types of its tensors, several tensors to one if there are many
+ * @param checks checksums of the paths and types of its tensors; one covers several tensors if there are many
  */
-record Standing(boolean fresh, long step, int epoch, int batch, Map<String, String> notes, int[] checks) {
+record StateSummary(boolean fresh, long step, int epoch, int batch, Map<String, String> notes, int[] checks) {
     private static final int MAX_CHECKS = 2048;
 
-    static Standing of(TrainingState state, boolean fresh) {
+    static StateSummary of(TrainingState state, boolean fresh) {
         List<String> tensors = describe(state);
         int[] checks = new int[Math.min(MAX_CHECKS, tensors.size())];
         for (int i = 0; i < checks.length; i++) {
@@ -38,7 +38,7 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
             }
             checks[i] = (int) crc.getValue();
         }
-        return new Standing(fresh, state.step(), state.epoch(), state.batch(), state.notes(), checks);
+        return new StateSummary(fresh, state.step(), state.epoch(), state.batch(), state.notes(), checks);
     }
 
     private static List<String> describe(TrainingState state) {
@@ -64,12 +64,12 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
                 out.writeInt(check);
             }
         } catch (IOException e) {
-            throw new UncheckedIOException("a note is too long", e);
+            throw new UncheckedIOException("a note of the training state is too long", e);
         }
         return bytes.toByteArray();
     }
 
-    static Standing decode(byte[] bytes, int rank) {
+    static StateSummary decode(byte[] bytes, int rank) {
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
             boolean fresh = in.readBoolean();
             long step = in.readLong();
@@ -83,28 +83,29 @@ record Standing(boolean fresh, long step, int epoch, int batch, Map<String, Stri
             for (int i = 0; i < checks.length; i++) {
                 checks[i] = in.readInt();
             }
-            return new Standing(fresh, step, epoch, batch, notes, checks);
+            return new StateSummary(fresh, step, epoch, batch, notes, checks);
         } catch (IOException e) {
-            throw new DistributedException("rank " + rank + " describes its state in a way that is not understood; "
-                    + "give all ranks the same version", e);
+            throw new DistributedException("rank " + rank + " sent a malformed summary of its state; "
+                    + "use the same version of this library on all ranks", e);
         }
     }
 
-    /** Tells whether the state is better taken from here; of equals, from the lower rank. */
-    boolean isAheadOf(Standing other) {
+    /** Returns whether this state should be preferred; of equal ones, that of the lower rank is. */
+    boolean isAheadOf(StateSummary other) {
         if (fresh || other.fresh) {
             return !fresh;
         }
-        // Of two after the same step, the one that has yet to measure the epoch that ended with it: all do that again.
+        // Of two ranks after the same step, prefer the one that has yet to measure the epoch that ended with it: all
+        // ranks repeat that.
         return step != other.step ? step > other.step : epoch < other.epoch;
     }
 
-    boolean isAt(Standing other) {
+    boolean isAt(StateSummary other) {
         return step == other.step && epoch == other.epoch && batch == other.batch;
     }
 
-    /** Checks that two ranks train the same. */
-    void requireLike(Standing first, int rank, TrainingState own) {
+    /** Checks that two ranks train the same model. */
+    void requireSameModel(StateSummary first, int rank, TrainingState own) {
         for (int i = 0; i < Math.max(checks.length, first.checks.length); i++) {
             if (i >= checks.length || i >= first.checks.length || checks[i] != first.checks[i]) {
                 List<String> tensors = describe(own);

@@ -23,18 +23,21 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Devices that the processor plays, each for a rank, and a library that sums over them when all have asked. */
-public final class PlayedDevices implements BackendProvider {
-    /** How many sums there were. */
+/**
+ * Devices emulated by the processor, one for each rank, and a library that sums over them when all ranks have called
+ * it.
+ */
+public final class EmulatedDevices implements BackendProvider {
+    /** Number of sums. */
     static final AtomicLong SUMS = new AtomicLong();
 
-    /** How many were to be aborted that had been left before. */
+    /** Number of aborts after the group was left. */
     static final AtomicLong LATE = new AtomicLong();
 
     private static final Map<String, Team> TEAMS = new ConcurrentHashMap<>();
     private static final AtomicLong NEXT = new AtomicLong();
 
-    /** Returns a rank's device. */
+    /** Returns the device of a rank. */
     static Device of(int rank) {
         return Device.of("played", rank);
     }
@@ -104,15 +107,15 @@ public final class PlayedDevices implements BackendProvider {
     }
 
     private static final class Team {
-        private final Place[] places;
+        private final EmulatedGroup[] places;
         private int there;
 
         Team(int world) {
-            places = new Place[world];
+            places = new EmulatedGroup[world];
         }
 
-        synchronized Place join(int rank) {
-            places[rank] = new Place(this);
+        synchronized EmulatedGroup join(int rank) {
+            places[rank] = new EmulatedGroup(this);
             there++;
             return places[rank];
         }
@@ -123,7 +126,7 @@ public final class PlayedDevices implements BackendProvider {
             }
         }
 
-        /** Does what all have asked for. */
+        /** Performs the sums that all ranks have requested. */
         private void work() {
             while (there == places.length && List.of(places).stream().noneMatch(p -> p.asked.isEmpty())) {
                 try (Scope scope = Scope.open()) {
@@ -132,7 +135,7 @@ public final class PlayedDevices implements BackendProvider {
                         sum = sum.add(places[r].asked.peek().to(Device.cpu()).to(DType.F64));
                     }
                     double[] sums = sum.toDoubles();
-                    for (Place place : places) {
+                    for (EmulatedGroup place : places) {
                         Tensor x = place.asked.remove();
                         place.ended.add(() -> set(x, sums));
                     }
@@ -142,15 +145,15 @@ public final class PlayedDevices implements BackendProvider {
         }
     }
 
-    private static final class Place implements DeviceGroup {
+    private static final class EmulatedGroup implements DeviceGroup {
         private final Team team;
         private final Queue<Tensor> asked = new ArrayDeque<>();
-        /** What shows the sums, as late as may be. */
+        /** Publishes the sums, as late as possible. */
         private final Queue<Runnable> ended = new ArrayDeque<>();
         private boolean gone;
         private boolean left;
 
-        Place(Team team) {
+        EmulatedGroup(Team team) {
             this.team = team;
         }
 
@@ -169,7 +172,7 @@ public final class PlayedDevices implements BackendProvider {
         }
 
         @Override
-        public void allReduce(Tensor x, Duration atMost) {
+        public void allReduce(Tensor x, Duration timeout) {
             synchronized (team) {
                 check();
                 asked.add(x);

@@ -2,8 +2,8 @@ package dev.starling.transport;
 
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Tells tests what the transport keeps to itself, and makes frames as an attacker would. */
-public final class Insides {
+/** Makes frames as an attacker would, and gives tests access to internals of the transport. */
+public final class FrameForge {
     /** Types of frames. */
     public static final byte HELLO = Frame.HELLO;
     public static final byte CHALLENGE = Frame.CHALLENGE;
@@ -12,14 +12,14 @@ public final class Insides {
     public static final byte PUT = Frame.PUT;
     public static final byte GOODBYE = Frame.GOODBYE;
 
-    private Insides() { }
+    private FrameForge() { }
 
-    /** Returns how many bytes of a put one frame carries. */
+    /** Returns how many bytes of a put fit into one frame. */
     public static int pieceLength(Transport transport) {
         return transport.pieceLength();
     }
 
-    /** Returns a whole frame. */
+    /** Returns a sealed frame. */
     public static byte[] frame(byte type, long session, long sequence, long key, byte[] body) {
         UnsafeBuffer frame = new UnsafeBuffer(new byte[Frame.HEADER + body.length]);
         Frame.seal(new BodyChecksum(), frame, Frame.HEADER, type, session, sequence, key,
@@ -28,7 +28,7 @@ public final class Insides {
         return frame.byteArray();
     }
 
-    /** Returns a HELLO as whoever knows the secret makes it. */
+    /** Returns a HELLO that a process with the secret would send. */
     public static byte[] hello(Secret secret, long session, String address) {
         return frame(Frame.HELLO, 0, 0, 0, new Handshake(secret).hello(session, address));
     }
@@ -38,7 +38,7 @@ public final class Insides {
         return frame.length > 3 ? frame[3] : 0;
     }
 
-    /** Returns the session that a frame is for. */
+    /** Returns a frame's session. */
     public static long session(byte[] frame) {
         return Frame.session(new UnsafeBuffer(frame), 0);
     }

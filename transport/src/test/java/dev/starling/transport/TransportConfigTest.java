@@ -1,0 +1,43 @@
+package dev.starling.transport;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+class TransportConfigTest {
+    private static final Secret SECRET = Secret.random();
+
+    @Test
+    void isNotChangedByTheCopiesMadeFromIt() {
+        TransportConfig config = TransportConfig.of("local", SECRET);
+        TransportConfig copy = config.at("host", 4000).directory(Path.of("files")).sharedMemory(false)
+                .livenessTimeout(Duration.ofSeconds(3)).option("name", "value");
+        assertThat(copy).isEqualTo(new TransportConfig("local", SECRET, "host", 4000, Path.of("files"), false,
+                Duration.ofSeconds(3), Map.of("name", "value")));
+        assertThat(config).isEqualTo(new TransportConfig("local", SECRET, "127.0.0.1", 0, null, true,
+                Duration.ofSeconds(10), Map.of()));
+    }
+
+    @Test
+    void copiesItsOptions() {
+        Map<String, String> options = new HashMap<>(Map.of("name", "value"));
+        TransportConfig config = new TransportConfig("local", SECRET, "host", 0, null, true, Duration.ofSeconds(1),
+                options);
+        options.put("other", "value");
+        assertThat(config.options()).containsOnlyKeys("name");
+    }
+
+    @Test
+    void refusesPortsAndTimeoutsOutOfRange() {
+        TransportConfig config = TransportConfig.of("local", SECRET);
+        assertThatThrownBy(() -> config.at("host", 65_536)).isInstanceOf(TransportException.class)
+                .hasMessageContaining("0 <= port < 65536").hasMessageContaining("65536");
+        assertThatThrownBy(() -> config.livenessTimeout(Duration.ZERO)).isInstanceOf(TransportException.class)
+                .hasMessageContaining("the liveness timeout must be positive").hasMessageContaining("PT0S");
+    }
+}
