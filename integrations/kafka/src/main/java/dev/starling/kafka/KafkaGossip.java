@@ -14,11 +14,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Gossip between sites that share only a broker. Every few steps a site publishes its weights on a topic and mixes in
- * what others have published. Weights travel with a mass: a site divides its own evenly between itself and the sites
- * that it has heard of lately, and adds what it is sent, so that all sites' steps count alike (Kempe et al., 2003).
- * Weights older than the staleness are not mixed in. No site waits for another: while the brokers are away, or no
- * other site is heard, it trains on alone with a mass of 1.
+ * Gossip between sites that share only a broker. Every few steps a site mixes in the weights that other sites have
+ * published on a topic, and publishes its own. Weights travel with a mass: a site divides its mass evenly between
+ * itself and the sites that have published within the staleness, and adds the mass of weights that it mixes in, so that
+ * all sites' steps count alike (Kempe et al., 2003). Weights older than the staleness are not mixed in. No site waits
+ * for another, nor for the brokers: while those are away, or no other site publishes, a site trains on alone, with a
+ * mass of 1.
  *
  * <pre>{@code
  * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50)) {
@@ -26,8 +27,8 @@ import java.util.Map;
  * }
  * }</pre>
  *
- * <p>A site may be several processes: {@link #around} takes their strategy; rank 0 talks to the broker. Confined to the
- * training thread.
+ * <p>A site may be several processes that train by ring or gossip: {@link #around} takes their strategy, and rank 0
+ * talks to the broker. Confined to the training thread.
  */
 public final class KafkaGossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
@@ -62,7 +63,7 @@ public final class KafkaGossip implements DistributionStrategy {
     }
 
     /**
-     * Makes a strategy that publishes after every 20th step, compressed by zstd, and takes weights of the last minute.
+     * Makes a strategy that exchanges weights after every 20th step, compressed by zstd.
      *
      * @param site a name that no other site has
      */
@@ -79,7 +80,7 @@ public final class KafkaGossip implements DistributionStrategy {
         return this;
     }
 
-    /** Sets how old weights may be that are mixed in, by the sites' clocks. */
+    /** Sets how old the weights of other sites may be, by the sites' clocks; 1 minute by default. */
     public KafkaGossip staleness(Duration oldest) {
         if (oldest.toMillis() < 1) {
             throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
@@ -88,7 +89,7 @@ public final class KafkaGossip implements DistributionStrategy {
         return this;
     }
 
-    /** Sends weights in bf16, half as many bytes; each mixing then rounds what is heard to 8 bits of mantissa. */
+    /** Sends weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
     public KafkaGossip half() {
         half = true;
         return this;
@@ -100,7 +101,13 @@ public final class KafkaGossip implements DistributionStrategy {
         return this;
     }
 
-    /** Sets the strategy of this site's own processes, which is closed with this one. */
+    /**
+     * Sets the strategy of this site's own processes, which is closed with this one. Every process has a KafkaGossip
+     * with the same period.
+     *
+     * @param processes a synchronous strategy such as {@code RingAllReduce}, or one that mixes weights such as {@code
+     *     Gossip}; not a parameter server
+     */
     public KafkaGossip around(DistributionStrategy processes) {
         inner = processes;
         return this;
@@ -271,7 +278,7 @@ public final class KafkaGossip implements DistributionStrategy {
         }
     }
 
-    // ---- what the site's own processes do ----
+    // ---- the strategy of the site's own processes ----
 
     @Override
     public int rank() {

@@ -254,6 +254,8 @@ public final class KafkaLearner implements AutoCloseable {
         if (deadLetters != null) {
             deadLetters.send(DeadLetter.of(record, error).toTopic(how.deadLetters), (place, e) ->
                     undelivered = e == null ? undelivered : e);
+            // At once: where the brokers are away, each send waits for the deadline.
+            requireDelivered();
         } else {
             LOG.log(Level.WARNING, "topic {0}, partition {1}, offset {2}: {3}", record.topic(), record.partition(),
                     record.offset(), error);
@@ -301,10 +303,13 @@ public final class KafkaLearner implements AutoCloseable {
 
     /** Waits until dead letters have arrived: a checkpoint must not count a record whose letter is lost. */
     private void deliver() {
-        if (deadLetters == null) {
-            return;
+        if (deadLetters != null) {
+            deadLetters.flush();
+            requireDelivered();
         }
-        deadLetters.flush();
+    }
+
+    private void requireDelivered() {
         if (undelivered != null) {
             throw how.cluster.failure(name() + ", which sends dead letters to topic " + how.deadLetters + ",",
                     new KafkaException(undelivered.getMessage(), undelivered));

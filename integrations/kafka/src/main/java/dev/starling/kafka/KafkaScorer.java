@@ -9,12 +9,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.AuthenticationException;
@@ -53,6 +55,8 @@ public final class KafkaScorer implements AutoCloseable {
     private final Producer<byte[], byte[]> producer;
     private long answeredNs;
     private int failures;
+    /** Whether a transaction failed in a way that only a new producer can recover from. */
+    private boolean ended;
     private volatile ScorerCounts counts = new ScorerCounts(0, 0, 0, 0, 0);
 
     private KafkaScorer(Builder how) {
@@ -122,10 +126,14 @@ public final class KafkaScorer implements AutoCloseable {
      * Waits up to 100 ms for records, collects more for as long as the latency allows, and scores them.
      *
      * @return how many records were scored or sent to the dead letters
-     * @throws StreamException as {@link #run} does, or if the model fails on a batch; nothing of that batch is sent
+     * @throws StreamException as {@link #run} does; where the model fails on a batch, nothing of that batch is sent,
+     *     and the next call tries it again
      */
     public int step() {
         return work.step(() -> {
+            if (ended) {
+                throw new StreamException(name() + " has ended before; close it and open it again");
+            }
             try {
                 collect();
                 if (pending.isEmpty() && refusals.isEmpty()) {
@@ -181,9 +189,11 @@ public final class KafkaScorer implements AutoCloseable {
             failures = 0;
             return done;
         } catch (ProducerFencedException | InvalidProducerEpochException | FencedInstanceIdException e) {
+            ended = true;
             throw new StreamException(name() + " has to end, because another process has started with the same "
                     + "instance name: " + e.getMessage() + "; give each its own with instance(name)", e);
         } catch (AuthorizationException | AuthenticationException e) {
+            ended = true;
             throw how.cluster.failure(name(), e);
         } catch (KafkaException e) {
             retry(e);
@@ -227,6 +237,7 @@ public final class KafkaScorer implements AutoCloseable {
             failures = ATTEMPTS;
         }
         if (++failures >= ATTEMPTS) {
+            ended = true;
             throw how.cluster.failure(name(), reason);
         }
     }
@@ -238,21 +249,29 @@ public final class KafkaScorer implements AutoCloseable {
             ConsumerRecord<byte[], byte[]> source = pending.get(i);
             Headers headers = scores.headers(i, source.key(), source.headers(), how.cluster.largestRecord());
             if (headers == null) {
-                producer.send(DeadLetter.of(source, scores.error(i)).toTopic(how.deadLetters));
+                send(DeadLetter.of(source, scores.error(i)).toTopic(how.deadLetters));
                 dead++;
             } else {
                 Long time = source.timestamp() < 0 ? null : Long.valueOf(source.timestamp());
-                producer.send(new ProducerRecord<>(how.to, null, time, source.key(), scores.result(i), headers));
+                send(new ProducerRecord<>(how.to, null, time, source.key(), scores.result(i), headers));
             }
         }
         return dead;
+    }
+
+    /** Sends a record. Fails at once where it cannot be queued: else each record of a batch would wait the deadline. */
+    private void send(ProducerRecord<byte[], byte[]> record) {
+        Future<RecordMetadata> sent = producer.send(record);
+        if (sent.state() == Future.State.FAILED) {
+            throw sent.exceptionNow() instanceof KafkaException e ? e : new KafkaException(sent.exceptionNow());
+        }
     }
 
     /** Sends what is wrong with models; they are removed from the queue when the transaction is committed. */
     private int sendRefusals() {
         int sent = 0;
         for (DeadLetter refusal : refusals) {
-            producer.send(refusal.toTopic(how.deadLetters));
+            send(refusal.toTopic(how.deadLetters));
             sent++;
         }
         return sent;

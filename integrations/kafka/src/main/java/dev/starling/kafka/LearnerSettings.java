@@ -135,7 +135,8 @@ public final class LearnerSettings {
     /**
      * Connects, and resumes from the latest checkpoint if there is one.
      *
-     * @throws StreamException if a topic or a broker is missing, or a setting
+     * @throws StreamException if a topic, a broker or a setting is missing, or records that follow the checkpoint are
+     *     deleted
      * @throws dev.starling.nn.checkpoint.CheckpointException if the checkpoint is damaged or does not fit
      */
     public KafkaLearner open() {

@@ -22,9 +22,11 @@ public record ModelVersion(String name, long version, String uri, String sha256)
 
     /** Checks the fields. */
     public ModelVersion {
-        if (name.isBlank() || version < 0 || version > GREATEST || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
+        if (name.isBlank() || version < 0 || version > GREATEST
+                || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
             throw new StreamException("an announcement must have a name, a version from 0 to 10^18 - 1, a uri and "
-                    + "a sha256 of 64 lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", " + sha256);
+                    + "a sha256 of 64 lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", "
+                    + sha256);
         }
     }
 

@@ -286,8 +286,8 @@ final class SiteLink implements AutoCloseable {
     /** Logs what went wrong since the last call, if anything did. */
     void warn() {
         if (trouble != null) {
-            LOG.log(Level.WARNING, "{0} at {1} had trouble with exchanging weights, training continues: {2}", name(), cluster,
-                    trouble);
+            LOG.log(Level.WARNING, "{0} at {1} had trouble with exchanging weights, training continues: {2}", name(),
+                    cluster, trouble);
             trouble = null;
         }
     }

@@ -9,8 +9,8 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 
 /**
- * Scoring as a processor of Kafka Streams: one model for all of an application's stream threads, swapped as it is
- * announced. Results and dead letters are those of {@link KafkaScorer}. Close the {@code KafkaStreams} first.
+ * Scoring as a processor of Kafka Streams: one model for all stream threads of an application, swapped when a version
+ * is announced. Results and dead letters are those of {@link KafkaScorer}. Close the {@code KafkaStreams} first.
  *
  * <pre>{@code
  * try (StreamScoring scoring = StreamScoring.open(cluster, RowCodec.floats(16), ModelTopic.of("models", "fraud"));

@@ -130,7 +130,8 @@ class KafkaGossipTest {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(1).staleness(Duration.ofMillis(200));
-        try (GossipSite site = new GossipSite(gossip, 0); Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
+        try (GossipSite site = new GossipSite(gossip, 0);
+                Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
             send(producer, topic, "ahead", site.model.state(), -60_000);
             long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
             while (gossip.mixed() + gossip.stale() == 0) {
@@ -174,7 +175,8 @@ class KafkaGossipTest {
     @Test
     void shouldKeepWeightsWhereTheOtherRankIsLostMeanwhile() {
         KafkaCluster nowhere = KafkaCluster.at("127.0.0.1:1");
-        try (GossipSite site = new GossipSite(KafkaGossip.of(nowhere, "weights", "a").period(1).around(new Bereft()), 0)) {
+        KafkaGossip gossip = KafkaGossip.of(nowhere, "weights", "a").period(1).around(new Bereft());
+        try (GossipSite site = new GossipSite(gossip, 0)) {
             float[] before = site.weights();
             site.step();
             assertThat(site.weights()[1]).as("not a zero of the sum").isEqualTo(before[1]);

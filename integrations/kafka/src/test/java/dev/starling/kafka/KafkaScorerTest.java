@@ -192,6 +192,7 @@ class KafkaScorerTest {
                 Records.write(cluster, in, 10, 20);
                 drive(second, () -> second.counts().scored() == 10);
                 assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("has to end");
+                assertThatThrownBy(first::step).isInstanceOf(StreamException.class).hasMessageContaining("has ended");
             }
         }
         Tally tally = new Tally(20);

@@ -1,7 +1,6 @@
 package dev.starling.kafka;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.CoordinatorThread;
@@ -20,7 +19,6 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
-import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.DType;
@@ -29,11 +27,13 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -43,6 +43,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @Timeout(120)
 class SiteOfProcessesTest {
     private static final int ENOUGH = 30;
+    private static final float TOLERANCE = 0.05f;
     private static final float[] TRUTH = {3, -2};
 
     /** Rows in which one of two numbers is 0, so that a site learns one of two weights only. */
@@ -66,27 +67,38 @@ class SiteOfProcessesTest {
         }
     }
 
-    private final AtomicLong mixedByRing = new AtomicLong();
-    private final AtomicLong mixedAlone = new AtomicLong();
+    /** The sites whose weights are near the truth after they have mixed in enough. */
+    private final Set<String> converged = ConcurrentHashMap.newKeySet();
+    private final long end = System.nanoTime() + Duration.ofSeconds(40).toNanos();
 
-    /** Trains until each site has mixed in enough of the other's weights; returns the weights. */
-    private float[] train(KafkaGossip gossip, int column, AtomicLong mixed, int seed) {
+    private static boolean isNear(float[] weights) {
+        return Math.abs(weights[0] - TRUTH[0]) < TOLERANCE && Math.abs(weights[1] - TRUTH[1]) < TOLERANCE;
+    }
+
+    /** Trains until both sites have converged, or the time is over; returns the weights. */
+    private float[] train(String site, KafkaGossip gossip, int column, int seed) {
         try (gossip; Layer model = Linear.of(2, 1, Generator.seeded(seed));
                 Optimizer optimizer = Sgd.over(model).rate(0.1).build();
                 DataLoader data = DataLoader.of(new OneColumn(column)).batchSize(16).seed(3).shuffle().build()) {
             TrainingListener enough = new TrainingListener() {
                 @Override
                 public void stepEnded(Progress progress) {
-                    mixed.set(Math.max(mixed.get(), gossip.mixed()));
-                    if (mixedByRing.get() >= ENOUGH && mixedAlone.get() >= ENOUGH) {
+                    if (gossip.mixed() >= ENOUGH && isNear(weights(model))) {
+                        converged.add(site);
+                    }
+                    if (converged.size() == 2 || System.nanoTime() > end) {
                         progress.stop();
                     }
                 }
             };
             Trainer.of(model, Loss.meanSquared(), optimizer).data(data).epochs(1_000_000).strategy(gossip)
                     .listeners(enough).build().run();
-            return model.state().get("weight").value().toFloats();
+            return weights(model);
         }
+    }
+
+    private static float[] weights(Layer model) {
+        return model.state().get("weight").master().toFloats();
     }
 
     private static <T> FutureTask<T> start(String name, Callable<T> body) {
@@ -111,20 +123,16 @@ class SiteOfProcessesTest {
                 ranks.add(start("rank-" + rank, () -> {
                     try (Group group = Group.join(config)) {
                         DistributionStrategy ring = RingAllReduce.over(group).build();
-                        return train(KafkaGossip.of(cluster, topic, "ring").period(4).around(ring), 0, mixedByRing,
-                                seed);
+                        return train("ring", KafkaGossip.of(cluster, topic, "ring").period(4).around(ring), 0, seed);
                     }
                 }));
             }
-            FutureTask<float[]> alone = start("alone", () -> train(KafkaGossip.of(cluster, topic, "alone").period(4)
-                    .around(new SingleProcess()), 1, mixedAlone, 9));
+            FutureTask<float[]> alone = start("alone", () -> train("alone", KafkaGossip.of(cluster, topic, "alone")
+                    .period(4), 1, 9));
             float[] weights = ranks.getFirst().get(60, TimeUnit.SECONDS);
             assertThat(ranks.getLast().get(60, TimeUnit.SECONDS)).as("rank 1, bit for bit").isEqualTo(weights);
-            for (float[] site : List.of(weights, alone.get(60, TimeUnit.SECONDS))) {
-                assertThat(site[0]).isCloseTo(TRUTH[0], within(0.05f));
-                assertThat(site[1]).isCloseTo(TRUTH[1], within(0.05f));
-            }
+            alone.get(60, TimeUnit.SECONDS);
         }
-        assertThat(mixedByRing.get()).isGreaterThanOrEqualTo(ENOUGH);
+        assertThat(converged).as("sites near " + Arrays.toString(TRUTH)).containsExactlyInAnyOrder("ring", "alone");
     }
 }

@@ -68,7 +68,8 @@ class StreamScoringTest {
             assertThat(Records.header(letter, StreamHeaders.ERROR)).contains(large ? "max.request.size is 1048576"
                     : "got 3 bytes");
             assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
-            assertThat(Records.header(letter, StreamHeaders.OMITTED)).isEqualTo(large ? "value of 1048480 bytes" : null);
+            assertThat(Records.header(letter, StreamHeaders.OMITTED))
+                    .isEqualTo(large ? "value of 1048480 bytes" : null);
         }
     }
 
